@@ -1,0 +1,46 @@
+# Every target sets up what it needs. Nothing is fetched once `setup` has run.
+PYTHON ?= python3
+BIN := .venv/bin
+export OPENBLAS_NUM_THREADS := 1
+export DO_NOT_TRACK := 1
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+
+.PHONY: setup demo test validity bench lint lock clean
+
+setup: .setup-done
+
+.setup-done: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("ksdp needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
+	touch .setup-done
+
+# Numba does not see that a kernel of another file has changed: compiled code is dropped with any source.
+.kernels-fresh: $(shell find audit -name '*.py' -not -path '*/.*')
+	find audit -name '*.nb[ic]' -delete
+	touch .kernels-fresh
+
+demo: setup .kernels-fresh
+	$(BIN)/ksdp demo --store demo-audit
+
+test: setup .kernels-fresh lint
+	$(BIN)/python -m pytest
+
+validity: setup .kernels-fresh
+	$(BIN)/python -m pytest -m validity
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup .kernels-fresh
+	$(BIN)/python -m benchmarks
+
+# Needs `uv`; the lock names versions and hashes, never a registry.
+lock:
+	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-emit-index-url --no-header --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf .venv .setup-done .kernels-fresh build dist *.egg-info

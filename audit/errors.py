@@ -1,0 +1,54 @@
+"""What can go wrong, as types.
+
+::
+
+    KsdpError
+    ├── InputError         the person's input is refused; nothing was written (exit 2)
+    │   ├── SpecError      a key or value of the spec
+    │   └── CorpusError    a file, row or column of the corpus
+    ├── StoreError         the store cannot be read or written
+    │   └── DamagedBlock   a block's checksum or shape is not what its key promises
+    └── InvalidAudit       the controls failed: no verdict of this audit may be used (exit 5)
+
+No message ever holds the text of a document: only file names, row numbers, ids and column names.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CorpusError",
+    "DamagedBlock",
+    "InputError",
+    "InvalidAudit",
+    "KsdpError",
+    "SpecError",
+    "StoreError",
+]
+
+
+class KsdpError(Exception):
+    """Base of everything ksdp raises on purpose."""
+
+
+class InputError(KsdpError, ValueError):
+    """The input is refused before any work; the message says where and why."""
+
+
+class SpecError(InputError):
+    """A key or a value of the spec is wrong."""
+
+
+class CorpusError(InputError):
+    """A file, a row or a column of the corpus is wrong."""
+
+
+class StoreError(KsdpError):
+    """The store cannot be read or written."""
+
+
+class DamagedBlock(StoreError):
+    """A stored block is not what its key promises."""
+
+
+class InvalidAudit(KsdpError):
+    """The controls that every audit carries have failed."""

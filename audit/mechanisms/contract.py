@@ -1,0 +1,110 @@
+"""What a mechanism is: a function of (database, rng) that announces observables.
+
+A mechanism runs on the *ideal functionality*: a secure sum is a plain sum here, because the cryptographic
+protocol announces exactly that sum and nothing else. It returns what one coalition sees of the transcript,
+after the coalition has subtracted its own share from every announced sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+__all__ = ["Announced", "Database", "Mechanism", "Observables"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """One named array of a view, known before any run."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Database:
+    """The parties' matrices of one run; the victim's, which holds the audited document, comes first."""
+
+    parties: tuple[sp.csr_array, ...]
+    """One canonical float64 CSR (documents by features) a party."""
+    coalition: frozenset[int] = field(default=frozenset())
+    """Indices of the parties that pool what they see; never the victim (index 0)."""
+
+    def __post_init__(self) -> None:
+        if not self.parties:
+            raise ValueError("a database needs at least one party.")
+        if not self.coalition <= set(range(1, len(self.parties))):
+            raise ValueError(f"`coalition` must name parties other than the victim; got {sorted(self.coalition)}.")
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """Indices of the parties whose shares the coalition cannot subtract."""
+        return tuple(i for i in range(len(self.parties)) if i not in self.coalition)
+
+    @property
+    def rows(self) -> int:
+        """Documents of all parties together."""
+        return sum(p.shape[0] for p in self.parties)
+
+
+class Observables(Mapping[str, Array]):
+    """What a coalition sees of one run: named arrays, and what is derived from them, computed once a run."""
+
+    __slots__ = ("_arrays", "_derived")
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = dict(arrays)
+        self._derived: dict[Hashable, Any] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def derive(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return what `compute` gives, computed once for this run.
+
+        Statistics of one family share costly intermediate results this way (the product of all documents
+        with the basis, say). `key` must name everything the result depends on besides the run itself.
+        """
+        if key not in self._derived:
+            self._derived[key] = compute()
+        return self._derived[key]
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """A mechanism: a frozen dataclass of parameters with a `run`.
+
+    `name` and `version` never change meaning: a change of what a run computes is a new version, and cached
+    runs of another version are never reused.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in specs and reports."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version of what a run computes."""
+        ...
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces for a corpus of `features` columns."""
+        ...
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; `rng` is the mechanism's own randomness (noise), not that of the database."""
+        ...

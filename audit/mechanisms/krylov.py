@@ -1,0 +1,242 @@
+"""Compiled Lanczos on the smaller side of CSR rows, centred or not.
+
+Full reorthogonalisation, no restarts, no BLAS: the order of every sum is fixed, so that results do not depend
+on the number of threads. (The one call to LAPACK decomposes a matrix of some forty rows.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.uint32]
+
+ANGLE = 1e-10
+"""Lanczos stops when the wanted subspace is within this angle of the true one."""
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+def unsigned(indices: NDArray[np.signedinteger]) -> Indices:
+    """CSR indices as unsigned ones: twice as fast, because signed ones may count from the end."""
+    if indices.dtype == np.int32:
+        return indices.view(np.uint32)
+    return indices.astype(np.uint32)  # 2**32 entries are 48 GB: no run has them
+
+
+@njit(cache=True, nogil=True)
+def noise(length: int, stream: int) -> Vector:
+    """Uniform noise in (-1, 1), always the same for a `stream` (Knuth's linear congruential generator)."""
+    out = np.empty(length)
+    state = np.uint64(stream) << np.uint64(32) | np.uint64(length)
+    for i in range(length):
+        state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+        out[i] = np.float64(state >> np.uint64(11)) * 2.0**-52 - 1.0
+    return out
+
+
+@njit(cache=True, nogil=True)
+def dot(a: Vector, b: Vector) -> float:
+    """Inner product, in an order of summation that no library and no number of threads changes."""
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    whole = len(a) // 8 * 8
+    for i in range(0, whole, 8):
+        s0 += a[i] * b[i]
+        s1 += a[i + 1] * b[i + 1]
+        s2 += a[i + 2] * b[i + 2]
+        s3 += a[i + 3] * b[i + 3]
+        s4 += a[i + 4] * b[i + 4]
+        s5 += a[i + 5] * b[i + 5]
+        s6 += a[i + 6] * b[i + 6]
+        s7 += a[i + 7] * b[i + 7]
+    for i in range(whole, len(a)):
+        s0 += a[i] * b[i]
+    return ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
+
+
+@njit(cache=True, nogil=True)
+def transposed(indptr: Indices, indices: Indices, data: Vector, mean: Vector, u: Vector, out: Vector) -> None:
+    """out = (X - 1 mean^T)^T u."""
+    if len(mean):
+        out[:] = -u.sum() * mean
+    else:
+        out[:] = 0.0
+    for i in range(len(u)):
+        for at in range(indptr[i], indptr[i + 1]):
+            out[indices[at]] += u[i] * data[at]
+
+
+@njit(cache=True, nogil=True)
+def times(indptr: Indices, indices: Indices, data: Vector, mean: Vector, v: Vector, out: Vector) -> None:
+    """out = (X - 1 mean^T) v."""
+    shift = dot(mean, v) if len(mean) else 0.0
+    for i in range(len(out)):
+        total = -shift
+        for at in range(indptr[i], indptr[i + 1]):
+            total += data[at] * v[indices[at]]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def orthogonalise(basis: Matrix, across: Matrix, count: int, vector: Vector, c: Vector) -> float:
+    """Subtract from `vector` its part in the first `count` rows of `basis`; return the norm of what is left.
+
+    `across` is the transposed basis: with one copy of each, both loops run along the memory.
+    """
+    before = np.sqrt(dot(vector, vector))
+    c[:] = 0.0
+    after = 0.0
+    for _ in range(3):
+        part = np.zeros(count)
+        for i in range(len(vector)):
+            row = across[i]
+            for j in range(count):
+                part[j] += row[j] * vector[i]
+        for j in range(count):
+            c[j] += part[j]
+            row = basis[j]
+            for i in range(len(vector)):
+                vector[i] -= part[j] * row[i]
+        after = np.sqrt(dot(vector, vector))
+        if after > 0.7 * before:
+            break
+        before = after
+    return after
+
+
+@njit(cache=True, nogil=True)
+def lanczos(
+    indptr: Indices,
+    indices: Indices,
+    data: Vector,
+    mean: Vector,
+    columns: int,
+    start: Vector,
+    locked: Matrix,
+    locked_squares: Vector,
+    rank: int,
+    steps: int,
+) -> tuple[Matrix, Vector]:
+    """Leading eigenpairs of X X^T or X^T X, the smaller, in the complement of `locked`.
+
+    With nothing locked, the `rank` leading ones. Otherwise the leading one, as soon as it has either
+    converged or is seen to stay below the last of `locked_squares`. Nothing, if `steps` were too few.
+
+    Returns
+    -------
+    vectors : shape (count, min(n, columns))
+        Orthonormal rows.
+    squares : shape (count,)
+        Squared singular values, descending.
+    """
+    wide = len(indptr) - 1 < columns
+    dimension = len(start)
+    fixed = len(locked)
+    want = 1 if fixed else rank
+    steps = min(steps, dimension - fixed)
+    room = fixed + min(steps, 64)  # doubled when it is full
+    basis = np.zeros((room, dimension))
+    across = np.zeros((dimension, room))
+    basis[:fixed] = locked
+    across[:, :fixed] = locked.T
+    middle = np.empty(columns if wide else len(indptr) - 1)
+    c = np.zeros(fixed + steps + 1)
+    alpha = np.zeros(steps)
+    beta = np.zeros(steps)
+    residual = start.copy()
+    norm = orthogonalise(basis, across, fixed, residual, c)
+    check = 3 * want + 5
+    last_check, last_excess = 0, 0.0
+    for step in range(steps):
+        at = fixed + step
+        if norm <= 0.0:
+            residual = noise(dimension, 1000 + at)
+            norm = orthogonalise(basis, across, at, residual, c)
+        if at == room:
+            wider = np.zeros((dimension, min(2 * room, fixed + steps)))
+            wider[:, :room] = across
+            longer = np.zeros((wider.shape[1], dimension))
+            longer[:room] = basis
+            across, basis, room = wider, longer, wider.shape[1]
+        basis[at] = residual / norm
+        across[:, at] = basis[at]
+        if wide:
+            transposed(indptr, indices, data, mean, basis[at], middle)
+            times(indptr, indices, data, mean, middle, residual)
+        else:
+            times(indptr, indices, data, mean, basis[at], middle)
+            transposed(indptr, indices, data, mean, middle, residual)
+        size = np.sqrt(dot(residual, residual))
+        # The recurrence first: one pass over the whole basis then suffices, without amplifying its errors.
+        part = dot(basis[at], residual)
+        previous = beta[step - 1] if step else 0.0
+        for i in range(dimension):
+            residual[i] -= part * basis[at, i] + (previous * basis[at - 1, i] if step else 0.0)
+        norm = orthogonalise(basis, across, at + 1, residual, c)
+        alpha[step] = part + c[at]
+        if norm <= dimension * EPSILON * max(size, alpha[0]):
+            norm = 0.0  # an invariant subspace
+        beta[step] = norm
+        count = step + 1
+        if count < want or (count < check and norm > 0.0 and count < steps):
+            continue
+        small = np.diag(alpha[:count])
+        for i in range(count - 1):
+            small[i, i + 1] = small[i + 1, i] = beta[i]
+        values, vectors = np.linalg.eigh(small)
+        top = values[::-1][:want]
+        worst = 0.0
+        for i in range(want):
+            worst = max(worst, norm * abs(vectors[count - 1, count - 1 - i]))
+        gap = top[want - 1] - values[count - 1 - want] if count > want else 0.0
+        rounding = 4 * EPSILON * (locked_squares[0] if fixed else top[0])
+        excess = worst / max(ANGLE * gap, rounding) if norm > 0.0 else 0.0
+        done = excess <= 1.0 or count == dimension - fixed
+        if fixed and top[0] + 2 * worst < locked_squares[fixed - 1]:
+            done = True
+        if done:
+            chosen = np.ascontiguousarray(vectors[:, ::-1][:, :want].T)
+            out = np.zeros((want, dimension))
+            for i in range(want):
+                for j in range(count):
+                    out[i] += chosen[i, j] * basis[fixed + j]
+            return out, top.copy()
+        # Errors fall geometrically: look again when this one should have passed.
+        wait = 4.0
+        if 1.0 < excess < last_excess:
+            wait = np.log(excess) / np.log(last_excess / excess) * (count - last_check)
+        check = count + int(min(max(wait + 1.0, 2.0), 0.25 * count))
+        last_check, last_excess = count, excess
+    return np.zeros((0, dimension)), np.zeros(0)
+
+
+@njit(cache=True, nogil=True)
+def recover(
+    indptr: Indices, indices: Indices, data: Vector, mean: Vector, found: Matrix, rows: Matrix, values: Vector
+) -> None:
+    """Singular values and right singular vectors (`rows`) from the vectors of the smaller side (`found`)."""
+    rank, columns = rows.shape
+    n = len(indptr) - 1
+    if n >= columns:
+        rows[:] = found
+        image = np.empty(n)
+        for i in range(rank):
+            times(indptr, indices, data, mean, rows[i], image)
+            values[i] = np.sqrt(dot(image, image))
+        return
+    for i in range(rank):
+        transposed(indptr, indices, data, mean, found[i], rows[i])
+        values[i] = np.sqrt(dot(rows[i], rows[i]))
+        # Orthogonal already, up to rounding that small values magnify.
+        for j in range(i):
+            part = dot(rows[j], rows[i])
+            for at in range(columns):
+                rows[i, at] -= part * rows[j, at]
+        size = np.sqrt(dot(rows[i], rows[i]))
+        if size > 0.0:
+            for at in range(columns):
+                rows[i, at] /= size

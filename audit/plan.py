@@ -1,0 +1,197 @@
+"""The plan of an audit: everything a spec and a corpus decide, before anything runs.
+
+Workers rebuild the same plan from the stored spec and corpus, so nothing but block numbers travels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import Block, Design, adversary_rows, as_rows, make_design, split_parties
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.registry import make_mechanism, select_statistics
+from ksdp.audit.spec import Spec
+from ksdp.audit.statistics.contract import Documents, Statistic
+
+__all__ = ["CONTROLS", "NULL_CONTROLS", "Plan", "make_plan"]
+
+# A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
+_BLOCK_BYTES = 128 * 2**20
+_STATISTICS_GUESS = 8
+
+NULL_CONTROLS = 24
+"""Control documents whose value ignores their bit."""
+CONTROLS = 32
+"""All control documents; the others carry a planted leak."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What an audit will do."""
+
+    spec: Spec
+    corpus: Corpus
+    mechanism: Mechanism
+    announced: tuple[Announced, ...]
+    statistics: tuple[Statistic, ...]
+    skipped: dict[str, str]
+    """Statistics that the mechanism's observables do not allow, and what they miss."""
+    design: Design
+    party_rows: int
+    honest: NDArray[np.int64]
+    """Rows of the corpus that other parties, outside the coalition, hold in every run."""
+    coalition: NDArray[np.int64]
+    """Rows of the corpus that the coalition holds in every run."""
+    background: dict[str, NDArray[Any]]
+    """What the adversary knows besides the observables."""
+
+    @cached_property
+    def block_runs(self) -> int:
+        """Runs in a block: a power of two from the sizes alone, so that audits share blocks."""
+        audited = len(self.design.targets(0)) + CONTROLS
+        observables = sum(int(np.prod(a.shape)) for a in self.announced)
+        fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
+        return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Every block of the audit, in order."""
+        return tuple(
+            Block(lane, start, min(start + self.block_runs, self.design.runs))
+            for lane in range(self.design.lanes)
+            for start in range(0, self.design.runs, self.block_runs)
+        )
+
+    @property
+    def runs(self) -> int:
+        """Runs of all lanes."""
+        return self.design.runs * self.design.lanes
+
+    @property
+    def audited(self) -> NDArray[np.int64]:
+        """Rows of the corpus that are audited, in the order of the result."""
+        return np.concatenate([self.design.targets(lane) for lane in range(self.design.lanes)])
+
+    def documents(self, lane: int) -> Documents:
+        """The lane's documents with the adversary's background knowledge."""
+        return _documents(self, lane)
+
+    def database(self, lane: int, run: int) -> Database:
+        """The parties' matrices of a run."""
+        parties = [_take(self.corpus.matrix, self.design.rows(lane, run))]
+        if len(self.honest):
+            parties.append(self._fixed[0])
+        if len(self.coalition):
+            parties.append(self._fixed[1])
+        coalition = frozenset({len(parties) - 1}) if len(self.coalition) else frozenset()
+        return Database(tuple(parties), coalition)
+
+    @cached_property
+    def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
+        return _take(self.corpus.matrix, self.honest), _take(self.corpus.matrix, self.coalition)
+
+    @cached_property
+    def runs_identity(self) -> dict[str, Any]:
+        """Everything a run's observables depend on: the key of its blocks.
+
+        The number of runs, the statistics and the decision are left out on purpose: audits that differ in
+        those share blocks.
+        """
+        design = self.spec.design.model_dump(mode="json", exclude={"with_runs"})
+        return {
+            "corpus": self.corpus.hash,
+            "mechanism": self.mechanism.name,
+            "mechanism_version": self.mechanism.version,
+            "parameters": _parameters(self.mechanism),
+            "parties": self.spec.parties.model_dump(mode="json"),
+            "design": design,
+            "seed": self.spec.seed,
+            "precision": self.spec.store.precision,
+            "format": 1,
+        }
+
+
+def _parameters(mechanism: Mechanism) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(mechanism):
+        return {}
+    fields = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
+    return dict(json.loads(json.dumps(fields, default=repr)))
+
+
+def _take(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
+    return sp.csr_array(matrix[rows])
+
+
+@lru_cache(maxsize=4)
+def _documents(plan: Plan, lane: int) -> Documents:
+    targets = plan.design.targets(lane)
+    whole = len(targets) == len(plan.corpus)
+    return Documents(plan.corpus.matrix if whole else _take(plan.corpus.matrix, targets), plan.background)
+
+
+def make_plan(spec: Spec, corpus: Corpus) -> Plan:
+    """Check a spec against its corpus and decide everything.
+
+    Raises
+    ------
+    SpecError
+        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    pool, honest, coalition = split_parties(spec.parties, len(corpus), spec.seed)
+    rows = as_rows(spec.design.party_size, len(corpus))
+    rank = getattr(mechanism, "rank", None)
+    if rank is not None and rank >= min(rows, corpus.features):
+        raise SpecError(
+            f"`mechanism.rank` must be below the party's rows ({rows}) and the features ({corpus.features}); "
+            f"got {rank}."
+        )
+    targets = None
+    if isinstance(spec.design.documents, tuple):
+        place = {str(name): row for row, name in enumerate(corpus.ids)}
+        unknown = [name for name in spec.design.documents if name not in place]
+        if unknown:
+            raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
+        targets = np.unique([place[name] for name in spec.design.documents])
+        held = np.intersect1d(targets, np.concatenate([honest, coalition]))
+        if len(held):
+            raise SpecError(f"`design.documents` names {corpus.ids[held[0]]!s}, which another party holds.")
+    design = make_design(spec.design, pool, spec.seed, documents=len(corpus), targets=targets)
+    announced = mechanism.observables(corpus.features)
+    background = _background(spec, corpus, mechanism, rows, honest, coalition)
+    names = [a.name for a in announced]
+    chosen, skipped = select_statistics(spec.statistics.families, spec.statistics.names, names, background)
+    return Plan(spec, corpus, mechanism, announced, chosen, skipped, design, rows, honest, coalition, background)
+
+
+def _background(
+    spec: Spec,
+    corpus: Corpus,
+    mechanism: Mechanism,
+    rows: int,
+    honest: NDArray[np.int64],
+    coalition: NDArray[np.int64],
+) -> dict[str, NDArray[Any]]:
+    """The adversary's own singular values, from the coalition's data or from a sample of its own."""
+    own = coalition if len(coalition) else adversary_rows(np.arange(len(corpus)), rows, spec.seed)
+    known: dict[str, NDArray[Any]] = {
+        "adversary_rows": np.array(len(own)),
+        "victim_rows": np.array(rows + len(honest)),
+    }
+    rank = getattr(mechanism, "rank", None)
+    if rank is not None and rank < min(len(own), corpus.features):
+        matrix = _take(corpus.matrix, own)
+        sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
+        known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
+    return known

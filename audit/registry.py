@@ -1,0 +1,150 @@
+"""Find mechanisms and statistics by name.
+
+Ours and everybody else's come through the same entry points, `ksdp.mechanisms` and `ksdp.statistics`. While a
+new one is being tried out, `module:object` names it without any packaging.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.statistics.contract import Statistic
+
+__all__ = ["CallableMechanism", "make_mechanism", "mechanism_names", "select_statistics", "statistics"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CallableMechanism:
+    """A plain function `(database, rng) -> {name: array}` with the shapes that it declares."""
+
+    name: str
+    function: Callable[[Database, np.random.Generator], Mapping[str, Any]]
+    shapes: tuple[Announced, ...]
+    version: int = 1
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """The declared names and shapes."""
+        return self.shapes
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Call the function."""
+        return Observables({name: np.asarray(array) for name, array in self.function(database, rng).items()})
+
+
+def _by_path(path: str, what: str) -> Any:
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise SpecError(f"`{what}` {path!r} cannot be imported: {error}.") from error
+
+
+def mechanism_names() -> list[str]:
+    """Names of the installed mechanisms, sorted."""
+    return sorted(entry_points(group="ksdp.mechanisms").names)
+
+
+def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
+    """Build a mechanism from its name and parameters.
+
+    Raises
+    ------
+    SpecError
+        If there is no such mechanism, or a parameter it does not have.
+    """
+    if ":" in name:
+        factory = _by_path(name, "mechanism.name")
+    else:
+        found = entry_points(group="ksdp.mechanisms", name=name)
+        if not found:
+            raise SpecError(f"`mechanism.name` must be one of {', '.join(mechanism_names())}; got {name!r}.")
+        factory = next(iter(found)).load()
+    if not isinstance(factory, type):
+        if parameters:
+            raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
+        return factory  # type: ignore[no-any-return]
+    known = [field.name for field in dataclasses.fields(factory) if field.init]
+    unknown = sorted(set(parameters) - set(known))
+    if unknown:
+        raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; it has {', '.join(known)}.")
+    frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+    try:
+        return factory(**frozen)  # type: ignore[no-any-return]
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
+
+
+def statistics() -> dict[str, Statistic]:
+    """Every installed statistic by its name."""
+    found: dict[str, Statistic] = {}
+    for point in sorted(entry_points(group="ksdp.statistics"), key=lambda p: p.name):
+        loaded = point.load()
+        for statistic in loaded if isinstance(loaded, Iterable) else (loaded,):
+            found[statistic.name] = statistic
+    return found
+
+
+def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> str:
+    """What a statistic reads that is not there; empty where it can be computed."""
+    missing = sorted(set(statistic.needs) - announced)
+    either = getattr(statistic, "needs_any", ())
+    if either and not announced & set(either):
+        missing.append(" or ".join(either))
+    missing += sorted(set(getattr(statistic, "needs_background", ())) - background)
+    return ", ".join(missing)
+
+
+def select_statistics(
+    families: Iterable[str], names: Iterable[str], announced: Iterable[str], background: Iterable[str] = ()
+) -> tuple[tuple[Statistic, ...], dict[str, str]]:
+    """Choose the statistics that can be computed from what a mechanism announces.
+
+    Parameters
+    ----------
+    families, names : statistics wanted, by family and one by one
+    announced : names of the observables
+    background : names of what the adversary knows besides
+
+    Returns
+    -------
+    chosen : tuple of Statistic
+        In the order of their names.
+    skipped : dict
+        Name to what is missing.
+
+    Raises
+    ------
+    SpecError
+        If a family or a name is unknown, or nothing can be computed.
+    """
+    every = statistics()
+    known = {statistic.family for statistic in every.values()}
+    families = tuple(families)
+    for family in families:
+        if family not in known:
+            raise SpecError(f"`statistics.families` must be among {', '.join(sorted(known))}; got {family!r}.")
+    wanted = {s.name: s for s in every.values() if s.family in families}
+    for name in names:
+        if ":" in name:
+            statistic = _by_path(name, "statistics.names")
+            wanted[statistic.name] = statistic
+        elif name in every:
+            wanted[name] = every[name]
+        else:
+            raise SpecError(f"`statistics.names` must be among {', '.join(sorted(every))}; got {name!r}.")
+    seen, known_besides = set(announced), set(background)
+    misses = {name: _misses(s, seen, known_besides) for name, s in sorted(wanted.items())}
+    chosen = tuple(wanted[name] for name, missing in misses.items() if not missing)
+    if not chosen:
+        raise SpecError(
+            f"no statistic can be computed from {', '.join(sorted(seen))}; wanted {', '.join(misses)}."
+        )
+    return chosen, {name: f"needs {missing}" for name, missing in misses.items() if missing}

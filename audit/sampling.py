@@ -1,0 +1,112 @@
+"""One block of runs: databases, observables, values. Pure numerics; who calls it is somebody else's business."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.design import Block, control_bits, control_noise, mechanism_rng
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.statistics.contract import Statistic
+
+__all__ = ["BlockValues", "inclusion_with_controls", "measure", "run_observables", "sample"]
+
+# Shift of a planted control: D = 2 Phi(shift / 2) - 1 = 0.9.
+_PLANTED_SHIFT = 3.289707253902945
+
+Stored = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockValues:
+    """The values of some statistics in one block of runs."""
+
+    block: Block
+    inclusion: NDArray[np.bool_]
+    """Shape (n_documents + CONTROLS, n_runs)."""
+    values: dict[str, NDArray[Any]]
+    """Statistic to values, each of shape (n_documents + CONTROLS, n_runs), in the stored precision."""
+
+
+def run_observables(plan: Plan, lane: int, run: int) -> Stored:
+    """Run the mechanism once and round what it announces to the stored precision.
+
+    Statistics see the rounded arrays, so that a value is the same whether it is computed while sampling or
+    later from the store.
+    """
+    seen = plan.mechanism.run(plan.database(lane, run), mechanism_rng(plan.design, lane, run))
+    stored = {}
+    for announced in plan.announced:
+        array = np.asarray(seen[announced.name], dtype=plan.spec.store.precision)
+        if array.shape != announced.shape:
+            raise KsdpError(
+                f"mechanism {plan.mechanism.name!r} announced {announced.name!r} of shape {array.shape}; "
+                f"its schema says {announced.shape}."
+            )
+        if not np.isfinite(array).all():
+            raise KsdpError(
+                f"mechanism {plan.mechanism.name!r} announced NaN or infinity in {announced.name!r} "
+                f"(lane {lane}, run {run})."
+            )
+        stored[announced.name] = array
+    return stored
+
+
+def sample(plan: Plan, block: Block) -> Iterator[Stored]:
+    """The observables of each run of a block, in order."""
+    for run in range(block.start, block.stop):
+        yield run_observables(plan, block.lane, run)
+
+
+def inclusion_with_controls(plan: Plan, block: Block) -> NDArray[np.bool_]:
+    """Bits of the audited documents and, below them, of the controls."""
+    return np.concatenate([plan.design.inclusion(block), control_bits(plan.design, block, CONTROLS)])
+
+
+def measure(
+    plan: Plan,
+    block: Block,
+    runs: Iterator[Stored] | Sequence[Stored],
+    statistics: Sequence[Statistic],
+    keep: Callable[[Stored], None] | None = None,
+) -> BlockValues:
+    """Evaluate statistics on the observables of a block, one run after the other.
+
+    Parameters
+    ----------
+    runs : the observables of each run of the block, in order
+    keep : called with the observables of each run, to store them
+    """
+    documents = plan.documents(block.lane)
+    inclusion = inclusion_with_controls(plan, block)
+    precision = plan.spec.store.precision
+    # Filled run by run, transposed once: rows of documents are what tests read.
+    shape = (len(block), len(documents) + CONTROLS)
+    values = {s.name: np.empty(shape, dtype=precision) for s in statistics}
+    controls = control_noise(plan.design, block, CONTROLS)
+    controls[NULL_CONTROLS:] += _PLANTED_SHIFT * inclusion[len(documents) + NULL_CONTROLS :]
+    done = 0
+    for at, stored in enumerate(runs):
+        if keep is not None:
+            keep(stored)
+        seen = Observables({name: array.astype(np.float64) for name, array in stored.items()})
+        for statistic in statistics:
+            row = values[statistic.name][at]
+            row[: len(documents)] = statistic.evaluate(seen, documents)
+            row[len(documents) :] = controls[:, at]
+            if not math.isfinite(float(row.sum(dtype=np.float64))) and not np.isfinite(row).all():
+                raise KsdpError(
+                    f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(row)).sum())} documents "
+                    f"(lane {block.lane}, run {block.start + at})."
+                )
+        done += 1
+    if done != len(block):
+        raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
+    return BlockValues(block, inclusion, {name: np.ascontiguousarray(v.T) for name, v in values.items()})

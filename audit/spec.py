@@ -1,0 +1,190 @@
+"""The spec: everything that decides what an audit computes, checked before any work.
+
+Unknown keys are refused and every default is written back into the store, so that a stored spec is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ksdp.audit.errors import SpecError
+
+__all__ = [
+    "CorpusSpec",
+    "DecisionSpec",
+    "DesignSpec",
+    "MechanismSpec",
+    "PartiesSpec",
+    "Spec",
+    "StatisticsSpec",
+    "StoreSpec",
+    "parse_spec",
+]
+
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Rows = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CorpusSpec(_Section):
+    """Where the documents are and how they become rows."""
+
+    path: str
+    """A file, relative to the spec's folder, `$NAME` filled in from the environment; or the word `demo`."""
+    format: Literal["auto", "text", "counts", "docword", "ratings", "table", "demo"] = "auto"
+    """`text`, `table` and `ratings` read Parquet, CSV or JSON lines; `counts` reads npz or mtx."""
+    text: str | None = None
+    """Column that holds the text."""
+    id: str | None = None
+    """Column that holds the document id; the row number where there is none."""
+    party: str | None = None
+    group: str | None = None
+    columns: tuple[str, ...] | None = None
+    """Numeric columns of a table; all numeric ones where there is none."""
+    user: str = "user_id"
+    item: str = "item_id"
+    rating: str = "rating"
+    labels: str | None = None
+    """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
+    vocabulary: str | None = None
+    """One term a line, in column order."""
+    encoding: str = "utf-8"
+    stemming: str | None = None
+    """A Snowball language (`english`); none by default."""
+    stop_words: Literal["english"] | None = "english"
+    token_pattern: str = r"(?u)\b[^\W\d_]{3,20}\b"
+    min_documents: Annotated[int, Field(ge=1)] = 2
+    """Terms found in fewer documents are dropped."""
+    max_features: Annotated[int, Field(ge=1)] | None = None
+    weighting: Literal["counts", "tf-idf"] | None = None
+    """Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
+    idf: Literal["global", "party"] = "global"
+    """Whose documents the inverse document frequency counts: everybody's, or each party's own."""
+    rows: Literal["l2", "none"] | None = None
+    """Default: l2 where the weighting is tf-idf, none elsewhere."""
+
+
+class MechanismSpec(BaseModel):
+    """Name of the mechanism; every other key is one of its parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The mechanism's own parameters."""
+        return dict(self.model_extra or {})
+
+
+class PartiesSpec(_Section):
+    """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
+
+    honest: Fraction | Rows | None = None
+    """Data of parties outside the coalition: it hides the victim's."""
+    coalition: Fraction | Rows | None = None
+    """Data of the coalition, whose share is subtracted from every announced sum."""
+
+
+class DesignSpec(_Section):
+    """Which documents are in which run."""
+
+    kind: Literal["shared", "balanced", "literal"] = "shared"
+    party_size: Fraction | Rows = 0.03
+    with_runs: Annotated[int, Field(ge=2)] = 200
+    """Runs in the smaller arm, a document (its mean, where arms are random)."""
+    sampling: Literal["fixed", "poisson"] = "fixed"
+    """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
+    documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
+    """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only)."""
+
+
+class StatisticsSpec(_Section):
+    """What the adversary looks at."""
+
+    families: tuple[str, ...] = ("paper", "geometry")
+    names: tuple[str, ...] = ()
+    """Statistics by name, besides the families."""
+
+
+class DecisionSpec(_Section):
+    """How numbers become verdicts."""
+
+    error: Literal["fdr", "fwer"] = "fdr"
+    procedure: Literal["by", "bh", "holm"] | None = None
+    """Default: `by` (any dependence) for fdr, `holm` for fwer."""
+    level: Fraction = 0.05
+    margin: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """The largest advantage that the owner of the data is willing to accept."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> DecisionSpec:
+        if self.procedure is not None and (self.procedure == "holm") != (self.error == "fwer"):
+            raise ValueError(f"`procedure` {self.procedure!r} does not control `error` {self.error!r}.")
+        return self
+
+    @property
+    def correction(self) -> Literal["by", "bh", "holm"]:
+        """The procedure over documents, the default filled in."""
+        return self.procedure or ("by" if self.error == "fdr" else "holm")
+
+
+class StoreSpec(_Section):
+    """What is kept."""
+
+    observables: Literal["all", "none"] = "all"
+    """Keep every run's observables, so that `ksdp test` needs no sampling, or recompute them from the seed."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Of stored observables and values."""
+
+
+class Spec(_Section):
+    """A whole audit."""
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    corpus: CorpusSpec
+    mechanism: MechanismSpec
+    parties: PartiesSpec = PartiesSpec()
+    design: DesignSpec = DesignSpec()
+    statistics: StatisticsSpec = StatisticsSpec()
+    decision: DecisionSpec = DecisionSpec()
+    store: StoreSpec = StoreSpec()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Spec:
+        if self.design.kind != "shared" and self.design.documents is None:
+            raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
+        return self
+
+    @property
+    def hash(self) -> str:
+        """`sha256:` over the complete spec, defaults included."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse_spec(tables: Mapping[str, Any]) -> Spec:
+    """Check the tables of a spec.
+
+    Raises
+    ------
+    SpecError
+        Naming every wrong key, one a line.
+    """
+    try:
+        return Spec.model_validate(tables)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors(include_url=False, include_input=False):
+            where = ".".join(
+                str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function"))
+            )
+            lines.append(f"`{where or 'spec'}`: {problem['msg']}")
+        raise SpecError("the spec is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

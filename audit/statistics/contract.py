@@ -1,0 +1,71 @@
+"""What a statistic is: a function of (observables, document) to a real number.
+
+It is what an adversary would look at. It is evaluated for all documents at once, one call a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.mechanisms.contract import Observables
+
+__all__ = ["Documents", "Statistic"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """The audited documents, as the adversary who suspects them knows them."""
+
+    matrix: sp.csr_array
+    """float64 CSR of shape (n_documents, n_features), canonical."""
+    background: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """What the adversary knows besides: `adversary_sigma` (its own singular values), `victim_rows`, ..."""
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @cached_property
+    def squared_norms(self) -> Vector:
+        """Squared Euclidean norm of each document, shape (n_documents,)."""
+        return np.asarray(self.matrix.multiply(self.matrix).sum(axis=1), dtype=np.float64).ravel()
+
+
+@runtime_checkable
+class Statistic(Protocol):
+    """A statistic: a frozen dataclass with an `evaluate`.
+
+    Versions never change meaning, and results of different versions are never compared.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in specs and reports."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version of what `evaluate` computes."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """Family in specs."""
+        ...
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Observables it reads; where a mechanism does not announce them it is skipped, and the report says so."""
+        ...
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Vector:
+        """One number a document, shape (n_documents,)."""
+        ...

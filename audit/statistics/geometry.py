@@ -1,0 +1,235 @@
+"""Where a document lies relative to the announced subspace: far stronger than the paper's statistics.
+
+All of them rest on P = X B^T, the product of the documents with the announced basis B (topics T or singular
+vectors V; x - mu in place of x where PCA announces the mean mu), computed once a run. The squared residual
+|x|^2 - |P|^2 of V is left out: for one document it falls as the energy grows, so that it would be the same test
+twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.products import (
+    BASES,
+    announced,
+    basis_name,
+    basis_products,
+    centred_squared_norms,
+    gram,
+    mean_products,
+    products,
+    row_quadratic,
+)
+
+__all__ = [
+    "CUTOFF",
+    "GEOMETRY",
+    "RIDGE",
+    "SIGMA_FLOOR",
+    "BestCosine",
+    "CoefficientMahalanobis",
+    "LeverageRevealed",
+    "MeanAlignment",
+    "NumeratorEnergy",
+    "RowSpaceEnergy",
+    "whitening",
+]
+
+Floats = NDArray[np.float64]
+
+CUTOFF = 1e-10
+"""Directions of the unit-length rows with an eigenvalue below this part of the largest do not count."""
+RIDGE = 1e-9
+"""Added to the diagonal of the coefficients' correlation matrix."""
+SIGMA_FLOOR = 1e-6
+"""A singular value counts as at least this part of the largest."""
+
+
+def whitening(form: Floats) -> Floats:
+    """Return R (k x r) such that p R R^T p^T = x^T B^T (B B^T)^+ B x for p = x B^T.
+
+    Rows of B are brought to unit length first (zero rows drop out), so that the cutoff does not depend on
+    their scale: an eigenvalue of their Gram matrix counts as zero below `CUTOFF` times the largest. That takes
+    rows that are equal up to float32 rounding for one, and keeps two apart at an angle of more than some 2e-5.
+
+    Parameters
+    ----------
+    form : array, shape (k, k)
+        B B^T.
+
+    Returns
+    -------
+    array, shape (k, r)
+        r is the numerical rank, 0 for B = 0.
+
+    Examples
+    --------
+    >>> twice = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    >>> root = whitening(twice @ twice.T)
+    >>> root.shape, float(((np.array([[3.0, 4.0]]) @ twice.T @ root) ** 2).sum().round(12))
+    ((3, 1), 9.0)
+    """
+    lengths = np.sqrt(np.maximum(np.diag(form), 0.0))
+    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    values, vectors = np.linalg.eigh(form * inverse[:, None] * inverse)
+    kept = values > CUTOFF * max(values[-1], 0.0) if len(values) else np.zeros(0, dtype=bool)
+    return cast(Floats, inverse[:, None] * vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _whitening(observables: Observables, name: str) -> Floats:
+    return cast(Floats, observables.derive(("whitening", name), lambda: whitening(gram(observables, name))))
+
+
+@dataclass(frozen=True)
+class RowSpaceEnergy:
+    """Energy of the document in the row space of the basis: x^T B^T (B B^T)^+ B x.
+
+    It is the squared length of x's projection. For V, whose rows are orthonormal, that is |P|^2; for T a
+    pseudo-inverse with the cutoff of `whitening` serves, so that equal or empty topics count once or not at all.
+    """
+
+    name: str = "row-space-energy"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ()
+    needs_any: tuple[str, ...] = BASES
+    """It reads whichever of these the mechanism announces; `evaluate` raises InputError where there is none."""
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), between 0 and |x|^2."""
+        rows = basis_products(observables, documents)
+        if basis_name(observables) == "T":
+            rows = rows @ _whitening(observables, "T")
+        return row_quadratic(rows)
+
+
+@dataclass(frozen=True)
+class BestCosine:
+    """max_t |cos(x, B_t)|; 0 for an empty document, and empty topics are never the best."""
+
+    name: str = "best-cosine"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ()
+    needs_any: tuple[str, ...] = BASES
+    """It reads whichever of these the mechanism announces; `evaluate` raises InputError where there is none."""
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), in [0, 1]."""
+        lengths = np.sqrt(np.diag(gram(observables, basis_name(observables))))
+        inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        largest = np.abs(basis_products(observables, documents) * inverse).max(axis=1, initial=0.0)
+        norms = np.sqrt(centred_squared_norms(observables, documents))
+        cosines = np.divide(largest, norms, out=np.zeros_like(largest), where=norms > 0)
+        return cast(Floats, np.minimum(cosines, 1.0))
+
+
+@dataclass(frozen=True)
+class CoefficientMahalanobis:
+    """Mahalanobis distance of the document's coefficients from those of all audited documents in that run.
+
+    The coefficients are P for V, and those of unconstrained least squares, P (T T^T)^+, for T. Their mean and
+    covariance over the audited documents are the adversary's picture of the population, so the number depends on
+    which documents are audited together. The covariance is brought to a correlation matrix C, and C + `RIDGE` I is
+    inverted: directions without spread, and coefficients that never vary, add (next to) nothing.
+    """
+
+    name: str = "coefficient-mahalanobis"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ()
+    needs_any: tuple[str, ...] = BASES
+    """It reads whichever of these the mechanism announces; `evaluate` raises InputError where there is none."""
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), >= 0; all 0 for a single document."""
+        coefficients = basis_products(observables, documents)
+        if basis_name(observables) == "T":
+            root = _whitening(observables, "T")
+            coefficients = coefficients @ (root @ root.T)
+        centred = coefficients - coefficients.mean(axis=0)
+        spread = np.sqrt(np.einsum("ij,ij->j", centred, centred) / len(centred))
+        # Spread that is rounding of large equal coefficients is no spread.
+        varies = spread > 1e-12 * np.abs(coefficients).max(axis=0, initial=0.0)
+        scaled = centred[:, varies] / spread[varies]
+        correlation = scaled.T @ scaled / len(scaled)
+        correlation[np.diag_indices_from(correlation)] += RIDGE
+        inverse = solve_triangular(np.linalg.cholesky(correlation), np.eye(len(correlation)), lower=True)
+        return np.sqrt(row_quadratic(scaled @ inverse.T))
+
+
+@dataclass(frozen=True)
+class LeverageRevealed:
+    """sum_t P_t^2 / sigma_t^2, the document's leverage where sigma is announced with V.
+
+    A singular value counts as at least `SIGMA_FLOOR` times the largest: energy in a direction that the data
+    do not have is then large, which is telling, and finite. All sigma 0: 0.
+    """
+
+    name: str = "leverage-revealed"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("V", "sigma")
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), >= 0."""
+        rows = basis_products(observables, documents)
+        sigma = np.abs(announced(observables, "sigma").ravel())
+        if sigma.shape != rows.shape[1:]:
+            raise InputError(f"`sigma` must hold one value a row of V; got {sigma.size} for {rows.shape[1]}.")
+        largest = sigma.max(initial=0.0)
+        if largest == 0.0:
+            return np.zeros(len(rows))
+        return row_quadratic(rows / np.maximum(sigma, SIGMA_FLOOR * largest))
+
+
+@dataclass(frozen=True)
+class MeanAlignment:
+    """<x, mean>, where the mechanism announces the mean (PCA's first observable)."""
+
+    name: str = "mean-alignment"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("mean",)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return mean_products(observables, documents).copy()
+
+
+@dataclass(frozen=True)
+class NumeratorEnergy:
+    """Energy of the document in the row space of the announced numerators, as `RowSpaceEnergy` for topics.
+
+    The numerators of Algorithm 1 are W^T X less what the other topics explain: sums over documents before any
+    clipping.
+    """
+
+    name: str = "numerator-energy"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("numerators",)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), between 0 and |x|^2."""
+        rows = products(observables, documents, "numerators")
+        return row_quadratic(rows @ _whitening(observables, "numerators"))
+
+
+GEOMETRY: tuple[Statistic, ...] = (
+    RowSpaceEnergy(),
+    BestCosine(),
+    CoefficientMahalanobis(),
+    LeverageRevealed(),
+    MeanAlignment(),
+    NumeratorEnergy(),
+)

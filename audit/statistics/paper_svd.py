@@ -1,0 +1,284 @@
+"""The paper's statistics for PD-SVD (PD-ML-Lite, section 5.2) that have closed forms.
+
+The adversary estimates S = X^T X by S_hat = V^T diag(lambda) V and compares it with the outer product x x^T:
+W = |S_hat o x x^T| and D = |S_hat / |S_hat|_F - x x^T / |x||, d x d both (the norm of x is not squared in D: that
+is how it is printed). Each is reduced to a number by its maximum, sum or sum of squares; the sums of absolute
+values and the maximum of D have no closed form and are in `paper_blocks`.
+
+lambda is what makes the two settings: *hidden* (PD-SVD), the adversary scales its own squared singular values to
+the size of everybody's data, lambda = (n_v + n_a) / n_a * adversary_sigma^2; *revealed* (`-revealed`), sigma is
+announced and lambda = sigma^2.
+
+Where the run announces a mean as well (PCA), S_hat estimates the scatter about it, and x - mu takes the place of x
+throughout. All are exact for any V, orthonormal or not, and cost O(nnz k^2) at most: nothing d x d is formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.products import (
+    announced,
+    basis_products,
+    centred_squared_norms,
+    csr_arrays,
+    gram,
+    has_mean,
+    padded_transpose,
+)
+
+__all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm", "feature_diagonal", "scatter_norm", "spectrum"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[Any]
+
+BACKGROUND = ("adversary_sigma", "adversary_rows", "victim_rows")
+"""What the hidden forms need of `Documents.background`."""
+
+_PANEL = 64
+"""Pairs of components handled in one pass over the documents: bounds the memory at d x 64 numbers."""
+
+
+def spectrum(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
+    """Return lambda, the adversary's estimate of the squared singular values, shape (k,), all >= 0.
+
+    Raises
+    ------
+    InputError
+        sigma is not announced (revealed), the background lacks one of `BACKGROUND` (hidden), `adversary_rows` is
+        not positive, or there are not k singular values.
+    """
+    rank = announced(observables, "V").shape[0]
+    if revealed:
+        name, sigma, scale = "sigma", announced(observables, "sigma").ravel(), 1.0
+    else:
+        missing = [known for known in BACKGROUND if known not in documents.background]
+        if missing:
+            raise InputError(f"`background` must hold `{missing[0]}` for the statistics with hidden sigma.")
+        name = "adversary_sigma"
+        sigma = np.asarray(documents.background[name], dtype=np.float64).ravel()
+        own, victim = (
+            float(np.asarray(documents.background[known]).item()) for known in ("adversary_rows", "victim_rows")
+        )
+        if not own > 0:
+            raise InputError(f"`adversary_rows` must be at least 1; got {own:g}.")
+        scale = (victim + own) / own
+    if sigma.shape != (rank,):
+        raise InputError(f"`{name}` must hold one value a row of V; got {sigma.size} for {rank}.")
+    return scale * sigma**2
+
+
+def feature_diagonal(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
+    """Return the diagonal of S_hat, shape (d,): sum_t lambda_t V_ta^2."""
+
+    def compute() -> Floats:
+        return spectrum(observables, documents, revealed=revealed) @ announced(observables, "V") ** 2
+
+    return cast(Floats, observables.derive(("feature diagonal", documents, revealed), compute))
+
+
+def scatter_norm(observables: Observables, documents: Documents, *, revealed: bool) -> float:
+    """Return |S_hat|_F; from the Gram matrix of V, so that rounding of a stored V does not count as structure."""
+    eigenvalues = spectrum(observables, documents, revealed=revealed)
+    return float(np.sqrt(eigenvalues @ gram(observables, "V") ** 2 @ eigenvalues))
+
+
+def _mean_or_zero(observables: Observables) -> Floats:
+    if has_mean(observables):
+        return announced(observables, "mean").ravel()
+    return np.zeros(announced(observables, "V").shape[1])
+
+
+def _settings(observables: Observables, documents: Documents, revealed: bool) -> tuple[bool, bool]:
+    """The setting asked for, then the other where it can be had (else the same again): one pass for both."""
+    other_known = "sigma" in observables if not revealed else set(BACKGROUND) <= set(documents.background)
+    return revealed, (not revealed if other_known else revealed)
+
+
+@njit(cache=True, nogil=True)
+def _largest_diagonals(
+    indptr: Ints, indices: Ints, data: Floats, mean: Floats, diagonals: Floats, absent: Floats, order: Ints
+) -> Floats:
+    """max_a (x_a - mean_a)^2 diagonals[a, q] for q = 0, 1, shape (n, 2).
+
+    Features that are not in the document come by `order` (2 x d, or 2 x 0 without a mean), largest `absent` first.
+    """
+    rows = indptr.shape[0] - 1
+    out = np.empty((rows, 2))
+    seen = np.full(diagonals.shape[0], -1)
+    for i in range(rows):
+        largest0 = largest1 = 0.0
+        for j in range(indptr[i], indptr[i + 1]):
+            a = indices[j]
+            x = data[j] - mean[a]
+            x *= x
+            largest0 = max(largest0, x * diagonals[a, 0])
+            largest1 = max(largest1, x * diagonals[a, 1])
+        out[i, 0] = largest0
+        out[i, 1] = largest1
+        if order.shape[1] > 0:
+            for j in range(indptr[i], indptr[i + 1]):
+                seen[indices[j]] = i
+            for q in range(2):
+                for a in order[q]:
+                    if absent[a, q] <= out[i, q]:
+                        break
+                    if seen[a] != i:
+                        out[i, q] = absent[a, q]
+                        break
+    return out
+
+
+def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Floats:
+    # S_hat is positive semi-definite, hence so is diag(x) S_hat diag(x): its largest entry is on the diagonal.
+    def compute() -> dict[bool, Floats]:
+        kinds = _settings(observables, documents, revealed)
+        diagonals = np.stack([feature_diagonal(observables, documents, revealed=kind) for kind in kinds], axis=1)
+        mean = _mean_or_zero(observables)
+        absent = mean[:, None] ** 2 * diagonals
+        order = np.empty((2, 0), dtype=np.int64)
+        if has_mean(observables):
+            order = np.ascontiguousarray(np.argsort(-absent, axis=0, kind="stable").T)
+        largest = _largest_diagonals(*csr_arrays(documents), mean, diagonals, absent, order)
+        return {kind: np.ascontiguousarray(largest[:, q]) for q, kind in enumerate(kinds)}
+
+    return cast(dict[bool, Floats], observables.derive(("w-max", documents), compute))[revealed].copy()
+
+
+@njit(cache=True, nogil=True)
+def _pair_panel(padded: Floats, first: Ints, second: Ints) -> Floats:
+    features, pairs = padded.shape[0], first.shape[0]
+    panel = np.empty((features, pairs))
+    for a in range(features):
+        for p in range(pairs):
+            panel[a, p] = padded[a, first[p]] * padded[a, second[p]]
+    return panel
+
+
+@njit(cache=True, nogil=True)
+def _add_weighted_squares(
+    indptr: Ints,
+    indices: Ints,
+    data: Floats,
+    mean: Floats,
+    panel: Floats,
+    start: Floats,
+    weights: Floats,
+    out: Floats,
+) -> None:
+    """Add sum_p weights[q, p] (sum_a (x_a - mean_a)^2 panel[a, p])^2 to out[i, q] for every document i.
+
+    The sum over all features is `start`, its value for an empty document, corrected on the support.
+    """
+    pairs = panel.shape[1]
+    moments = np.empty(pairs)
+    for i in range(indptr.shape[0] - 1):
+        moments[:] = start
+        for j in range(indptr[i], indptr[i + 1]):
+            a = indices[j]
+            x = data[j] * (data[j] - 2.0 * mean[a])
+            for p in range(pairs):
+                moments[p] += x * panel[a, p]
+        for q in range(weights.shape[0]):
+            total = 0.0
+            for p in range(pairs):
+                total += weights[q, p] * moments[p] * moments[p]
+            out[i, q] += total
+
+
+def _w_square_sums(observables: Observables, documents: Documents, spectra: Floats) -> Floats:
+    """Sum of the squares of W for each lambda of `spectra` (q x k), shape (n, q).
+
+    With M = sum_a x_a^2 v_a v_a^T (k x k, v_a the column a of V) it is |L^(1/2) M L^(1/2)|_F^2
+    = sum_st lambda_s lambda_t M_st^2, and M is symmetric: k (k + 1) / 2 sums a document serve every lambda.
+    """
+    indptr, indices, data = csr_arrays(documents)
+    mean = _mean_or_zero(observables)
+    padded = padded_transpose(announced(observables, "V"))
+    first, second = np.tril_indices(spectra.shape[1])
+    weights = spectra[:, first] * spectra[:, second] * np.where(first == second, 1.0, 2.0)
+    out = np.zeros((len(documents), len(spectra)))
+    for at in range(0, len(first), _PANEL):
+        part = slice(at, at + _PANEL)
+        panel = _pair_panel(padded, first[part], second[part])
+        _add_weighted_squares(
+            indptr, indices, data, mean, panel, mean**2 @ panel, np.ascontiguousarray(weights[:, part]), out
+        )
+    return out
+
+
+def _w_square_sum(observables: Observables, documents: Documents, revealed: bool) -> Floats:
+    def compute() -> dict[bool, Floats]:
+        kinds = _settings(observables, documents, revealed)
+        spectra = np.array([spectrum(observables, documents, revealed=kind) for kind in kinds])
+        sums = _w_square_sums(observables, documents, spectra)
+        return {kind: np.ascontiguousarray(sums[:, q]) for q, kind in enumerate(kinds)}
+
+    return cast(dict[bool, Floats], observables.derive(("w-square-sum", documents), compute))[revealed].copy()
+
+
+def _d_square_sum(observables: Observables, documents: Documents, revealed: bool) -> Floats:
+    # |S/f - x x^T/|x||_F^2 = |S/f|_F^2 - 2 x^T S x / (f |x|) + |x|^2, with x^T S x = sum_t lambda_t <x, V_t>^2;
+    # x = 0 leaves the first term, S_hat = 0 the last.
+    norm = scatter_norm(observables, documents, revealed=revealed)
+    squared = centred_squared_norms(observables, documents)
+    if norm == 0.0:
+        return squared.copy()
+    lengths = np.sqrt(squared)
+    energies = basis_products(observables, documents) ** 2 @ spectrum(observables, documents, revealed=revealed)
+    cross = np.divide(energies, norm * lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return np.maximum(1.0 - 2.0 * cross + squared, 0.0)
+
+
+_FORMS = {"w-max": _w_max, "w-square-sum": _w_square_sum, "d-square-sum": _d_square_sum}
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """One of the paper's reductions of W or D, with sigma hidden or revealed.
+
+    ============  =====================================  ==================================================
+    form          printed as                             computed as
+    ============  =====================================  ==================================================
+    w-max         max_ab W_ab                            max_a x_a^2 S_aa (W is that of a PSD matrix)
+    w-square-sum  sum_ab W_ab^2                          sum_st lambda_s lambda_t (sum_a x_a^2 V_sa V_ta)^2
+    d-square-sum  sum_ab D_ab^2                          1 - 2 x^T S x / (|S|_F |x|) + |x|^2
+    ============  =====================================  ==================================================
+    """
+
+    form: Literal["w-max", "w-square-sum", "d-square-sum"]
+    revealed: bool = False
+    version: int = 1
+    family: str = "paper"
+
+    @property
+    def name(self) -> str:
+        """`form`, with the suffix `-revealed` where sigma is announced."""
+        return f"{self.form}-revealed" if self.revealed else self.form
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Observables it reads."""
+        return ("V", "sigma") if self.revealed else ("V",)
+
+    @property
+    def needs_background(self) -> tuple[str, ...]:
+        """What it reads of the adversary's background; without it `evaluate` raises InputError."""
+        return () if self.revealed else BACKGROUND
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), >= 0."""
+        return _FORMS[self.form](observables, documents, self.revealed)
+
+
+PAPER_SVD: tuple[Statistic, ...] = tuple(
+    ClosedForm(form, revealed) for revealed in (False, True) for form in ("w-max", "w-square-sum", "d-square-sum")
+)

@@ -1,0 +1,210 @@
+"""What the statistics share: products of all documents with an announced matrix, computed once a run.
+
+Everything here goes through `Observables.derive`, keyed by what it is, the announced name and the `Documents`
+object, so that statistics which ask for the same thing pay for it once, and another set of documents in the
+same run gets its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents
+
+__all__ = [
+    "BASES",
+    "announced",
+    "basis_name",
+    "basis_products",
+    "centred_squared_norms",
+    "csr_arrays",
+    "csr_times_padded",
+    "gram",
+    "has_mean",
+    "mean_products",
+    "padded_basis",
+    "padded_transpose",
+    "products",
+    "row_quadratic",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[Any]
+
+BASES = ("T", "V")
+"""Names under which a mechanism announces its basis: nonnegative topics, or orthonormal singular vectors."""
+
+_LANES = 8
+"""Columns a kernel keeps in registers: one cache line of float64."""
+
+
+def announced(observables: Observables, name: str) -> Floats:
+    """Return the announced array `name` as C-contiguous float64 (stored observables may be float32).
+
+    Raises
+    ------
+    InputError
+        The run does not announce it.
+    """
+    if name not in observables:
+        names = ", ".join(sorted(observables)) or "nothing"
+        raise InputError(f"the run must announce `{name}`; it announces {names}.")
+    return cast(
+        Floats,
+        observables.derive(("announced", name), lambda: np.ascontiguousarray(observables[name], dtype=np.float64)),
+    )
+
+
+def basis_name(observables: Observables) -> str:
+    """Return the name of the announced basis: "T" (k x d topics) or "V" (k x d singular vectors).
+
+    Raises
+    ------
+    InputError
+        The run announces neither.
+    """
+    for name in BASES:
+        if name in observables:
+            return name
+    raise InputError(f"the run must announce {' or '.join(f'`{name}`' for name in BASES)}; it announces neither.")
+
+
+def has_mean(observables: Observables) -> bool:
+    """Whether documents are to be centred: the basis is "V" and the run announces the "mean" (PD-PCA)."""
+    return "mean" in observables and basis_name(observables) == "V"
+
+
+def padded_transpose(matrix: Floats) -> Floats:
+    """Return the transpose of `matrix` (k x d), columns padded with zeros to a multiple of 8, C-contiguous.
+
+    One feature's k values then lie in as few cache lines as possible, which is what `csr_times_padded` reads.
+    """
+    rank, features = matrix.shape
+    padded = np.zeros((features, -(-max(rank, 1) // _LANES) * _LANES))
+    padded[:, :rank] = matrix.T
+    return padded
+
+
+@njit(cache=True, nogil=True)
+def csr_times_padded(indptr: Ints, indices: Ints, data: Floats, padded: Floats, rank: int) -> Floats:
+    """Product of a CSR matrix with the first `rank` columns of `padded` (d x multiple of 8), shape (n, rank).
+
+    Eight sums are kept in registers: about 1.4 times as fast as SciPy's product at rank 7, with one compilation
+    for all ranks.
+    """
+    rows = indptr.shape[0] - 1
+    out = np.empty((rows, rank))
+    for i in range(rows):
+        for first in range(0, rank, 8):
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
+            for j in range(indptr[i], indptr[i + 1]):
+                x = data[j]
+                b = padded[indices[j], first : first + 8]
+                a0 += x * b[0]
+                a1 += x * b[1]
+                a2 += x * b[2]
+                a3 += x * b[3]
+                a4 += x * b[4]
+                a5 += x * b[5]
+                a6 += x * b[6]
+                a7 += x * b[7]
+            sums = (a0, a1, a2, a3, a4, a5, a6, a7)
+            for lane in range(min(8, rank - first)):
+                out[i, first + lane] = sums[lane]
+    return out
+
+
+def csr_arrays(documents: Documents) -> tuple[Ints, Ints, Floats]:
+    """Return `indptr`, `indices`, `data` of the documents; memory maps as plain arrays, quicker to dispatch on."""
+    matrix = documents.matrix
+    return np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data)
+
+
+def padded_basis(observables: Observables, name: str) -> Floats:
+    """Return `padded_transpose` of the announced matrix `name`, once a run."""
+    return cast(
+        Floats, observables.derive(("padded", name), lambda: padded_transpose(announced(observables, name)))
+    )
+
+
+def products(observables: Observables, documents: Documents, name: str) -> Floats:
+    """Return X B^T for the announced matrix B (k x d), shape (n_documents, k); exact, O(nnz k).
+
+    Raises
+    ------
+    InputError
+        B is not announced, or it has another number of features than the documents.
+    """
+
+    def compute() -> Floats:
+        matrix, other = documents.matrix, announced(observables, name)
+        if other.ndim != 2 or other.shape[1] != matrix.shape[1]:
+            raise InputError(
+                f"`{name}` must have shape (k, {matrix.shape[1]}) like the documents; got {other.shape}."
+            )
+        padded = padded_basis(observables, name)
+        return cast(Floats, csr_times_padded(*csr_arrays(documents), padded, other.shape[0]))
+
+    return cast(Floats, observables.derive(("products", name, documents), compute))
+
+
+def gram(observables: Observables, name: str) -> Floats:
+    """Return B B^T of the announced matrix B (k x d), shape (k, k)."""
+
+    def compute() -> Floats:
+        matrix = announced(observables, name)
+        return matrix @ matrix.T
+
+    return cast(Floats, observables.derive(("gram", name), compute))
+
+
+def mean_products(observables: Observables, documents: Documents) -> Floats:
+    """Return <x, mean> for every document, shape (n_documents,)."""
+
+    def compute() -> Floats:
+        return np.asarray(documents.matrix @ announced(observables, "mean").ravel(), dtype=np.float64)
+
+    return cast(Floats, observables.derive(("mean products", documents), compute))
+
+
+def basis_products(observables: Observables, documents: Documents) -> Floats:
+    """Return the products of the documents with the basis, shape (n_documents, k).
+
+    X T^T for NMF, X V^T for SVD, and (X - 1 mu) V^T = X V^T - mu V^T where the mean mu is announced as well
+    (PCA): the sparse documents are never centred in memory.
+    """
+    name = basis_name(observables)
+
+    def compute() -> Floats:
+        raw = products(observables, documents, name)
+        if not has_mean(observables):
+            return raw
+        return raw - announced(observables, name) @ announced(observables, "mean").ravel()
+
+    return cast(Floats, observables.derive(("basis products", documents), compute))
+
+
+def centred_squared_norms(observables: Observables, documents: Documents) -> Floats:
+    """Return |x|^2, or |x - mu|^2 = |x|^2 - 2 <x, mu> + |mu|^2 where the basis comes with a mean; >= 0."""
+    if not has_mean(observables):
+        return documents.squared_norms
+
+    def compute() -> Floats:
+        mean = announced(observables, "mean").ravel()
+        size = documents.squared_norms + mean @ mean
+        squares = size - 2.0 * mean_products(observables, documents)
+        squares[squares < 1e-14 * size] = 0.0  # what is left of x = mu is rounding
+        return squares
+
+    return cast(Floats, observables.derive(("centred squared norms", documents), compute))
+
+
+def row_quadratic(rows: Floats, form: Floats | None = None) -> Floats:
+    """Return r A r^T for every row r of `rows` (n x k), with A (k x k) the identity by default; shape (n,)."""
+    return cast(Floats, np.einsum("ij,ij->i", rows if form is None else rows @ form, rows))

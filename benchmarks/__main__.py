@@ -1,0 +1,36 @@
+"""Run one benchmark by name, or all.
+
+::
+
+    python -m benchmarks                     # ks, then the audit of every document of enron-mail6 under PD-SVD
+    python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from benchmarks import audit_cost, ks_cost
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    os.environ.setdefault("KSDP_DATA", str(ROOT.parent / "shared" / "data"))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="?", choices=["ks", "audit", "all"], default="all")
+    parser.add_argument("--spec", type=Path, default=ROOT / "examples/specs/enron-mail6-svd.toml")
+    parser.add_argument("--workers", type=int, default=2)
+    chosen = parser.parse_args()
+    if chosen.name in ("ks", "all"):
+        ks_cost.run()
+    if chosen.name in ("audit", "all"):
+        audit_cost.run(chosen.spec, chosen.workers)
+
+
+if __name__ == "__main__":
+    main()

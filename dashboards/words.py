@@ -1,0 +1,97 @@
+"""How numbers and names are written for people. Filters of every template."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+from markupsafe import Markup, escape
+
+__all__ = ["count", "decimal", "duration", "label", "p_value", "percent", "plural", "power_of_ten"]
+
+_KEEP = 34
+_TITLE = 200
+
+
+def count(value: float) -> str:
+    """A whole number with commas.
+
+    >>> count(17706)
+    '17,706'
+    """
+    return f"{value:,.0f}"
+
+
+def decimal(value: float | None, digits: int = 2) -> str:
+    """A number of fixed digits; a dash where there is none.
+
+    >>> decimal(0.987), decimal(float("nan"))
+    ('0.99', '–')
+    """
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with up to three digits.
+
+    >>> percent(0.05), percent(0.001)
+    ('5 %', '0.1 %')
+    """
+    return f"{100 * share:.3g} %"
+
+
+def plural(number: float, one: str, many: str) -> str:
+    """The number with the word that fits it.
+
+    >>> plural(1, "document", "documents"), plural(1200, "document", "documents")
+    ('1 document', '1,200 documents')
+    """
+    return f"{count(number)} {one if number == 1 else many}"
+
+
+def power_of_ten(exponent: float) -> Markup:
+    """10 to a power, written as such, so that nothing underflows.
+
+    >>> power_of_ten(-118.71)
+    Markup('10<sup>−118.7</sup>')
+    """
+    return Markup(f"10<sup>{f'{exponent:.1f}'.replace('-', '−')}</sup>")
+
+
+def p_value(log10_p: float) -> Markup:
+    """A p-value from its logarithm: three decimals down to 0.001, a power of ten below.
+
+    >>> p_value(-1.0), p_value(-300.25)
+    (Markup('0.100'), Markup('10<sup>−300.2</sup>'))
+    """
+    return Markup(f"{10**log10_p:.3f}") if log10_p >= -3 else power_of_ten(log10_p)
+
+
+def duration(seconds: float) -> str:
+    """A time in the two units that matter.
+
+    >>> duration(61.2), duration(0.42), duration(7500)
+    ('1 min 1 s', '0.4 s', '2 h 5 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def label(name: str) -> Markup:
+    """An id or another name from outside: escaped, isolated from the text's direction, cut in the middle if long.
+
+    >>> label("<b>")
+    Markup('<bdi>&lt;b&gt;</bdi>')
+    """
+    clean = "".join("�" if unicodedata.category(c) == "Cc" else c for c in name)
+    if len(clean) <= _KEEP:
+        return Markup(f"<bdi>{escape(clean)}</bdi>")
+    title = clean if len(clean) <= _TITLE else clean[:_TITLE] + "…"
+    return Markup(f'<bdi title="{escape(title)}">{escape(clean[: _KEEP - 10])}…{escape(clean[-9:])}</bdi>')

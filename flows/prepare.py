@@ -1,0 +1,74 @@
+"""Check everything an audit needs, before it starts and before anything but the corpus is written."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import SpecError
+from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec, parse_spec
+from ksdp.storage.corpora import load_corpus
+from ksdp.storage.findings import write_spec
+from ksdp.storage.memory import store_corpus
+from ksdp.storage.store import Store, content_key
+from ksdp.tasks.blocks import AuditRef
+
+__all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An audit that is ready to run."""
+
+    ref: AuditRef
+    plan: Plan
+
+
+def read_spec_file(path: Path) -> tuple[Spec, Path]:
+    """Read a TOML spec: (spec, folder that its paths are relative to).
+
+    Raises
+    ------
+    SpecError
+        If the file is not there, is not TOML, or is refused.
+    """
+    try:
+        with path.open("rb") as file:
+            tables = tomllib.load(file)
+    except OSError as error:
+        raise SpecError(f"the spec {path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"the spec {path.name} is not TOML: {error}.") from error
+    return parse_spec(tables), path.resolve().parent
+
+
+def audit_id(spec: Spec, corpus_hash: str) -> str:
+    """The same spec on the same corpus is the same audit: running it again resumes it."""
+    return content_key({"spec": spec.hash, "corpus": corpus_hash})[:12]
+
+
+def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
+    """Load and check the corpus, make the plan, and store both.
+
+    Raises
+    ------
+    InputError
+        If anything is refused; the store is then as it was.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    corpus = load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    return prepare_stored(spec, corpus, store, may_sample=True)
+
+
+def prepare_stored(spec: Spec, corpus: Corpus, store: Path, *, may_sample: bool) -> Prepared:
+    """The same for a corpus that is loaded already."""
+    plan = make_plan(spec, corpus)
+    opened = Store.open(store)
+    audit = audit_id(spec, corpus.hash)
+    store_corpus(corpus, opened.corpus(corpus.hash))
+    write_spec(opened.audit(audit), spec)
+    return Prepared(AuditRef(str(opened.root), audit, corpus.hash, may_sample), plan)

@@ -1,0 +1,55 @@
+"""Who is told how far an audit is. The command line listens on the terminal; nobody has to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+__all__ = ["Listener", "current", "listening"]
+
+
+class Listener(Protocol):
+    """Hears of stages and of units done."""
+
+    def stage(self, name: str, total: int) -> None:
+        """A stage begins; `total` units are to be done."""
+        ...
+
+    def advance(self, units: int) -> None:
+        """Units of the present stage are done."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something a person wants to know."""
+        ...
+
+
+class _Nobody:
+    def stage(self, name: str, total: int) -> None:
+        pass
+
+    def advance(self, units: int) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+
+_listener: ContextVar[Listener] = ContextVar("ksdp-listener", default=_Nobody())  # noqa: B039 - it holds no state
+
+
+def current() -> Listener:
+    """The listener of this context."""
+    return _listener.get()
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Let `listener` hear what happens inside."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

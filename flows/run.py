@@ -1,0 +1,117 @@
+"""Run an audit from a spec, on this machine: server, workers, flow. What the command line and Python call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.spec import Spec
+from ksdp.flows.prepare import Prepared, prepare, prepare_stored
+from ksdp.flows.progress import current
+from ksdp.flows.server import prefect_server
+from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.memory import open_corpus
+from ksdp.storage.store import Store
+from ksdp.tasks.cluster import open_workers
+
+__all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
+
+
+@contextlib.contextmanager
+def one_at_a_time(store: Path) -> Iterator[None]:
+    """Hold the store: two audits of one store would do the same work twice.
+
+    Raises
+    ------
+    StoreError
+        If another audit holds it.
+    """
+    store.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (store / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(f"another audit is running in {store}; wait for it or name another store.") from error
+        yield
+
+
+def run_audit(
+    spec: Spec, base: Path, store: Path, *, workers: int | None = None, dask: str | None = None
+) -> dict[str, Any]:
+    """Audit a corpus from start to report; interrupted, the same call resumes.
+
+    Parameters
+    ----------
+    spec : Spec
+    base : Path
+        Folder that the spec's paths are relative to.
+    store : Path
+    workers : int, optional
+        Worker processes; one a core by default.
+    dask : str, optional
+        Address of a Dask scheduler to use instead; its workers must see the store under the same path.
+
+    Returns
+    -------
+    dict
+        The summary, as `audit.json` holds it.
+
+    Raises
+    ------
+    InputError
+        If anything is refused, before work starts.
+    """
+    current().stage("prepare", 1)
+    return run_prepared([prepare(spec, base, store)], workers=workers, dask=dask)[0]
+
+
+def run_prepared(
+    audits: Sequence[Prepared], *, workers: int | None = None, dask: str | None = None
+) -> list[dict[str, Any]]:
+    """Run audits of one store, whose corpora and specs it holds, one after the other."""
+    store = Path(audits[0].ref.store)
+    with (
+        one_at_a_time(store),
+        prefect_server(Store(store).prefect) as server,
+        open_workers(workers, dask) as cluster,
+    ):
+        server.wait()
+        current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
+        # Prefect reads the environment when it is imported: an earlier import must learn of this server too.
+        from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+        from ksdp.flows.audit import audit
+
+        ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
+        with temporary_settings(ours if server.process is not None else {}):
+            return [
+                asyncio.run(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
+                for ref in (prepared.ref for prepared in audits)
+            ]
+
+
+def run_test(
+    store: Path, audit: str, statistics: tuple[str, ...], *, workers: int | None = None, dask: str | None = None
+) -> dict[str, Any]:
+    """Evaluate other statistics on the cached observables of an audit; no mechanism is run.
+
+    The result is an audit of its own, with the same runs and these statistics.
+
+    Raises
+    ------
+    StoreError
+        If there is no such audit or its observables were not kept.
+    """
+    opened = Store.open(store, create=False)
+    folder = opened.audit(audit)
+    spec, summary = read_spec(folder), read_summary(folder)
+    changed = json.loads(spec.model_dump_json()) | {"statistics": {"families": [], "names": list(statistics)}}
+    corpus = open_corpus(opened.corpus(summary["corpus"]))
+    prepared = prepare_stored(Spec.model_validate(changed), corpus, opened.root, may_sample=False)
+    return run_prepared([prepared], workers=workers, dask=dask)[0]

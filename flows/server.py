@@ -1,0 +1,130 @@
+"""A Prefect server for the length of an audit, where none is named.
+
+Prefect reads its settings when it is imported, so nothing here imports it: the environment is set first.
+The server listens on the loopback only, asks for a password that stands in the store (readable by its owner),
+sends nothing anywhere, and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ksdp.audit.errors import KsdpError
+
+__all__ = ["Server", "prefect_server"]
+
+_START_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Prefect server that is there or on its way."""
+
+    url: str
+    """Of the pages for people."""
+    process: subprocess.Popen[bytes] | None
+    log: Path | None
+    password: str | None
+
+    def wait(self) -> None:
+        """Return when the server answers.
+
+        Raises
+        ------
+        KsdpError
+            If it dies or does not answer in time; the message names its log.
+        """
+        if self.process is None:
+            return
+        end = time.monotonic() + _START_SECONDS
+        request = urllib.request.Request(f"{self.url}/api/health")
+        request.add_header("Authorization", f"Basic {b64encode((self.password or '').encode()).decode()}")
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise KsdpError(f"the Prefect server stopped (exit {self.process.returncode}); see {self.log}.")
+            with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=2) as answer:
+                if answer.status == 200:
+                    return
+            time.sleep(0.05)
+        raise KsdpError(f"the Prefect server did not answer within {_START_SECONDS:.0f} s; see {self.log}.")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    """Linux: ask for SIGTERM when the parent dies, so that a killed audit leaves no server behind."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _password(home: Path) -> str:
+    file = home / "password"
+    if not file.is_file():
+        file.touch(mode=0o600)
+        file.write_text(f"ksdp:{secrets.token_urlsafe(18)}", encoding="utf-8")
+    return file.read_text(encoding="utf-8").strip()
+
+
+@contextlib.contextmanager
+def prefect_server(home: Path) -> Iterator[Server]:
+    """Start a server (without waiting for it), or use the one that `PREFECT_API_URL` names."""
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")
+    named = os.environ.get("PREFECT_API_URL")
+    if named:
+        yield Server(named.removesuffix("/api"), None, None, None)
+        return
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    port, password = _free_port(), _password(home)
+    url = f"http://127.0.0.1:{port}"
+    ours = {
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": f"{url}/api",
+        "PREFECT_API_AUTH_STRING": password,
+        "PREFECT_SERVER_API_AUTH_STRING": password,
+        "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
+    }
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    log = home / "server.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
+            env=os.environ | {"PREFECT_UI_API_URL": f"{url}/api", "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        )
+    try:
+        yield Server(url, process, log, password)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

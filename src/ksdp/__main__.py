@@ -1,0 +1,5 @@
+"""`python -m ksdp`."""
+
+from ksdp.cli import main
+
+main()

@@ -1,0 +1,210 @@
+"""The `ksdp` command.
+
+`--json` prints one machine-readable object on standard output; people's text and progress go to standard
+error. Exit codes: 0 done and nothing sensitive; 3 sensitive documents; 4 undecided ones left, none sensitive;
+2 refused input (nothing was written); 5 controls failed, the audit is void; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of one thread; so are we
+
+import typer
+
+from ksdp.audit.errors import InputError, KsdpError
+
+__all__ = ["app", "exit_code", "main"]
+
+app = typer.Typer(
+    name="ksdp",
+    help="Measure, document by document, what a private learning protocol gives away, before it is run.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder of the store; made where there is none.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Worker processes; one a core by default.")
+]
+DaskOption = Annotated[str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+_KEYS = ("audit", "corpus", "mechanism", "documents", "runs", "cached_runs", "seconds", "valid", "verdicts")
+
+
+def exit_code(summary: dict[str, Any]) -> int:
+    """What the verdicts of an audit mean to a shell."""
+    if not summary["valid"]:
+        return 5
+    if summary["verdicts"]["sensitive"]:
+        return 3
+    return 4 if summary["verdicts"]["undecided"] else 0
+
+
+def _tell(summary: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        statistics = {
+            name: {key: about[key] for key in ("version", "median_D", "max_D", "sensitive")}
+            for name, about in summary["statistics"].items()
+        }
+        shown = {key: summary[key] for key in _KEYS}
+        shown |= {"statistics": statistics, "store": summary["store"], "report": summary["report"]}
+        typer.echo(json.dumps(shown))
+        return
+    counts = summary["verdicts"]
+    if not summary["valid"]:
+        typer.secho(
+            f"VOID: {summary['controls']['reason']}. No verdict may be used.", err=True, fg="red", bold=True
+        )
+    typer.echo(
+        f"{summary['documents']} documents: {counts['sensitive']} sensitive, {counts['clear']} clear, "
+        f"{counts['undecided']} undecided ({summary['runs']} runs, {summary['seconds']:.1f} s)",
+        err=True,
+    )
+    typer.echo(f"audit   {summary['audit']}\nreport  {summary['report']}", err=True)
+
+
+@app.command()
+def audit(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Audit every document of a corpus; interrupted, the same command resumes."""
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.run import run_audit
+    from ksdp.terminal import terminal
+
+    with terminal():
+        summary = run_audit(*read_spec_file(spec), store, workers=workers, dask=dask)
+    _tell(summary, as_json)
+    raise typer.Exit(exit_code(summary))
+
+
+@app.command("test")
+def evaluate_statistics(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit (`ksdp list`).")],
+    statistics: Annotated[str, typer.Option("--statistics", help="Names, or module:object, comma-separated.")],
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate new statistics on cached observables, without a single run of the mechanism."""
+    from ksdp.flows.run import run_test
+    from ksdp.terminal import terminal
+
+    names = tuple(name.strip() for name in statistics.split(",") if name.strip())
+    with terminal():
+        summary = run_test(store, audit, names, workers=workers, dask=dask)
+    _tell(summary, as_json)
+    raise typer.Exit(exit_code(summary))
+
+
+@app.command()
+def demo(
+    store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
+) -> None:
+    """Audit the docstrings of the installed numpy, scipy and pandas with PD-SVD and PD-NMF."""
+    from ksdp.flows.demo import run_demo
+    from ksdp.terminal import terminal
+
+    with terminal():
+        summaries = run_demo(store, workers=workers)
+    for summary in summaries:
+        _tell(summary, as_json)
+
+
+@app.command("list")
+def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
+    """List the finished audits of a store, newest first."""
+    from ksdp.storage.findings import read_summary
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    summaries = [read_summary(opened.audit(name)) for name in opened.audits()]
+    if as_json:
+        typer.echo(json.dumps([{key: summary[key] for key in _KEYS} for summary in summaries]))
+        return
+    for summary in summaries:
+        counts = summary["verdicts"]
+        typer.echo(
+            f"{summary['audit']}  {summary['provenance']['finished']}  {summary['mechanism']:12}  "
+            f"{summary['documents']:>7} documents  {counts['sensitive']:>6} sensitive  "
+            f"{counts['clear']:>6} clear  {counts['undecided']:>6} undecided{'' if summary['valid'] else '  VOID'}"
+        )
+
+
+@app.command()
+def show(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    document: Annotated[str | None, typer.Argument(help="Id of a document; the whole audit without.")] = None,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Show what an audit found, or what it found of one document."""
+    from ksdp.storage.findings import read_document, read_summary
+    from ksdp.storage.store import Store
+
+    folder = Store.open(store, create=False).audit(audit)
+    if document is None:
+        _tell(read_summary(folder), as_json)
+        return
+    found = read_document(folder, document)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{document}: {found['verdict']}, adjusted p 10^{found['log10_adjusted_p']:.1f}")
+    for row in found["statistics"]:
+        typer.echo(
+            f"  {row['statistic']:28} D {row['distance']:.3f} [{row['band_low']:.3f}, {row['band_high']:.3f}]  "
+            f"p 10^{row['log10_p']:.1f}  ({row['n_with']} with, {row['n_without']} without)"
+        )
+
+
+@app.command()
+def report(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Where to write it; beside the findings without.")
+    ] = None,
+    store: StoreOption = Path("ksdp-store"),
+) -> None:
+    """Render the report of a finished audit again."""
+    from ksdp.dashboards.report import render_report
+    from ksdp.storage.store import Store, write_whole
+
+    opened = Store.open(store, create=False)
+    page = render_report(opened, audit)
+    target = html or opened.audit(audit) / "report.html"
+
+    def write(part: Path) -> None:
+        part.write_text(page, encoding="utf-8")
+
+    write_whole(target, write)
+    typer.echo(str(target))
+
+
+def main() -> None:
+    """Run the command and turn errors into one line and an exit code."""
+    try:
+        app(standalone_mode=True)
+    except InputError as error:
+        typer.secho(f"refused: {error}", err=True, fg="red")
+        sys.exit(2)
+    except KsdpError as error:
+        typer.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command resumes.", err=True)
+        sys.exit(130)

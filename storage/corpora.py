@@ -1,0 +1,180 @@
+"""From a person's files to a corpus."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.weighting import tf_idf, unit_rows
+from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_counts, read_docword
+from ksdp.storage.readers.demo import docstrings
+from ksdp.storage.readers.files import extension, refusal
+from ksdp.storage.readers.labels import Labels, named_columns, read_labels
+from ksdp.storage.readers.ratings import read_ratings
+from ksdp.storage.readers.tables import read_table
+from ksdp.storage.readers.text import read_texts, term_counts
+
+__all__ = ["load_corpus"]
+
+DEMO = "demo"
+
+WEIGHTING = {
+    "counts": "tf-idf",
+    "demo": "tf-idf",
+    "docword": "tf-idf",
+    "ratings": "counts",
+    "table": "counts",
+    "text": "tf-idf",
+}
+"""By format, where the spec does not say."""
+
+
+def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
+    """Read, check and weigh a corpus.
+
+    `format = "auto"` goes by the name of the file (`demo`; `.npz`, `.mtx`: counts; `docword*.txt`: docword), then
+    by the keys given (`text`: text; `columns`: table), then by the columns there are (user, item and rating:
+    ratings; else table). Columns keep the file's order; rows that end without features are kept out and listed in
+    `Corpus.left_out`. Inverse document frequencies count all rows of the file.
+
+    Parameters
+    ----------
+    spec : CorpusSpec
+    base : Path
+        Folder that relative paths of the spec start from.
+    nonnegative : bool
+        Refuse negative entries (the mechanism is a non-negative factorisation).
+
+    Raises
+    ------
+    CorpusError
+        Naming the file, the row (counted from 1, the header aside) and the column at fault.
+    SpecError
+        Keys of the spec that do not go together.
+
+    Examples
+    --------
+    >>> corpus = load_corpus(CorpusSpec(path="demo"), Path(), nonnegative=True)
+    >>> sorted(set(corpus.party.tolist()))
+    ['numpy', 'pandas', 'scipy']
+    """
+    source = _read(spec, base, nonnegative=nonnegative)
+    matrix, labels = source.matrix, source.labels
+    weighting = spec.weighting or WEIGHTING[source.kind]
+    if weighting == "tf-idf":
+        matrix = tf_idf(matrix, labels.party, spec.idf)
+    if (spec.rows or ("l2" if weighting == "tf-idf" else "none")) == "l2":
+        matrix = unit_rows(matrix)
+    kept = np.flatnonzero(np.diff(matrix.indptr))
+    if not len(kept):
+        raise refusal(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
+    absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
+    documents = labels.take(kept)
+    return Corpus(
+        matrix[kept], documents.ids, documents.party, documents.group, tuple(labels.ids[absent].tolist())
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What a reader found."""
+
+    path: Path
+    matrix: sp.csr_array
+    labels: Labels
+    kind: str
+    """The format, never `auto`."""
+
+
+def _path(base: Path, name: str) -> Path:
+    """A path of the spec: relative to its folder, `$NAME` filled in from the environment."""
+    return base / os.path.expandvars(name)
+
+
+def _read(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> _Read:
+    path = _path(base, spec.path)
+    kind, columns = _kind(spec, path)
+    _check_keys(spec, kind, path)
+    if kind == DEMO:
+        return _demo(spec)
+    if kind in ("counts", "docword"):
+        matrix = read_counts(path) if kind == "counts" else read_docword(path, spec.encoding)
+        if spec.vocabulary is not None:
+            check_vocabulary(_path(base, spec.vocabulary), spec.encoding, matrix.shape[1])
+        labelled = None if spec.labels is None else open_columns(_path(base, spec.labels), spec.encoding)
+        if labelled is not None:
+            check_labels(labelled, matrix.shape[0])
+        return _Read(path, canonical(matrix), read_labels(spec, labelled, matrix.shape[0]), kind)
+    columns = columns or open_columns(path, spec.encoding)
+    if kind == "text":
+        matrix, labels = read_texts(spec, columns)
+        return _Read(path, canonical(matrix), labels, kind)
+    nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
+    if kind == "ratings":
+        matrix, labels = read_ratings(spec, columns, nonnegative=nonnegative)
+        return _Read(path, canonical(matrix, keep_zeros=True), labels, kind)
+    matrix, labels = read_table(spec, columns, nonnegative=nonnegative)
+    return _Read(path, canonical(matrix), labels, kind)
+
+
+def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
+    """The format, and the file's columns where they had to be looked at to know it."""
+    if spec.format != "auto":
+        return spec.format, None
+    if spec.path == DEMO:
+        return DEMO, None
+    if extension(path) in (".npz", ".mtx"):
+        return "counts", None
+    if path.name.startswith("docword") and extension(path) == ".txt":
+        return "docword", None
+    if spec.text is not None:
+        return "text", None
+    if spec.columns is not None:
+        return "table", None
+    columns = open_columns(path, spec.encoding)
+    triplet = {spec.user, spec.item, spec.rating}
+    return ("ratings" if triplet <= set(columns.names) else "table"), columns
+
+
+def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
+    """Refuse keys that would be passed over in silence."""
+    named = named_columns(spec)
+    if kind == DEMO and spec.path != DEMO:
+        raise SpecError(f"`corpus.path` must be {DEMO!r} for the demo corpus; got {path.name!r}.")
+    if kind == DEMO and named:
+        raise SpecError("`corpus.id`, `party` and `group` must be left out: the demo corpus has its own.")
+    matrix = kind in ("counts", "docword")
+    if matrix and named and spec.labels is None:
+        columns = ", ".join(f"`{name}`" for name in named)
+        raise CorpusError(f"{path.name}: a count matrix has no columns {columns}; set `corpus.labels`.")
+    for key, applies in (
+        ("labels", matrix),
+        ("vocabulary", matrix),
+        ("text", kind == "text"),
+        ("columns", kind == "table"),
+    ):
+        if not applies and getattr(spec, key) is not None:
+            raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {path.name}.")
+    weighting = spec.weighting or WEIGHTING[kind]
+    if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
+        raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
+
+
+def _demo(spec: CorpusSpec) -> _Read:
+    path = Path(DEMO)
+    if sys.flags.optimize > 1:
+        raise refusal(path, "most docstrings are stripped, because Python runs with -OO.")
+    documents = docstrings()
+    ids = np.array([document.id for document in documents], dtype=np.str_)
+    party = np.array([document.party for document in documents], dtype=np.str_)
+    matrix = term_counts([document.text for document in documents], spec, path)
+    return _Read(path, canonical(matrix), Labels(ids, party), DEMO)

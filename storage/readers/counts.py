@@ -1,0 +1,183 @@
+"""Count matrices: SciPy's npz, Matrix Market, and the UCI bag of words (docword)."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.storage.readers.columns import Columns
+from ksdp.storage.readers.files import contents, decoded, extension, refusal, require_file
+
+__all__ = ["check_labels", "check_vocabulary", "read_counts", "read_docword"]
+
+ENTRY = re.compile(r"\s*(-?\d{1,18}\s+){2}-?\d{1,18}\s*")
+
+
+def read_counts(path: Path) -> sp.csr_array:
+    """Read a count matrix: `.npz` written by `scipy.sparse.save_npz`, or Matrix Market (`.mtx`, `.mtx.gz`).
+
+    Returns
+    -------
+    csr_array, shape (n_documents, n_features), float64
+
+    Raises
+    ------
+    CorpusError
+        The file is missing, damaged or of another kind; an index is out of range; an entry is not finite,
+        negative or not a whole number; there are no rows or columns.
+    """
+    suffix = extension(path)
+    if suffix == ".npz":
+        matrix = _read_npz(path)
+    elif suffix == ".mtx":
+        matrix = _read_mtx(path)
+    else:
+        require_file(path)
+        raise refusal(path, f"counts are read from .npz and .mtx files; not from {suffix or 'this one'}.")
+    return _checked(path, matrix)
+
+
+def _read_npz(path: Path) -> sp.coo_array:
+    require_file(path)
+    try:
+        matrix = sp.load_npz(path)
+    except Exception:  # a damaged archive fails in a dozen ways
+        raise refusal(path, "is damaged, cut short or not written by scipy.sparse.save_npz.") from None
+    if matrix.dtype.kind not in "biuf":
+        raise refusal(path, f"holds {matrix.dtype}; counts are needed.")
+    if matrix.format == "csr":
+        _check_csr(path, matrix)
+    try:
+        if matrix.format in ("csc", "bsr"):
+            matrix.check_format(full_check=True)
+        return sp.coo_array(matrix)
+    except (ValueError, IndexError):
+        raise refusal(path, "is damaged: an index is out of range.") from None
+
+
+def _check_csr(path: Path, matrix: sp.csr_matrix) -> None:
+    """Refuse what `load_npz` lets through: it does not look at the indices."""
+    if (np.diff(matrix.indptr) < 0).any() or matrix.indptr[0] != 0:
+        raise refusal(path, "is damaged: the row pointers do not ascend.")
+    wrong = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
+    if wrong.any():
+        row = int(np.searchsorted(matrix.indptr, wrong.argmax(), side="right"))
+        raise refusal(path, f"a column index is out of range ({matrix.shape[1]} columns).", row=row)
+
+
+def _read_mtx(path: Path) -> sp.coo_array:
+    data = contents(path)
+    try:
+        matrix = scipy.io.mmread(io.BytesIO(data))
+    except Exception as error:  # of many types; its text may hold the file's
+        line = re.search(r"\bLine (\d+)\b", str(error))
+        place = f" (line {line[1]})" if line else ""
+        raise refusal(path, f"is damaged, cut short or not Matrix Market{place}.") from None
+    if matrix.ndim != 2 or matrix.dtype.kind not in "iuf":
+        raise refusal(path, f"holds {matrix.dtype}; counts are needed.")
+    return sp.coo_array(matrix)
+
+
+def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
+    """Read a UCI bag of words: D, W and NNZ, a line each, then NNZ lines `document word count`, numbered from 1.
+
+    A document without a line is a row without features.
+
+    Returns
+    -------
+    csr_array, shape (D, W), float64
+
+    Raises
+    ------
+    CorpusError
+        The file is missing, damaged or cut short; it has another number of lines than its header says; a number is
+        out of range; a document names a word twice; a count is negative.
+    """
+    lines = decoded(path, contents(path), encoding).rstrip().split("\n")
+    try:
+        documents, words, entries = (int(line) for line in lines[:3])
+    except ValueError:
+        raise refusal(path, "must begin with three lines: documents, words, entries.") from None
+    if min(documents, words, entries) < 1:
+        raise refusal(path, f"is empty: its header says {documents} documents, {words} words, {entries} entries.")
+    if len(lines) - 3 != entries:
+        raise refusal(path, f"is damaged or cut short: {entries} entries in the header, {len(lines) - 3} lines.")
+    triples = _triples(path, lines[3:])
+    for number, (what, limit) in enumerate((("document", documents), ("word", words))):
+        wrong = (triples[:, number] < 1) | (triples[:, number] > limit)
+        if wrong.any():
+            line = int(wrong.argmax()) + 4
+            raise refusal(path, f"line {line}: the {what} number is out of range (1 to {limit}).")
+    row, column, count = triples[:, 0] - 1, triples[:, 1] - 1, triples[:, 2]
+    if (count < 0).any():
+        raise refusal(path, f"line {int((count < 0).argmax()) + 4}: the count is negative.")
+    matrix = sp.coo_array((count, (row, column)), shape=(documents, words))
+    order = np.lexsort((column, row))
+    again = (np.diff(row[order]) == 0) & (np.diff(column[order]) == 0)
+    if again.any():
+        line = int(order[1:][again].min()) + 4
+        raise refusal(path, f"line {line}: the document has a line for this word already.")
+    return _checked(path, matrix)
+
+
+def _triples(path: Path, lines: list[str]) -> NDArray[np.int64]:
+    try:
+        triples = np.loadtxt(lines, dtype=np.int64, ndmin=2, comments=None)
+    except (ValueError, OverflowError):
+        triples = np.empty((0, 0), dtype=np.int64)
+    if triples.shape != (len(lines), 3):
+        number = next((i for i, line in enumerate(lines, start=4) if not ENTRY.fullmatch(line)), 4)
+        raise refusal(path, f"line {number} is not three whole numbers.")
+    return triples
+
+
+def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
+    """Counts as float64 CSR, or a refusal that names the first row at fault."""
+    if 0 in matrix.shape:
+        raise refusal(path, f"is empty: {matrix.shape[0]} rows, {matrix.shape[1]} columns.")
+    values = matrix.data.astype(np.float64)
+    finite = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        whole = values == np.floor(values)
+    for wrong, problem in (
+        (~finite, "an entry is not finite."),
+        (finite & (values < 0), "a count is negative."),
+        (finite & ~whole, "a count is not a whole number."),
+    ):
+        if wrong.any():
+            at = np.flatnonzero(wrong)
+            first = at[np.lexsort((matrix.col[at], matrix.row[at]))[0]]
+            row, column = int(matrix.row[first]) + 1, int(matrix.col[first]) + 1
+            raise refusal(path, problem, row=row, column=str(column))
+    return sp.csr_array(sp.coo_array((values, (matrix.row, matrix.col)), shape=matrix.shape))
+
+
+def check_vocabulary(path: Path, encoding: str, features: int) -> None:
+    """Refuse a vocabulary (one term a line) that does not have one term a column.
+
+    Raises
+    ------
+    CorpusError
+        The file is missing or wrongly encoded, or the numbers differ.
+    """
+    terms = len(decoded(path, contents(path), encoding).rstrip("\r\n").split("\n"))
+    if terms != features:
+        raise refusal(path, f"has {terms} lines; the count matrix has {features} columns.")
+
+
+def check_labels(columns: Columns, rows: int) -> None:
+    """Refuse labels that do not have one row a row of the count matrix.
+
+    Raises
+    ------
+    CorpusError
+        The numbers differ.
+    """
+    if len(columns) != rows:
+        raise refusal(columns.path, f"has {len(columns)} rows; the count matrix has {rows}.")

@@ -1,0 +1,111 @@
+"""Bytes and text of a person's files, and how a refusal says where the fault is."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from ksdp.audit.errors import CorpusError, SpecError
+
+__all__ = ["contents", "decoded", "extension", "refusal", "require_file"]
+
+
+def refusal(path: Path, problem: str, *, row: int | None = None, column: str | None = None) -> CorpusError:
+    """Return the error that names the file (not its folder), the row (counted from 1), the column and the problem.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> str(refusal(Path("in/mail.csv"), "the text is missing.", row=3, column="body"))
+    'mail.csv, row 3, column `body`: the text is missing.'
+    """
+    where = path.name
+    if row is not None:
+        where += f", row {row}"
+    if column is not None:
+        where += f", column `{column}`"
+    return CorpusError(f"{where}: {problem}")
+
+
+def extension(path: Path) -> str:
+    """Return the last extension in lower case, the one before `.gz` where the file is compressed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> extension(Path("a/Matrix.MTX.gz"))
+    '.mtx'
+    """
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return plain.suffix.lower()
+
+
+def require_file(path: Path) -> None:
+    """Refuse what is not a file that can be read.
+
+    Raises
+    ------
+    CorpusError
+        No such file, a folder, or no permission.
+    """
+    try:
+        with path.open("rb"):
+            return
+    except FileNotFoundError:
+        raise refusal(path, "there is no such file.") from None
+    except IsADirectoryError:
+        raise refusal(path, "is a folder; a file is needed.") from None
+    except ValueError:
+        raise refusal(path, "is not a path.") from None
+    except OSError as error:
+        raise refusal(path, f"cannot be read ({error.strerror}).") from None
+
+
+def contents(path: Path) -> bytes:
+    """Return the bytes of a file, decompressed where its name ends in `.gz`.
+
+    Raises
+    ------
+    CorpusError
+        The file is missing, cannot be read, or its compression is damaged or cut short.
+    """
+    require_file(path)
+    data = path.read_bytes()
+    if path.suffix.lower() != ".gz":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error):
+        raise refusal(path, "is damaged, cut short or not gzip.") from None
+
+
+def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, column: str | None = None) -> str:
+    """Return `data` as text.
+
+    Parameters
+    ----------
+    path, row, column
+        Where `data` is from. Without a row it is the whole file, and the line of a fault is given.
+    data : bytes
+    encoding : str
+        A name that Python knows. A byte order mark is dropped.
+
+    Raises
+    ------
+    SpecError
+        No such encoding.
+    CorpusError
+        Naming the encoding tried and the first byte that does not fit it.
+    """
+    try:
+        text = data.decode(encoding)
+    except LookupError:
+        raise SpecError(f"`corpus.encoding` must be an encoding that Python knows; got {encoding!r}.") from None
+    except UnicodeError as error:
+        place = ""
+        if isinstance(error, UnicodeDecodeError):
+            line = data.count(b"\n", 0, error.start) + 1
+            place = f" at byte {error.start}" + (f" (line {line})" if row is None else "")
+        raise refusal(path, f"is not {encoding}{place}; set `corpus.encoding`.", row=row, column=column) from None
+    return text.removeprefix("\ufeff")

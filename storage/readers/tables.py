@@ -1,0 +1,42 @@
+"""Numeric tables: one document a row, one feature a column."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.readers.columns import Columns
+from ksdp.storage.readers.files import refusal
+from ksdp.storage.readers.labels import Labels, named_columns, read_labels
+
+__all__ = ["read_table"]
+
+
+def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tuple[sp.csr_array, Labels]:
+    """Read `spec.columns` in that order, or every numeric column besides id, party and group in the file's order.
+
+    Integers, floats and decimals are numeric; true and false count as 1 and 0 where the spec names the column.
+
+    Raises
+    ------
+    SpecError
+        `corpus.columns` is empty or repeats a name.
+    CorpusError
+        There is no numeric column, a named one is missing or not numeric, or a number is missing, not finite or,
+        if `nonnegative`, negative.
+    """
+    if spec.columns is not None and (not spec.columns or len(set(spec.columns)) != len(spec.columns)):
+        raise SpecError("`corpus.columns` must name at least one column, and each one once.")
+    labels = read_labels(spec, columns, len(columns))
+    chosen = spec.columns
+    if chosen is None:
+        taken = named_columns(spec)
+        chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
+    if not chosen:
+        problem = f"there is no numeric column among {columns.listed()}; encode categories as numbers first."
+        raise refusal(columns.path, problem)
+    columns.require(chosen)
+    values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
+    return sp.csr_array(np.column_stack(values)), labels

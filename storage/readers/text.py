@@ -1,0 +1,114 @@
+"""Texts as counts of terms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import snowballstemmer
+from sklearn.feature_extraction.text import CountVectorizer
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.readers.columns import Columns
+from ksdp.storage.readers.files import refusal
+from ksdp.storage.readers.labels import Labels, read_labels
+
+__all__ = ["analyser", "read_texts", "term_counts"]
+
+
+def read_texts(spec: CorpusSpec, columns: Columns) -> tuple[sp.csr_array, Labels]:
+    """Read a text column and the labels, and count terms.
+
+    Raises
+    ------
+    SpecError
+        `corpus.text` is not given; `corpus.stemming` or `corpus.token_pattern` is no language or pattern.
+    CorpusError
+        A text is missing or wrongly encoded, a label is missing or repeated, no term is left.
+    """
+    if spec.text is None:
+        raise SpecError("`corpus.text` must name the column that holds the text.")
+    analyse = analyser(spec)  # a wrong pattern or language is found before the file is read
+    columns.require([spec.text])
+    labels = read_labels(spec, columns, len(columns))
+    return term_counts(columns.text(spec.text), spec, columns.path, analyse=analyse), labels
+
+
+def term_counts(
+    texts: Sequence[str], spec: CorpusSpec, path: Path, *, analyse: Callable[[str], list[str]] | None = None
+) -> sp.csr_array:
+    """Count terms: lower case, the spec's pattern, stop words dropped, stemmed; columns in alphabetical order.
+
+    Terms found in fewer than `spec.min_documents` texts are dropped; of the rest the `spec.max_features` most
+    frequent are kept (of equally frequent ones the first in the alphabet).
+
+    Parameters
+    ----------
+    texts : sequence of str
+    spec : CorpusSpec
+    path : Path
+        Named where no term is left.
+    analyse : callable, optional
+        From a text to its terms; the spec's where there is none.
+
+    Returns
+    -------
+    csr_array, shape (n_texts, n_terms), float64
+
+    Examples
+    --------
+    >>> spec = CorpusSpec(path="demo", stemming="english", min_documents=1)
+    >>> term_counts(["The cats sat", "A cat sits; cats sat"], spec, Path("demo")).toarray()  # cat, sat, sit
+    array([[1., 1., 0.],
+           [2., 1., 1.]])
+    """
+    vectoriser = CountVectorizer(analyzer=analyse or analyser(spec))
+    try:
+        counts = sp.csr_array(vectoriser.fit_transform(texts), dtype=np.float64)
+    except ValueError:  # scikit-learn's only complaint here: an empty vocabulary
+        raise refusal(path, "no term is left: check `corpus.token_pattern`, `corpus.stop_words`.") from None
+    documents = np.bincount(counts.indices, minlength=counts.shape[1])
+    kept = np.flatnonzero(documents >= spec.min_documents)
+    if not len(kept):
+        raise refusal(path, f"no term is in {spec.min_documents} documents or more (`corpus.min_documents`).")
+    if spec.max_features is not None and len(kept) > spec.max_features:
+        total = np.asarray(counts.sum(axis=0)).ravel()[kept]
+        kept = np.sort(kept[np.argsort(-total, kind="stable")[: spec.max_features]])
+    return sp.csr_array(counts[:, kept])
+
+
+def analyser(spec: CorpusSpec) -> Callable[[str], list[str]]:
+    """Return the function from a text to its terms.
+
+    Raises
+    ------
+    SpecError
+        `corpus.token_pattern` or `corpus.stemming` is wrong.
+    """
+    stem = None if spec.stemming is None else _stemmer(spec.stemming)
+    try:
+        pattern = re.compile(spec.token_pattern)
+    except re.error as error:
+        raise SpecError(f"`corpus.token_pattern` must be a regular expression; {error}.") from None
+    if pattern.groups > 1:
+        raise SpecError(f"`corpus.token_pattern` must have at most one group; got {pattern.groups}.")
+    words: Callable[[str], list[str]] = CountVectorizer(
+        token_pattern=spec.token_pattern, stop_words=spec.stop_words
+    ).build_analyzer()
+    if stem is None:
+        return words
+    return lambda text: [stem(word) for word in words(text)]
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    try:
+        stemmer = snowballstemmer.stemmer(language)
+    except KeyError:
+        known = ", ".join(sorted(snowballstemmer.algorithms()))
+        raise SpecError(f"`corpus.stemming` must be one of {known}; got {language!r}.") from None
+    return cache(stemmer.stemWord)  # a corpus repeats its words hundreds of times

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import orth
+from scipy.spatial.distance import cosine, mahalanobis
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.geometry import (
+    GEOMETRY,
+    SIGMA_FLOOR,
+    BestCosine,
+    CoefficientMahalanobis,
+    LeverageRevealed,
+    MeanAlignment,
+    NumeratorEnergy,
+    RowSpaceEnergy,
+    whitening,
+)
+
+
+def signed(seed: int, n: int = 30, d: int = 14) -> Documents:
+    rng = np.random.default_rng(seed)
+    dense = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)
+    dense[0] = 0.0
+    return Documents(sp.csr_array(dense))
+
+
+def counts(seed: int, n: int = 30, d: int = 14) -> Documents:
+    return Documents(sp.csr_array(np.random.default_rng(seed).poisson(0.7, (n, d)).astype(float)))
+
+
+def singular(seed: int, k: int = 4, d: int = 14) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, k)))[0].T
+
+
+def topics(seed: int, k: int = 4, d: int = 14) -> np.ndarray:
+    drawn = np.random.default_rng(seed).random((k, d)) ** 3
+    return drawn / drawn.sum(1, keepdims=True)
+
+
+def projected(documents: Documents, basis: np.ndarray) -> np.ndarray:
+    """Squared length of every document's projection, by an orthonormal basis of the row space."""
+    return np.array([np.linalg.norm(orth(basis.T, rcond=1e-6).T @ x) ** 2 for x in documents.matrix.toarray()])
+
+
+def test_energy_of_topics_is_that_of_the_projection() -> None:
+    documents, basis = counts(1), topics(2)
+    found = RowSpaceEnergy().evaluate(Observables({"T": basis}), documents)
+    np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-10)
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_energy_of_singular_vectors_is_that_of_the_projection(mean: bool) -> None:
+    documents, basis = signed(1), singular(2)
+    arrays = {"V": basis}
+    shifted = documents
+    if mean:
+        arrays["mean"] = np.random.default_rng(3).normal(size=14)
+        shifted = Documents(sp.csr_array(documents.matrix.toarray() - arrays["mean"]))
+    found = RowSpaceEnergy().evaluate(Observables(arrays), documents)
+    np.testing.assert_allclose(found, projected(shifted, basis), rtol=1e-10, atol=1e-14)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 6))
+def test_energy_does_not_depend_on_the_basis_of_the_space(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    documents = signed(seed)
+    rotation = np.linalg.qr(rng.normal(size=(k, k)))[0]
+    basis = singular(seed, k)
+    energy = RowSpaceEnergy().evaluate(Observables({"V": basis}), documents)
+    np.testing.assert_allclose(
+        RowSpaceEnergy().evaluate(Observables({"V": rotation @ basis}), documents), energy, rtol=1e-10, atol=1e-13
+    )
+    mixed = np.diag(10.0 ** rng.uniform(-4, 4, k)) @ (rotation + 0.1) @ basis
+    np.testing.assert_allclose(
+        RowSpaceEnergy().evaluate(Observables({"T": mixed}), documents), energy, rtol=1e-4, atol=1e-7
+    )
+    assert (energy >= 0).all()
+    assert (energy <= documents.squared_norms * (1 + 1e-12)).all()
+
+
+def test_energy_of_repeated_empty_and_tiny_topics() -> None:
+    documents, basis = counts(3), topics(4, 3)
+    degenerate = np.vstack([basis, basis[0], np.zeros(14), 1e-9 * topics(5, 1)])
+    found = RowSpaceEnergy().evaluate(Observables({"T": degenerate}), documents)
+    np.testing.assert_allclose(found, projected(documents, np.vstack([basis, topics(5, 1)])), rtol=1e-9)
+    nothing = RowSpaceEnergy().evaluate(Observables({"T": np.zeros((3, 14))}), documents)
+    assert nothing.tolist() == [0.0] * len(documents)
+
+
+def test_repeated_topics_stored_in_single_precision_count_once() -> None:
+    documents, basis = counts(3), topics(4, 3)
+    nearly = np.vstack([basis, basis[0] * (1 + 6e-8 * np.random.default_rng(0).uniform(-1, 1, 14))])
+    assert whitening(nearly @ nearly.T).shape == (4, 3)
+    found = RowSpaceEnergy().evaluate(Observables({"T": nearly.astype(np.float32)}), documents)
+    np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-5)
+
+
+def test_topics_at_a_small_angle_span_a_plane() -> None:
+    documents, basis = counts(3), topics(4, 2)
+    close = np.vstack([basis[0], basis[0] + 3e-4 * basis[1]])
+    found = RowSpaceEnergy().evaluate(Observables({"T": close}), documents)
+    np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-6)
+
+
+def test_best_cosine_is_that_of_the_nearest_topic() -> None:
+    documents, basis = signed(6), np.vstack([topics(7), np.zeros(14)])
+    found = BestCosine().evaluate(Observables({"T": basis}), documents)
+    expected = [max(abs(1 - cosine(x, t)) for t in basis[:4]) for x in documents.matrix.toarray()[1:]]
+    np.testing.assert_allclose(found[1:], expected, rtol=1e-12)
+    assert found[0] == 0
+
+
+def test_best_cosine_of_centred_documents() -> None:
+    documents, basis, mean = signed(6), singular(7), np.random.default_rng(1).normal(size=14)
+    found = BestCosine().evaluate(Observables({"V": basis, "mean": mean}), documents)
+    expected = [max(abs(1 - cosine(x - mean, t)) for t in basis) for x in documents.matrix.toarray()]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["T", "V"])
+def test_mahalanobis_distance_of_the_coefficients(name: str) -> None:
+    documents = counts(8, 60)
+    basis = topics(9) if name == "T" else singular(9)
+    found = CoefficientMahalanobis().evaluate(Observables({name: basis}), documents)
+    dense = documents.matrix.toarray()
+    coefficients = np.array([np.linalg.lstsq(basis.T, x, rcond=None)[0] for x in dense])
+    inverse = np.linalg.inv(np.cov(coefficients.T, bias=True))
+    expected = [mahalanobis(c, coefficients.mean(0), inverse) for c in coefficients]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_mahalanobis_distance_is_over_the_audited_documents_of_that_run() -> None:
+    observables = Observables({"V": singular(9)})
+    documents = counts(8, 60)
+    some = Documents(documents.matrix[:20])
+    whole = CoefficientMahalanobis().evaluate(observables, documents)
+    part = CoefficientMahalanobis().evaluate(observables, some)
+    assert not np.allclose(whole[:20], part)
+    np.testing.assert_allclose((whole**2).mean(), 4, rtol=1e-6)  # trace of the identity of rank 4
+    np.testing.assert_allclose((part**2).mean(), 4, rtol=1e-6)
+
+
+def test_mahalanobis_distance_without_spread_in_some_or_all_directions() -> None:
+    documents = counts(10)
+    basis = topics(11, 3)
+    repeated = np.vstack([basis, basis[1], np.zeros(14)])
+    np.testing.assert_allclose(
+        CoefficientMahalanobis().evaluate(Observables({"T": repeated}), documents),
+        CoefficientMahalanobis().evaluate(Observables({"T": basis}), documents),
+        rtol=1e-6,
+    )
+    same = Documents(sp.csr_array(np.tile(documents.matrix.toarray()[:1], (5, 1))))
+    assert CoefficientMahalanobis().evaluate(Observables({"V": singular(1)}), same).tolist() == [0.0] * 5
+    one = Documents(documents.matrix[:1])
+    assert CoefficientMahalanobis().evaluate(Observables({"V": singular(1)}), one).tolist() == [0.0]
+    flat = CoefficientMahalanobis().evaluate(Observables({"T": np.zeros((2, 14))}), documents)
+    assert flat.tolist() == [0.0] * len(documents)
+
+
+def test_mahalanobis_distance_does_not_depend_on_the_units_of_a_component() -> None:
+    documents = signed(12)
+    scaled = Documents(sp.csr_array(documents.matrix.toarray() * np.r_[1e7, np.ones(13)]))
+    first_two = np.eye(2, 14)
+    np.testing.assert_allclose(
+        CoefficientMahalanobis().evaluate(Observables({"V": first_two}), scaled),
+        CoefficientMahalanobis().evaluate(Observables({"V": first_two}), documents),
+        rtol=1e-9,
+    )
+
+
+def test_leverage_weighs_each_direction_by_its_singular_value() -> None:
+    documents, basis, sigma = signed(13), singular(14), np.array([5.0, 2.0, 1.0, 0.25])
+    found = LeverageRevealed().evaluate(Observables({"V": basis, "sigma": sigma}), documents)
+    inverse = np.linalg.pinv(basis.T @ np.diag(sigma**2) @ basis)
+    np.testing.assert_allclose(found, [x @ inverse @ x for x in documents.matrix.toarray()], rtol=1e-9, atol=1e-12)
+
+
+def test_leverage_of_rows_of_the_data_sums_to_the_rank() -> None:
+    documents = signed(15)
+    _, sigma, basis = np.linalg.svd(documents.matrix.toarray(), full_matrices=False)
+    found = LeverageRevealed().evaluate(Observables({"V": basis[:6], "sigma": sigma[:6]}), documents)
+    assert found.sum() == pytest.approx(6)
+
+
+def test_leverage_with_singular_values_near_zero_is_large_and_finite() -> None:
+    documents, basis = signed(16), singular(17, 2)
+    for tiny in (0.0, 1e-300, 1e-20):
+        found = LeverageRevealed().evaluate(Observables({"V": basis, "sigma": np.array([2.0, tiny])}), documents)
+        rows = documents.matrix.toarray() @ basis.T
+        np.testing.assert_allclose(
+            found, (rows[:, 0] / 2) ** 2 + (rows[:, 1] / (2 * SIGMA_FLOOR)) ** 2, rtol=1e-9, atol=1e-14
+        )
+    nothing = LeverageRevealed().evaluate(Observables({"V": basis, "sigma": np.zeros(2)}), documents)
+    assert not nothing.any()
+    with pytest.raises(InputError, match="`sigma` must hold one value a row of V; got 3 for 2"):
+        LeverageRevealed().evaluate(Observables({"V": basis, "sigma": np.ones(3)}), documents)
+
+
+def test_alignment_with_the_mean() -> None:
+    documents, mean = signed(18), np.random.default_rng(19).normal(size=14)
+    found = MeanAlignment().evaluate(Observables({"mean": mean}), documents)
+    expected = [np.dot(x, mean) for x in documents.matrix.toarray()]
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_numerator_energy_is_that_of_the_projection_on_numerators_of_any_size() -> None:
+    documents = counts(20)
+    numerators = np.random.default_rng(21).normal(size=(3, 14)) * [[1e6], [1.0], [1e-6]]
+    found = NumeratorEnergy().evaluate(Observables({"T": topics(1), "numerators": numerators}), documents)
+    expected = projected(documents, numerators / np.linalg.norm(numerators, axis=1, keepdims=True))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    rank_one = np.vstack([numerators[0], 2 * numerators[0], np.zeros(14)])
+    np.testing.assert_allclose(
+        NumeratorEnergy().evaluate(Observables({"numerators": rank_one}), documents),
+        projected(documents, numerators[:1]),
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("statistic", GEOMETRY, ids=lambda s: s.name)
+def test_values_belong_to_documents_whatever_their_order_and_are_the_callers(statistic: Statistic) -> None:
+    documents = signed(22)
+    order = np.random.default_rng(0).permutation(len(documents))
+    arrays = {"V": singular(23), "sigma": np.arange(4.0, 0, -1), "numerators": topics(25)}
+    arrays["mean"] = topics(24, 1)[0]
+    observables = Observables(arrays)
+    values = statistic.evaluate(observables, documents)
+    assert values.shape == (len(documents),)
+    assert values.dtype == np.float64
+    shuffled = statistic.evaluate(Observables(arrays), Documents(documents.matrix[order]))
+    np.testing.assert_allclose(shuffled, values[order], rtol=1e-9, atol=1e-12)
+    kept = values.copy()
+    values[:] = -1.0
+    np.testing.assert_array_equal(statistic.evaluate(observables, documents), kept)
+
+
+def test_names_needs_and_a_missing_basis() -> None:
+    assert [(s.name, s.needs) for s in GEOMETRY] == [
+        ("row-space-energy", ()),
+        ("best-cosine", ()),
+        ("coefficient-mahalanobis", ()),
+        ("leverage-revealed", ("V", "sigma")),
+        ("mean-alignment", ("mean",)),
+        ("numerator-energy", ("numerators",)),
+    ]
+    assert all(isinstance(s, Statistic) and s.family == "geometry" for s in GEOMETRY)
+    for statistic in GEOMETRY[:3]:
+        assert statistic.needs_any == ("T", "V")  # type: ignore[attr-defined]
+        with pytest.raises(InputError, match="must announce `T` or `V`"):
+            statistic.evaluate(Observables({"centroids": np.eye(14)}), counts(1))
+
+
+def test_all_are_finite_on_real_mail(data_folder: object) -> None:
+    matrix = sp.csr_array(sp.load_npz(f"{data_folder}/kos/counts.npz")).astype(float)[:400]
+    documents = Documents(sp.csr_array(matrix))
+    basis = np.linalg.svd(matrix[:60].toarray(), full_matrices=False)[2][:7]
+    sigma = np.r_[np.arange(6.0, 0, -1), 0.0]
+    observables = Observables({"V": basis, "sigma": sigma, "mean": matrix.mean(axis=0)})
+    for statistic in GEOMETRY[:5]:
+        assert np.isfinite(statistic.evaluate(observables, documents)).all(), statistic.name

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.products import (
+    announced,
+    basis_name,
+    basis_products,
+    centred_squared_norms,
+    gram,
+    mean_products,
+    products,
+    row_quadratic,
+)
+
+
+def draw(seed: int, n: int = 11, d: int = 30, density: float = 0.3) -> sp.csr_array:
+    rng = np.random.default_rng(seed)
+    dense = rng.normal(size=(n, d)) * (rng.random((n, d)) < density)
+    dense[n // 2] = 0.0
+    return sp.csr_array(dense)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 7, 8, 9, 16, 21])
+def test_products_of_any_rank_are_those_of_dense_matrices(rank: int) -> None:
+    matrix = draw(rank)
+    basis = np.random.default_rng(1).normal(size=(rank, 30))
+    found = products(Observables({"T": basis}), Documents(matrix), "T")
+    assert found.shape == (11, rank)
+    np.testing.assert_allclose(found, matrix.toarray() @ basis.T, rtol=1e-13, atol=1e-13)
+
+
+def test_indices_of_64_bits_memory_order_and_read_only_arrays_make_no_difference() -> None:
+    matrix = draw(3)
+    basis = np.random.default_rng(1).normal(size=(7, 30))
+    expected = products(Observables({"V": basis}), Documents(matrix), "V")
+    wide = matrix.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    wide.data.flags.writeable = False
+    np.testing.assert_array_equal(
+        products(Observables({"V": np.asfortranarray(basis)}), Documents(wide), "V"), expected
+    )
+
+
+def test_observables_of_single_precision_are_computed_with_in_double() -> None:
+    matrix = draw(4)
+    basis = np.random.default_rng(1).normal(size=(5, 30)).astype(np.float32)
+    observables = Observables({"V": basis})
+    assert gram(observables, "V").dtype == np.float64
+    expected = matrix.toarray() @ basis.astype(float).T
+    np.testing.assert_allclose(products(observables, Documents(matrix), "V"), expected, rtol=1e-13, atol=1e-13)
+
+
+def test_a_product_is_computed_once_a_run_and_again_for_other_documents() -> None:
+    observables = Observables({"V": np.eye(3, 30)})
+    one, two = Documents(draw(5)), Documents(draw(6))
+    assert products(observables, one, "V") is products(observables, one, "V")
+    np.testing.assert_array_equal(products(observables, two, "V"), two.matrix.toarray()[:, :3])
+    np.testing.assert_array_equal(products(observables, one, "V"), one.matrix.toarray()[:, :3])
+
+
+def test_documents_are_centred_where_a_mean_comes_with_singular_vectors() -> None:
+    documents = Documents(draw(7))
+    rng = np.random.default_rng(2)
+    basis, mean = rng.normal(size=(4, 30)), rng.normal(size=30)
+    observables = Observables({"V": basis, "mean": mean})
+    centred = documents.matrix.toarray() - mean
+    np.testing.assert_allclose(basis_products(observables, documents), centred @ basis.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(centred_squared_norms(observables, documents), (centred**2).sum(1), rtol=1e-12)
+    np.testing.assert_allclose(
+        mean_products(observables, documents), documents.matrix.toarray() @ mean, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_topics_are_never_centred() -> None:
+    documents = Documents(draw(8))
+    basis = np.random.default_rng(2).random((4, 30))
+    observables = Observables({"T": basis, "mean": np.ones(30)})
+    np.testing.assert_allclose(
+        basis_products(observables, documents), documents.matrix.toarray() @ basis.T, rtol=1e-12, atol=1e-12
+    )
+    assert centred_squared_norms(observables, documents) is documents.squared_norms
+
+
+def test_a_document_equal_to_the_mean_has_no_length_left() -> None:
+    mean = np.random.default_rng(3).normal(size=30) * 1e3
+    documents = Documents(sp.csr_array(mean[None]))
+    assert centred_squared_norms(Observables({"V": np.eye(2, 30), "mean": mean}), documents).tolist() == [0.0]
+
+
+def test_row_quadratic_is_one_form_a_row() -> None:
+    rng = np.random.default_rng(4)
+    rows, form = rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
+    np.testing.assert_allclose(row_quadratic(rows, form), [r @ form @ r for r in rows])
+    np.testing.assert_allclose(row_quadratic(rows), [r @ r for r in rows])
+
+
+def test_what_is_missing_or_misshapen_is_named() -> None:
+    with pytest.raises(InputError, match="`T` or `V`"):
+        basis_name(Observables({"centroids": np.eye(2)}))
+    with pytest.raises(InputError, match="`sigma`; it announces V"):
+        announced(Observables({"V": np.eye(2)}), "sigma")
+    with pytest.raises(InputError, match=r"`V` must have shape \(k, 30\)"):
+        products(Observables({"V": np.eye(2)}), Documents(draw(1)), "V")

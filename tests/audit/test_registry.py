@@ -1,0 +1,93 @@
+"""Mechanisms and statistics by name, ours and a user's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.registry import CallableMechanism, make_mechanism, mechanism_names, select_statistics, statistics
+from ksdp.audit.statistics.contract import Statistic
+
+
+def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
+    for name in mechanism_names():
+        mechanism = make_mechanism(name, {})
+        assert isinstance(mechanism, Mechanism)
+        assert mechanism.name == name
+        assert all(a.name and all(side > 0 for side in a.shape) for a in mechanism.observables(30))
+    for name, statistic in statistics().items():
+        assert isinstance(statistic, Statistic)
+        assert (statistic.name, statistic.version) == (name, statistic.version)
+        assert statistic.version >= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("pd-sdv", {}, "must be one of .*pd-nmf.*got 'pd-sdv'"),
+        ("pd-svd", {"ranks": 3}, "`mechanism.ranks` is not a parameter of pd-svd; it has .*rank"),
+        ("pd-svd", {"rank": 0}, "`rank` must be"),
+        ("nowhere:thing", {}, "cannot be imported"),
+    ],
+)
+def test_refuses_what_is_not_there(name: str, parameters: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make_mechanism(name, parameters)
+
+
+def test_lists_in_a_spec_become_tuples() -> None:
+    mechanism = make_mechanism("pd-nmf", {"announce": ["T"]})
+    assert mechanism.announce == ("T",)
+    hash(mechanism)
+
+
+def test_a_mechanism_written_in_ten_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_for_registry.py").write_text(
+        "import numpy as np\n"
+        "from ksdp.audit.mechanisms.contract import Announced\n"
+        "from ksdp.audit.registry import CallableMechanism\n"
+        "def column_sums(database, rng):\n"
+        "    return {'mean': database.parties[0].sum(axis=0)}\n"
+        "mechanism = CallableMechanism('sums', column_sums, (Announced('mean', (4,)),))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mechanism = make_mechanism("mine_for_registry:mechanism", {})
+    import scipy.sparse as sp
+
+    database = Database((sp.csr_array(np.eye(4)),))
+    assert mechanism.run(database, np.random.default_rng(0))["mean"].tolist() == [1, 1, 1, 1]
+    with pytest.raises(SpecError, match="takes no parameters"):
+        make_mechanism("mine_for_registry:mechanism", {"rank": 3})
+    sys.modules.pop("mine_for_registry")
+
+
+def test_statistics_follow_what_is_announced() -> None:
+    background = ("adversary_sigma", "adversary_rows", "victim_rows")
+    chosen, skipped = select_statistics(("paper", "geometry"), (), ("V",), background)
+    names = {s.name for s in chosen}
+    assert {"row-space-energy", "w-max", "d-square-sum"} <= names
+    assert "sigma" not in names
+    assert skipped["sigma"] == "needs T, denominators"
+    assert skipped["mean-alignment"] == "needs mean"
+    assert select_statistics(("geometry",), (), ("mean",))[1]["best-cosine"] == "needs T or V"
+    assert "adversary_sigma" in select_statistics(("paper", "geometry"), (), ("V",))[1]["w-max"]
+    assert [s.name for s in chosen] == sorted(names)
+
+
+def test_refuses_unknown_families_names_and_empty_choices() -> None:
+    with pytest.raises(SpecError, match="`statistics.families` must be among"):
+        select_statistics(("papers",), (), ("V",))
+    with pytest.raises(SpecError, match="`statistics.names` must be among"):
+        select_statistics((), ("row-energy",), ("V",))
+    with pytest.raises(SpecError, match="no statistic can be computed"):
+        select_statistics((), ("sigma",), ("V",))
+
+
+def test_a_callable_mechanism_announces_arrays() -> None:
+    mechanism = CallableMechanism("c", lambda database, rng: {"mean": [1.0]}, (Announced("mean", (1,)),))
+    assert mechanism.observables(9) == (Announced("mean", (1,)),)

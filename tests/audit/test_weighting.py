@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import normalize
+
+from ksdp.audit.weighting import tf_idf, unit_rows
+
+COUNTS = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 9), st.integers(1, 6)),
+    elements=st.sampled_from([0.0, 0.0, 1.0, 2.0, 7.0]),
+)
+
+
+def by_hand(counts, party):
+    """The formula, entry by entry, in the plainest words."""
+    weights = np.zeros_like(counts)
+    for d in range(counts.shape[0]):
+        mine = [e for e in range(counts.shape[0]) if party[e] == party[d]]
+        for t in range(counts.shape[1]):
+            holders = sum(counts[e, t] > 0 for e in mine)
+            if holders:
+                weights[d, t] = counts[d, t] * math.log(len(mine) / holders)
+    return weights
+
+
+@given(COUNTS)
+def test_global_weights_follow_the_formula(counts):
+    weights = tf_idf(sp.csr_array(counts))
+    np.testing.assert_allclose(weights.toarray(), by_hand(counts, ["one"] * len(counts)), rtol=1e-15)
+    assert (weights.data > 0).all()  # what weighs nothing is not stored
+    assert weights.has_canonical_format
+
+
+@given(COUNTS, st.data())
+def test_party_weights_follow_the_formula(counts, data):
+    party = np.array(data.draw(st.lists(st.sampled_from("abc"), min_size=len(counts), max_size=len(counts))))
+    weights = tf_idf(sp.csr_array(counts), party, "party")
+    np.testing.assert_allclose(weights.toarray(), by_hand(counts, party), rtol=1e-15)
+
+
+@given(COUNTS, st.data())
+def test_a_party_needs_nobody_elses_documents(counts, data):
+    party = np.array(data.draw(st.lists(st.sampled_from("ab"), min_size=len(counts), max_size=len(counts))))
+    together = tf_idf(sp.csr_array(counts), party, "party").toarray()
+    for name in np.unique(party):
+        alone = tf_idf(sp.csr_array(counts[party == name])).toarray()
+        np.testing.assert_array_equal(together[party == name], alone)
+
+
+def test_global_weights_are_scikit_learns_less_one():
+    counts = sp.csr_array(np.random.default_rng(1).poisson(0.4, (60, 20)).astype(float))
+    theirs = TfidfTransformer(norm=None, smooth_idf=False).fit_transform(counts).toarray()
+    np.testing.assert_allclose(tf_idf(counts).toarray(), theirs - counts.toarray(), rtol=1e-12, atol=1e-12)
+
+
+def test_parties_are_passed_over_for_a_global_idf():
+    counts = sp.csr_array([[1.0, 0.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(tf_idf(counts, np.array(["a", "b"])).toarray(), tf_idf(counts).toarray())
+
+
+@pytest.mark.parametrize("party", [None, np.array(["a"])])
+def test_a_party_idf_without_parties_is_refused(party):
+    with pytest.raises(ValueError, match=r"`party` must have one entry a document \(2\)"):
+        tf_idf(sp.csr_array([[1.0], [2.0]]), party, "party")
+
+
+def test_the_input_is_left_as_it_is():
+    counts = sp.csr_array([[1.0, 2.0], [3.0, 0.0]])
+    before = counts.copy()
+    tf_idf(counts)
+    unit_rows(counts)
+    np.testing.assert_array_equal(counts.data, before.data)
+    np.testing.assert_array_equal(counts.indices, before.indices)
+
+
+@given(arrays(np.float64, (5, 4), elements=st.just(0.0) | st.floats(-1e6, -1e-6) | st.floats(1e-6, 1e6)))
+def test_rows_have_unit_length(values):
+    units = unit_rows(sp.csr_array(values))
+    np.testing.assert_allclose(units.toarray(), normalize(values), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 5e-324])
+def test_unit_length_holds_at_the_ends_of_the_range(scale):
+    units = unit_rows(sp.csr_array(np.array([[1.0, 1.0]]) * scale)).toarray()
+    np.testing.assert_allclose(units, np.sqrt([[0.5, 0.5]]), rtol=1e-15)
+
+
+def test_stored_zeros_stay_except_in_rows_without_length():
+    matrix = sp.csr_array((np.array([0.0, 2.0, 0.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    units = unit_rows(matrix)
+    assert np.diff(units.indptr).tolist() == [2, 0]
+    assert units.data.tolist() == [0.0, 1.0]

@@ -1,0 +1,40 @@
+"""Bands against their formula, and their coverage where the two distributions differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ksdp.audit.verdicts.bands import band_width, distance_band
+from ksdp.audit.verdicts.ks import ks_table
+
+
+def test_width_is_no_worse_than_an_even_split_and_no_better_than_the_best() -> None:
+    width = band_width(np.array([200, 500]), np.array([6500, 500]), 0.01)
+    for n, m, got in zip((200, 500), (6500, 500), width, strict=True):
+        splits = np.linspace(1e-4, 1 - 1e-4, 20_001)
+        both = np.sqrt(np.log(2 / (0.01 * splits)) / (2 * n)) + np.sqrt(
+            np.log(2 / (0.01 * (1 - splits))) / (2 * m)
+        )
+        assert both.min() <= got <= both[len(both) // 2] + 1e-12
+        assert got == pytest.approx(both.min(), rel=2e-3)
+
+
+def test_an_empty_arm_leaves_everything_open() -> None:
+    low, high = distance_band(np.array([0.4]), np.array([0]), np.array([10]), 0.05)
+    assert (low[0], high[0]) == (0.0, 1.0)
+
+
+def test_refuses_a_level_outside_the_open_interval() -> None:
+    with pytest.raises(ValueError, match=r"`level` must be in \(0, 1\)"):
+        band_width(np.array([5]), np.array([5]), 1.0)
+
+
+def test_covers_a_known_distance() -> None:
+    """Uniform against uniform shifted by 0.3 has D = 0.3."""
+    rng = np.random.default_rng(5)
+    inclusion = rng.random((2000, 400)) < 0.3
+    values = rng.random((2000, 400)) + 0.3 * inclusion
+    table = ks_table(values, inclusion)
+    low, high = distance_band(table.distance, table.n_with, table.n_without, 0.05)
+    assert ((low <= 0.3) & (high >= 0.3)).mean() >= 0.95

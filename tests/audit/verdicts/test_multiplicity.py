@@ -1,0 +1,52 @@
+"""Corrections against SciPy's and against step-by-step definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import false_discovery_control
+
+from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p
+
+p_values = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
+
+
+@given(p_values, st.sampled_from(["by", "bh"]))
+@settings(deadline=None)
+def test_false_discovery_rates_equal_scipy(p: list[float], procedure: str) -> None:
+    ours = 10 ** adjust(np.log10(p), procedure)
+    assert ours == pytest.approx(false_discovery_control(p, method=procedure), rel=1e-9)
+
+
+@given(p_values, st.floats(0.001, 0.3))
+@settings(deadline=None)
+def test_holm_rejects_what_stepping_down_rejects(p: list[float], level: float) -> None:
+    rejected = set()
+    for step, row in enumerate(np.argsort(p, kind="stable")):
+        if p[row] * (len(p) - step) > level * (1 + 1e-9):
+            break
+        rejected.add(int(row))
+    ours = adjust(np.log10(p), "holm")
+    sure = {int(r) for r in np.flatnonzero(ours <= np.log10(level) - 1e-9)}
+    assert sure <= rejected <= {int(r) for r in np.flatnonzero(ours <= np.log10(level) + 1e-6)}
+
+
+def test_survives_numbers_that_floats_cannot_hold() -> None:
+    adjusted = adjust(np.array([-1000.0, -2.0, -0.1]), "by")
+    assert adjusted[0] < -999
+    assert bonferroni(np.array([[-500.0, -1.0]]))[0] == pytest.approx(-500 + np.log10(2))
+
+
+def test_the_strictest_p_is_enough_for_a_lone_document() -> None:
+    for procedure in ("by", "bh", "holm"):
+        bar = strictest_log10_p(0.05, 1000, 6, procedure)
+        lone = np.zeros(1000)
+        lone[3] = bar + np.log10(6)
+        assert adjust(lone, procedure)[3] <= np.log10(0.05) + 1e-12
+
+
+def test_refuses_an_unknown_procedure() -> None:
+    with pytest.raises(ValueError, match="must be one of by, bh, holm"):
+        adjust(np.zeros(2), "sidak")

@@ -1,0 +1,203 @@
+"""Finished audits to look at: real tests and decisions on seeded values, written as the flow writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.verdicts.bands import band_width
+from ksdp.audit.verdicts.decide import Verdict, decide, detectable_distance
+from ksdp.storage.findings import Curve, write_curves, write_findings, write_spec, write_summary
+from ksdp.storage.store import Store
+
+PAPER = ("w-max", "sigma")
+STATISTICS = ("best-cosine", "mean-alignment", "row-space-energy", "w-max")
+
+MakeAudit = Callable[..., tuple[Store, str]]
+
+
+def _summary(
+    spec: Any, tested: ArmTests, names: Sequence[str], family: dict[str, str], parties: dict[str, int] | None
+) -> dict[str, Any]:
+    rule = spec.decision
+    arms = (tested.n_with, tested.n_without)
+    decisions = decide(tested.distance, tested.log10_p, *arms, rule)
+    statistics = {}
+    for column, name in enumerate(names):
+        one = slice(column, column + 1)
+        own = decide(tested.distance[:, one], tested.log10_p[:, one], *arms, rule)
+        distance = np.nan_to_num(tested.distance[:, column])
+        statistics[name] = {
+            "version": 1,
+            "family": family[name],
+            "median_D": float(np.median(distance)),
+            "max_D": float(distance.max()),
+            "sensitive": int((own.verdict == Verdict.SENSITIVE).sum()),
+            "strongest_for": int((decisions.strongest == column).sum()),
+        }
+    paper = [column for column, name in enumerate(names) if family[name] == "paper"]
+    alone = None
+    if paper:
+        own = decide(tested.distance[:, paper], tested.log10_p[:, paper], *arms, rule)
+        smallest = tested.log10_p[:, paper].min(axis=1)
+        alone = {
+            "statistics": [names[column] for column in paper],
+            "sensitive": int((own.verdict == Verdict.SENSITIVE).sum()),
+            "median_D": float(np.median(np.nan_to_num(tested.distance[:, paper]).max(axis=1))),
+            "mean_smallest_p": float((10**smallest).mean()),
+            "uncorrected_below_level": int((smallest <= np.log10(rule.level)).sum()),
+        }
+    needed = decisions.runs_to_decide[np.isfinite(decisions.runs_to_decide)]
+    runs = int((tested.n_with + tested.n_without).max())
+    return {
+        "audit": "0123456789ab",
+        "corpus": "sha256:" + "0f" * 32,
+        "mechanism": spec.mechanism.name,
+        "documents": len(tested),
+        "runs": runs,
+        "valid": True,
+        "verdicts": {v.value: int((decisions.verdict == v).sum()) for v in Verdict},
+        "statistics": statistics,
+        "skipped_statistics": {"w-max-revealed": "needs sigma"},
+        "paper_alone": alone,
+        "controls": {
+            "null": 24,
+            "null_smallest_p": 0.031,
+            "planted": 8,
+            "planted_largest_p": 3.1e-74,
+            "reason": None,
+        },
+        "power": {
+            "detectable_D": float(np.median(detectable_distance(*arms, len(tested), len(names), rule))),
+            "certifiable_margin": float(np.median(band_width(*arms, rule.level / tested.distance.size))),
+            "runs_to_decide_median": float(np.median(needed)) if len(needed) else None,
+        },
+        "corpus_about": {
+            "documents": len(tested),
+            "features": 12164,
+            "entries": 88 * len(tested),
+            "without_features": 3,
+            "parties": parties,
+        },
+        "design": {
+            "kind": spec.design.kind,
+            "sampling": spec.design.sampling,
+            "party_rows": max(1, len(tested) // 10),
+            "honest_rows": 0,
+            "coalition_rows": 0,
+            "share": 0.1,
+            "n_with": [int(f(tested.n_with)) for f in (np.min, np.median, np.max)],
+        },
+        "spec": spec.model_dump(mode="json"),
+        "cached_runs": 0,
+        "sampled_runs": runs,
+        "damaged_blocks": [],
+        "seconds": 61.2,
+        "seconds_by_stage": {"sample": 54.8, "test": 4.1},
+        "provenance": {
+            "finished": "2026-11-21T07:02:11+00:00",
+            "ksdp": "0.1.0",
+            "python": "3.11.2",
+            "libraries": {"numpy": "2.4.6", "scipy": "1.17.1"},
+            "spec": spec.hash,
+            "runs_folder": "5f2d0c9a1b7e4d3386aa",
+            "seed": spec.seed,
+            "blocks": 16,
+            "runs_a_block": 128,
+        },
+    }
+
+
+def _values(
+    rng: np.random.Generator, inclusion: np.ndarray, count: int, leaking: float, strength: float
+) -> list[np.ndarray]:
+    """Gaussian statistics; a share of the documents is shifted in its with-arm, more in later columns."""
+    documents = len(inclusion)
+    effect = strength * rng.gamma(2.0, 0.5, documents) * (rng.random(documents) < leaking)
+    weight = np.linspace(0.15, 1.0, count)
+    return [
+        (rng.normal(size=inclusion.shape) + (w * effect)[:, None] * inclusion).astype(np.float32) for w in weight
+    ]
+
+
+@pytest.fixture(scope="session")
+def make_audit(tmp_path_factory: pytest.TempPathFactory) -> MakeAudit:
+    """`make_audit(documents=..., ...)` writes a finished audit into a store of its own: (store, its id)."""
+    return lambda **options: build_audit(tmp_path_factory.mktemp("audit") / "store", **options)
+
+
+def build_audit(
+    root: Path,
+    *,
+    documents: int = 60,
+    runs: int = 400,
+    names: Sequence[str] = STATISTICS,
+    families: dict[str, str] | None = None,
+    leaking: float = 0.5,
+    strength: float = 2.0,
+    ids: Sequence[str] | None = None,
+    parties: dict[str, int] | None = None,
+    spec: dict[str, Any] | None = None,
+    change: Callable[[dict[str, Any]], None] = lambda summary: None,
+    seed: int = 7,
+) -> tuple[Store, str]:
+    """Test seeded values, decide, and write everything a flow writes, the report excepted."""
+    rng = np.random.default_rng(seed)
+    family = {name: "paper" if name in PAPER else "geometry" for name in names} | (families or {})
+    tables = {
+        "seed": 7,
+        "corpus": {"path": "mail.parquet", "text": "body", "id": "message_id"},
+        "mechanism": {"name": "pd-svd", "rank": 7},
+        "design": {"party_size": 0.1},
+    }
+    parsed = parse_spec(tables | (spec or {}))
+    inclusion = rng.random((documents, runs)) < 0.1
+    # Weak statistics first in `_values`, the paper's among them.
+    order = sorted(range(len(names)), key=lambda n: (family[names[n]] != "paper", n))
+    drawn = _values(rng, inclusion, len(names), leaking, strength)
+    values = {names[n]: drawn[place] for place, n in enumerate(order)}
+    values = {name: values[name] for name in names}
+    tested = compare_arms(values, inclusion)
+    rule = parsed.decision
+    decisions = decide(tested.distance, tested.log10_p, tested.n_with, tested.n_without, rule)
+    detectable = detectable_distance(tested.n_with, tested.n_without, documents, len(names), rule)
+    known = np.array(ids if ids is not None else [f"mail-{n:05d}" for n in range(documents)])
+    store = Store.open(root)
+    summary = _summary(parsed, tested, names, family, parties)
+    summary |= {"store": str(store.root), "report": "report.html"}
+    change(summary)
+    folder = store.audit(summary["audit"])
+    write_spec(folder, parsed)
+    write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable)
+    write_curves(folder, _curves(values, inclusion, known, names, family, decisions, tested))
+    write_summary(folder, summary)
+    return store, summary["audit"]
+
+
+def _curves(
+    values: dict[str, np.ndarray],
+    inclusion: np.ndarray,
+    ids: np.ndarray,
+    names: Sequence[str],
+    family: dict[str, str],
+    decisions: Any,
+    tested: ArmTests,
+) -> list[Curve]:
+    curves = []
+    paper = [column for column, name in enumerate(names) if family[name] == "paper"]
+    for row in np.lexsort((-np.nan_to_num(tested.distance.max(axis=1)), decisions.log10_p))[:12]:
+        shown = [int(decisions.strongest[row])]
+        if paper:
+            shown.append(paper[int(np.argmin(tested.log10_p[row, paper]))])
+        for column in dict.fromkeys(shown):
+            column_values, bits = values[names[column]][row].astype(np.float64), inclusion[row]
+            curves.append(
+                Curve(str(ids[row]), names[column], np.sort(column_values[bits]), np.sort(column_values[~bits]))
+            )
+    return curves

@@ -1,0 +1,49 @@
+"""How numbers and names are written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ksdp.dashboards.words import decimal, duration, label, p_value, plural, power_of_ten
+
+
+@pytest.mark.parametrize(
+    ("log10_p", "written"),
+    [
+        (0.0, "1.000"),
+        (-2.999, "0.001"),
+        (-3.05, "10<sup>−3.0</sup>"),
+        (-388.04, "10<sup>−388.0</sup>"),
+        (-1234567.0, "10<sup>−1234567.0</sup>"),
+    ],
+)
+def test_a_p_value_never_underflows(log10_p: float, written: str) -> None:
+    assert p_value(log10_p) == written
+
+
+def test_what_is_missing_is_a_dash() -> None:
+    assert decimal(None) == decimal(np.nan) == "–"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [(0.04, "0.0 s"), (59.6, "1 min 0 s"), (59.4, "59 s"), (3599.7, "1 h 0 min"), (90061, "25 h 1 min")],
+)
+def test_durations_carry_over(seconds: float, written: str) -> None:
+    assert duration(seconds) == written
+
+
+def test_a_name_is_escaped_cut_and_kept_in_its_direction() -> None:
+    assert label("a&b") == "<bdi>a&amp;b</bdi>"
+    long = "<i>" + "x" * 5000 + '"end'
+    written = label(long)
+    assert len(written) < 400
+    assert written.startswith('<bdi title="&lt;i&gt;xxx')
+    assert written.endswith("xxxxx&#34;end</bdi>")
+    assert label("a\0b\x1bc") == "<bdi>a�b�c</bdi>"
+
+
+def test_words_fit_their_number() -> None:
+    assert [plural(n, "run", "runs") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert power_of_ten(2.0) == "10<sup>2.0</sup>"

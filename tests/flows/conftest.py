@@ -1,0 +1,101 @@
+"""A real Prefect server for the tests of this folder, a small corpus, and the command as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.flows.server import prefect_server
+
+SPEC = """
+seed = {seed}
+[corpus]
+path = "counts.npz"
+[mechanism]
+name = "{mechanism}"
+rank = 3
+[design]
+party_size = 0.2
+with_runs = {with_runs}
+[statistics]
+families = {families}
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: dict[str, Any]
+    err: str
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment that names a running server, so that each command need not start its own."""
+    named = os.environ.pop("PREFECT_API_URL", None)
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as started:
+        started.wait()
+        yield {
+            "PREFECT_API_URL": f"{started.url}/api",
+            "PREFECT_API_AUTH_STRING": str(started.password),
+            "PREFECT_HOME": os.environ["PREFECT_HOME"],
+        }
+    if named:
+        os.environ["PREFECT_API_URL"] = named
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 documents over 60 terms in three topics, as counts."""
+    rng = np.random.default_rng(11)
+    topics = rng.dirichlet(np.full(60, 0.08), size=3)
+    mixture = rng.dirichlet(np.full(3, 0.4), size=120) @ topics
+    counts = np.array([rng.multinomial(40, row / row.sum()) for row in mixture])
+    folder = tmp_path_factory.mktemp("corpus")
+    sp.save_npz(folder / "counts.npz", sp.csr_matrix(counts))
+    return folder
+
+
+@pytest.fixture
+def spec(corpus_folder: Path) -> Callable[..., Path]:
+    """Write a spec beside the corpus."""
+
+    def write(name: str = "spec", **changes: Any) -> Path:
+        values = {"seed": 3, "mechanism": "pd-svd", "with_runs": 40, "families": ["paper", "geometry"]} | changes
+        path = corpus_folder / f"{name}.toml"
+        path.write_text(SPEC.format(**values | {"families": json.dumps(values["families"])}))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def ksdp(server: dict[str, str]) -> Callable[..., Ran]:
+    """Run the command in a process of its own."""
+
+    def run(*arguments: str | Path, environment: dict[str, str] | None = None, check: int | None = None) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "ksdp", *map(str, arguments)],
+            env=os.environ | server | (environment or {}),
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        if check is not None:
+            assert done.returncode == check, done.stderr
+        last = done.stdout.strip().splitlines()
+        out = json.loads(last[-1]) if last and last[-1].startswith("{") else {}
+        return Ran(done.returncode, out, done.stderr)
+
+    return run

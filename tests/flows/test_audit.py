@@ -1,0 +1,144 @@
+"""Audits as a person runs them: real processes, a real Prefect server, a real Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+
+def tables(store: Path, audit: str) -> list[pd.DataFrame]:
+    folder = store / "audits" / audit
+    return [pd.read_parquet(folder / name) for name in ("verdicts.parquet", "statistics.parquet")]
+
+
+def assert_same(first: list[pd.DataFrame], second: list[pd.DataFrame]) -> None:
+    """Bit for bit."""
+    for one, other in zip(first, second, strict=True):
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
+
+
+def test_audit_then_the_cache_then_a_new_statistic(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = ksdp("audit", spec(families=["geometry"]), "--store", store, "--workers", 2, "--json", check=3).out
+    assert first["valid"]
+    assert first["documents"] == 120
+    assert first["runs"] == 200
+    assert first["cached_runs"] == 0
+    assert sum(first["verdicts"].values()) == 120
+    assert first["corpus"].startswith("sha256:")
+    assert Path(first["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+
+    again = ksdp("audit", spec(families=["geometry"]), "--store", store, "--workers", 2, "--json", check=3).out
+    assert again["audit"] == first["audit"]
+    assert again["cached_runs"] == again["runs"]
+    assert again["statistics"] == first["statistics"]
+
+    new = ksdp("test", first["audit"], "--statistics", "w-max,d-sum", "--store", store, "--json").out
+    assert new["cached_runs"] == new["runs"] == 200
+    assert set(new["statistics"]) == {"w-max", "d-sum"}
+    assert new["audit"] != first["audit"]
+    listed = subprocess.run(
+        [sys.executable, "-m", "ksdp", "list", "--store", str(store)], capture_output=True, text=True, check=True
+    ).stdout
+    assert first["audit"] in listed
+    assert new["audit"] in listed
+
+
+def test_the_same_table_whatever_the_number_of_workers(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
+    audits = {}
+    for workers in (1, 3):
+        store = tmp_path / f"store-{workers}"
+        audits[workers] = tables(
+            store, ksdp("audit", spec(), "--store", store, "--workers", workers, "--json", check=3).out["audit"]
+        )
+    assert_same(audits[1], audits[3])
+
+
+def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    ksdp("audit", spec(with_runs=256 // 5), "--store", store, "--json", check=3)
+    more = ksdp("audit", spec(with_runs=400 // 5), "--store", store, "--json", check=3).out
+    # 255 runs were one block cut short, which is sampled again whole; the rest of 400 is new.
+    assert more["runs"] == 400
+    fresh = ksdp("audit", spec(with_runs=400 // 5), "--store", tmp_path / "fresh", "--json", check=3).out
+    assert_same(tables(store, more["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
+
+
+def test_killed_it_resumes_where_it_was(ksdp: Callable, spec: Callable, server: dict, tmp_path: Path) -> None:
+    path, store = spec("long", with_runs=1000), tmp_path / "store"
+    command = [sys.executable, "-m", "ksdp", "audit", str(path), "--store", str(store), "--workers", "2", "--json"]
+    running = subprocess.Popen(
+        command, env=os.environ | server, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    end = time.monotonic() + 120
+    while len(list(store.glob("runs/*/values/*/*.parquet"))) < 4:
+        assert running.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    done = len(list(store.glob("runs/*/values/*/*.parquet")))
+    resumed = ksdp("audit", path, "--store", store, "--workers", "2", "--json", check=3).out
+    assert resumed["runs"] == 5000
+    assert 256 * (done - 1) <= resumed["cached_runs"] < 5000
+    assert not list(store.rglob("*.part")) or resumed["valid"]
+    fresh = ksdp("audit", path, "--store", tmp_path / "fresh", "--workers", "2", "--json", check=3).out
+    assert_same(tables(store, resumed["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
+
+
+def test_a_damaged_block_is_named_and_computed_again(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = ksdp("audit", spec(), "--store", store, "--json", check=3).out
+    before = tables(store, first["audit"])
+    (block,) = store.glob("runs/*/values/*/*.parquet")
+    content = bytearray(block.read_bytes())
+    content[len(content) // 3] ^= 8
+    block.write_bytes(content)
+    again = ksdp("audit", spec(), "--store", store, "--json", check=3)
+    assert block.name in again.err
+    assert_same(tables(store, first["audit"]), before)
+
+
+def test_a_mechanism_that_ignores_the_data_flags_nothing(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
+    out = ksdp("audit", spec("null", mechanism="null"), "--store", tmp_path / "store", "--json", check=4).out
+    assert out["verdicts"]["sensitive"] == 0
+    assert out["valid"]
+
+
+def test_without_a_named_server_it_brings_its_own(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
+    bare = {"PREFECT_API_URL": "", "PREFECT_API_AUTH_STRING": ""}
+    ran = ksdp("audit", spec(), "--store", tmp_path / "store", "--json", environment=bare, check=3)
+    assert "Prefect UI http://127.0.0.1:" in ran.err
+    assert ((tmp_path / "store").stat().st_mode & 0o077) == 0
+    assert ((tmp_path / "store" / "prefect" / "password").stat().st_mode & 0o077) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mechanism": "pd-sdv"}, "`mechanism.name` must be one of"),
+        ({"families": ["papers"]}, "`statistics.families` must be among"),
+        ({"with_runs": 1}, "design.with_runs"),
+    ],
+)
+def test_a_bad_spec_is_refused_before_anything_is_written(
+    ksdp: Callable, spec: Callable, tmp_path: Path, change: dict, message: str
+) -> None:
+    ran = ksdp("audit", spec("bad", **change), "--store", tmp_path / "store", "--json", check=2)
+    assert message in ran.err
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_folder_that_is_something_else_is_left_alone(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    ran = ksdp("audit", spec(), "--store", tmp_path, "--json", check=1)
+    assert "is not a ksdp store" in ran.err
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]

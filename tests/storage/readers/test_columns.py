@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ksdp.audit.errors import CorpusError
+from ksdp.storage.readers.columns import open_columns
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    def parquet(**columns):
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        return open_columns(tmp_path / "a.parquet", "utf-8")
+
+    return parquet
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    def text_file(name, text):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return open_columns(tmp_path / name, "utf-8")
+
+    return text_file
+
+
+def message(call, *args, **kwargs):
+    with pytest.raises(CorpusError) as caught:
+        call(*args, **kwargs)
+    return str(caught.value)
+
+
+# which columns
+
+
+def test_a_missing_column_is_refused_with_those_there_are(parquet):
+    columns = parquet(a=[1], b=[2])
+    for read in (columns.text, columns.labels, columns.coded, columns.numbers):
+        assert message(read, "body") == "a.parquet: there is no column `body`; there are `a`, `b`."
+
+
+def test_the_first_text_of_a_csv_without_header_is_not_shown(text_file):
+    columns = text_file("a.csv", "secret " * 20 + ",b\nx,y\n")
+    assert "secret" not in message(columns.text, "body")
+    assert "a name of 140 characters, `b`" in message(columns.text, "body")
+
+
+def test_many_columns_are_not_all_listed(parquet):
+    assert message(parquet(**{f"c{i}": [1] for i in range(50)}).text, "body").endswith("`c39` and 10 more.")
+
+
+def test_a_repeated_column_is_refused(text_file):
+    assert message(text_file("a.csv", "a,a\n1,2\n").numbers, "a") == (
+        "a.csv, column `a`: occurs more than once in the header."
+    )
+
+
+def test_a_file_without_rows_is_refused(tmp_path, parquet, text_file):
+    assert message(parquet, a=pa.array([], pa.string())) == "a.parquet: has no rows."
+    assert message(text_file, "a.csv", "a,b") == "a.csv: has no rows."
+
+
+# texts
+
+
+def test_texts_may_be_empty_and_not_missing(parquet, text_file):
+    assert parquet(t=["x", ""]).text("t") == ["x", ""]
+    assert message(parquet(t=["x", None]).text, "t") == "a.parquet, row 2, column `t`: the text is missing."
+    for name, text in (("a.csv", "t,u\nx,1\n,2\n"), ("a.jsonl", '{"t": "x"}\n{"u": 1}\n')):
+        assert message(text_file(name, text).text, "t") == f"{name}, row 2, column `t`: the text is missing."
+
+
+def test_texts_are_texts(parquet):
+    assert message(parquet(t=[1, 2]).text, "t") == "a.parquet, column `t`: holds int64; text is needed."
+
+
+def test_texts_stored_as_bytes_are_decoded(tmp_path, parquet):
+    assert parquet(t=["höhe".encode()]).text("t") == ["höhe"]
+    columns = parquet(t=[b"x", "höhe".encode("latin-1")])
+    assert message(columns.text, "t") == (
+        "a.parquet, row 2, column `t`: is not utf-8 at byte 1; set `corpus.encoding`."
+    )
+    assert open_columns(tmp_path / "a.parquet", "latin-1").text("t") == ["x", "höhe"]
+
+
+def test_parquet_texts_that_are_not_utf_8_are_refused(parquet):
+    broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"ok", b"\xff\xfe"]).buffers())
+    assert message(parquet(t=broken).text, "t").startswith("a.parquet, row 2, column `t`: is not utf-8 at byte 0")
+
+
+# labels
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (["b", "a"], ["b", "a"]),
+        ([10, 2], ["10", "2"]),
+        ([1.0, 2.0], ["1", "2"]),
+        (pa.array([2**64 - 1, 0], pa.uint64()), ["18446744073709551615", "0"]),
+        ([True, False], ["true", "false"]),
+        (pa.array(["x", "x"]).dictionary_encode(), ["x", "x"]),
+    ],
+)
+def test_labels(parquet, values, labels):
+    assert parquet(a=values).labels("a").tolist() == labels
+
+
+def test_labels_of_a_csv_are_as_written(text_file):
+    assert text_file("a.csv", "a\n007\nNA\n1.0\n").labels("a").tolist() == ["007", "NA", "1.0"]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (["x", None], ", row 2, column `a`: is missing."),
+        (["x", "y", " "], ", row 3, column `a`: is missing."),
+        ([1, None], ", row 2, column `a`: is missing."),
+        ([1.0, float("nan")], ", row 2, column `a`: is missing."),
+        ([1.0, 1.5], ", row 2, column `a`: is neither text nor a whole number."),
+        ([1.0, float("inf")], ", row 2, column `a`: is neither text nor a whole number."),
+        (["x", "x\0"], ", row 2, column `a`: holds a NUL character."),
+        (["x", "y" * 501], ", row 2, column `a`: is longer than 500 characters."),
+        (pa.nulls(2), ", row 1, column `a`: is missing."),
+        ([datetime.date(2020, 1, 1)], ", column `a`: holds date32[day]; text or whole numbers are needed."),
+    ],
+)
+def test_labels_that_are_refused(parquet, values, problem):
+    assert message(parquet(a=values).labels, "a") == "a.parquet" + problem
+
+
+def test_an_id_occurs_once(parquet):
+    columns = parquet(a=["x", "secret", "y", "secret"])
+    assert message(columns.labels, "a", unique=True) == "a.parquet, row 4, column `a`: repeats that of row 2."
+    assert columns.labels("a").tolist() == ["x", "secret", "y", "secret"]
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1) | st.lists(st.text("ab1", min_size=1), min_size=1))
+def test_codes_point_at_sorted_labels(tmp_path_factory, values):
+    path = tmp_path_factory.mktemp("codes") / "a.parquet"
+    pq.write_table(pa.table({"a": values}), path)
+    codes, labels = open_columns(path, "utf-8").coded("a")
+    assert labels[codes].tolist() == [str(value) for value in values]
+    if isinstance(values[0], int):
+        assert [int(label) for label in labels] == sorted(set(values))
+    elif not all(value == "1" * len(value) for value in values):
+        assert labels.tolist() == sorted(set(values))
+
+
+def test_whole_numbers_are_sorted_by_value_in_a_csv_too(text_file):
+    assert text_file("a.csv", "a\n10\n9\n10\n").coded("a")[1].tolist() == ["9", "10"]
+    assert text_file("a.csv", "a\n10\n09\n10\n").coded("a")[1].tolist() == ["09", "10"]
+
+
+# numbers
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, -2],
+        [0.5, 1e300],
+        [True, False],
+        [decimal.Decimal("1.25"), decimal.Decimal("-3.50")],
+        pa.array([3, 4], pa.uint8()),
+    ],
+)
+def test_numbers(parquet, values):
+    numbers = parquet(a=values).numbers("a")
+    assert numbers.dtype == np.float64
+    assert numbers.tolist() == [float(value) for value in pa.array(values).to_pylist()]
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_numbers_of_a_csv_are_exact(tmp_path_factory, values):
+    path = tmp_path_factory.mktemp("numbers") / "a.csv"
+    path.write_text("a\n" + "\n".join(map(repr, values)) + "\n", encoding="utf-8")
+    assert open_columns(path, "utf-8").numbers("a").tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ([1.0, None], ", row 2, column `a`: the number is missing."),
+        ([1.0, float("nan")], ", row 2, column `a`: is not finite."),
+        ([1.0, 2.0, float("-inf")], ", row 3, column `a`: is not finite."),
+        (["1", "2"], ", column `a`: holds string; numbers are needed."),
+    ],
+)
+def test_numbers_that_are_refused(parquet, values, problem):
+    shown = message(parquet(a=values).numbers, "a")
+    assert shown.replace("large_string", "string") == "a.parquet" + problem
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        (["1", "x7", "y"], ", row 2, column `a`: is not a number."),
+        (["1"] * 999 + ["x7"], ", row 1000, column `a`: is not a number."),
+        (["1", "", "3"], ", row 2, column `a`: the number is missing."),
+        (["1", "3", "NaN"], ", row 3, column `a`: the number is missing."),
+        (["inf", "3"], ", row 1, column `a`: is not finite."),
+    ],
+)
+def test_numbers_of_a_csv_that_are_refused(text_file, cells, problem):
+    columns = text_file("a.csv", "a,b\n" + "".join(f"{cell},1\n" for cell in cells))
+    assert message(columns.numbers, "a") == "a.csv" + problem
+
+
+def test_negative_numbers_are_refused_on_demand(parquet):
+    columns = parquet(a=[0, 1, -1])
+    assert columns.numbers("a").tolist() == [0, 1, -1]
+    assert "row 3, column `a`: is negative" in message(columns.numbers, "a", nonnegative=True)
+
+
+def test_which_columns_are_numeric(tmp_path, parquet, text_file):
+    frame = pd.DataFrame({"i": [1, 2], "f": [0.5, None], "t": ["1", "x"], "e": [None, None], "b": [True, False]})
+    frame.to_parquet(tmp_path / "f.parquet")
+    frame.to_csv(tmp_path / "f.csv", index=False)
+    frame.to_json(tmp_path / "f.jsonl", orient="records", lines=True)
+    for name in ("f.parquet", "f.csv", "f.jsonl"):
+        columns = open_columns(tmp_path / name, "utf-8")
+        assert [column for column in columns.names if columns.numeric(column)] == ["i", "f"], name
+    assert not text_file("m.jsonl", '{"a": 1}\n{"a": "x"}').numeric("a")

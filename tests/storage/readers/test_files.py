@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.storage.readers.files import contents, decoded, extension, refusal
+
+
+def test_a_refusal_names_the_file_and_not_its_folder():
+    assert str(refusal(Path("/home/somebody/mail.csv"), "is empty.")) == "mail.csv: is empty."
+    assert str(refusal(Path("/home/m.csv"), "x.", row=2, column="a")) == "m.csv, row 2, column `a`: x."
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"), [("a.csv", ".csv"), ("a.MTX.GZ", ".mtx"), ("a", ""), ("a.b.npz", ".npz")]
+)
+def test_extension(name, suffix):
+    assert extension(Path(name)) == suffix
+
+
+def test_contents_are_decompressed(tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"one\ntwo"))
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo")
+    assert contents(tmp_path / "a.txt.gz") == contents(tmp_path / "a.txt") == b"one\ntwo"
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(CorpusError, match=r"^a.txt: there is no such file"):
+        contents(tmp_path / "a.txt")
+    with pytest.raises(CorpusError, match=r"is a folder"):
+        contents(tmp_path)
+    with pytest.raises(CorpusError, match=r"is not a path"):
+        contents(tmp_path / "a\0b")
+
+
+def test_damaged_compression_is_refused_wherever_it_is_cut(tmp_path):
+    whole = gzip.compress(b"0123456789" * 50)
+    path = tmp_path / "a.gz"
+    for stop in range(1, len(whole)):
+        path.write_bytes(whole[:stop])
+        with pytest.raises(CorpusError, match=r"^a.gz: is damaged, cut short or not gzip"):
+            contents(path)
+    path.write_bytes(whole[:20] + bytes([whole[20] ^ 255]) + whole[21:])
+    with pytest.raises(CorpusError, match="damaged"):
+        contents(path)
+
+
+def test_wrong_encoding_names_byte_line_and_encoding():
+    data = "first\nzweite höhe\n".encode("latin-1")
+    with pytest.raises(CorpusError, match=r"^a.csv: is not utf-8 at byte 14 \(line 2\); set `corpus.encoding`"):
+        decoded(Path("a.csv"), data, "utf-8")
+    assert decoded(Path("a.csv"), data, "latin-1") == "first\nzweite höhe\n"
+    with pytest.raises(CorpusError, match=r"^a.csv, row 7, column `b`: is not ascii at byte 14;"):
+        decoded(Path("a.csv"), data, "ascii", row=7, column="b")
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "base64"])
+def test_unknown_encoding(encoding):
+    with pytest.raises(SpecError, match=r"`corpus.encoding` must be"):
+        decoded(Path("a.csv"), b"a", encoding)
+
+
+@pytest.mark.parametrize(("data", "encoding"), [(b"\xef\xbb\xbfid", "utf-8"), (b"\xff\xfei\0d\0", "utf-16")])
+def test_a_byte_order_mark_is_no_text(data, encoding):
+    assert decoded(Path("a"), data, encoding) == "id"

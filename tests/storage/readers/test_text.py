@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import snowballstemmer
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.readers.columns import open_columns
+from ksdp.storage.readers.text import read_texts, term_counts
+
+TEXTS = [
+    "The running dogs run; a dog RUNS 42 times, the_dog.",
+    "Straße und Größe: the größe of a dog's bowl",
+    "cats cats cats, and nothing else but a cat",
+    "",
+]
+
+
+def spec(**keys):
+    return CorpusSpec(path="a.csv", **{"min_documents": 1, "text": "t"} | keys)
+
+
+def by_hand(texts, spec):
+    """Terms in plain Python, as sorted (term, counts) pairs."""
+    stem = snowballstemmer.stemmer(spec.stemming).stemWord if spec.stemming else str
+    stop = ENGLISH_STOP_WORDS if spec.stop_words else ()
+    rows = []
+    for text in texts:
+        words = [match[0] for match in re.finditer(spec.token_pattern, text.lower())]
+        rows.append(Counter(stem(word) for word in words if word not in stop))
+    held = {term: sum(term in row for row in rows) for row in rows for term in row}
+    terms = sorted(term for term in held if held[term] >= spec.min_documents)
+    total = {term: sum(row[term] for row in rows) for term in terms}
+    if spec.max_features is not None:
+        terms = sorted(sorted(terms, key=lambda term: -total[term])[: spec.max_features])
+    return np.array([[row[term] for term in terms] for row in rows], dtype=float)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"stemming": "english"},
+        {"stemming": "german", "stop_words": None},
+        {"stop_words": None, "token_pattern": r"\w+"},
+        {"min_documents": 2},
+        {"max_features": 3},
+        {"max_features": 100},
+        {"stemming": "english", "min_documents": 2, "max_features": 1},
+    ],
+)
+def test_terms_are_counted_as_by_hand(keys):
+    counts = term_counts(TEXTS, spec(**keys), Path("a.csv"))
+    np.testing.assert_array_equal(counts.toarray(), by_hand(TEXTS, spec(**keys)))
+    assert counts.dtype == np.float64
+
+
+@given(st.lists(st.text("ab c", max_size=12), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 4))
+def test_pruning_is_as_by_hand(texts, least, most):
+    keys = spec(token_pattern=r"\w+", stop_words=None, min_documents=least, max_features=most)
+    expected = by_hand(texts, keys)
+    assume(expected.size)
+    np.testing.assert_array_equal(term_counts(texts, keys, Path("a.csv")).toarray(), expected)
+
+
+def test_the_default_pattern_takes_letters_only():
+    counts = term_counts(["abc ab1cd x_yz abcdefghijklmnopqrstu größe"], spec(), Path("a"))
+    assert counts.shape == (1, 2)  # abc and größe: no digits, no underscores, 3 to 20 letters
+
+
+@pytest.mark.parametrize(
+    ("texts", "keys", "problem"),
+    [
+        (["secret", "the and"], {"min_documents": 2}, "no term is in 2 documents or more"),
+        (["the and", "1 2"], {}, "no term is left"),
+        (["", ""], {}, "no term is left"),
+    ],
+)
+def test_no_term_left(texts, keys, problem):
+    with pytest.raises(CorpusError, match=rf"^a.csv: {problem}"):
+        term_counts(texts, spec(**keys), Path("/x/a.csv"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"stemming": "klingon"}, r"`corpus.stemming` must be one of .*english.*; got 'klingon'"),
+        ({"token_pattern": "("}, r"`corpus.token_pattern` must be a regular expression"),
+        ({"token_pattern": "(a)(b)"}, r"`corpus.token_pattern` must have at most one group; got 2"),
+        ({"text": None}, r"`corpus.text` must name the column"),
+    ],
+)
+def test_wrong_keys(tmp_path, keys, problem):
+    (tmp_path / "a.csv").write_text("t\nhello\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=problem):
+        read_texts(spec(**keys), open_columns(tmp_path / "a.csv", "utf-8"))
+
+
+def test_texts_and_labels_come_together(tmp_path):
+    (tmp_path / "a.csv").write_text("t,i\nhello world,p\nworld,q\n", encoding="utf-8")
+    counts, labels = read_texts(spec(id="i"), open_columns(tmp_path / "a.csv", "utf-8"))
+    np.testing.assert_array_equal(counts.toarray(), [[1, 1], [0, 1]])
+    assert labels.ids.tolist() == ["p", "q"]

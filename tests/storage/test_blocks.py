@@ -1,0 +1,111 @@
+"""Blocks: whole or absent, never stale, damage named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from ksdp.audit.design import Block
+from ksdp.audit.errors import DamagedBlock
+from ksdp.audit.sampling import BlockValues
+from ksdp.storage.blocks import (
+    ROW_GROUP,
+    ObservablesWriter,
+    block_name,
+    has_block,
+    read_observables,
+    read_values,
+    write_values,
+)
+
+BLOCK = Block(0, 64, 77)
+
+
+def written(folder: Path, documents: int = 2500, precision: str = "float32") -> BlockValues:
+    rng = np.random.default_rng(0)
+    measured = BlockValues(
+        BLOCK,
+        rng.random((documents, len(BLOCK))) < 0.3,
+        {name: rng.normal(size=(documents, len(BLOCK))).astype(precision) for name in ("energy", "w-max")},
+    )
+    write_values(folder, measured, "key/one", precision)
+    return measured
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_values_come_back_bit_for_bit(tmp_path: Path, precision: str) -> None:
+    measured = written(tmp_path, precision=precision)
+    assert has_block(tmp_path, BLOCK, "key/one")
+    for group in range(3):
+        rows = slice(group * ROW_GROUP, (group + 1) * ROW_GROUP)
+        bits, (w, e) = read_values(tmp_path, BLOCK, "key/one", group, ["w-max", "energy"], precision)
+        assert (bits == measured.inclusion[rows]).all()
+        assert (w == measured.values["w-max"][rows]).all()
+        assert (e == measured.values["energy"][rows]).all()
+        assert e.dtype == precision
+
+
+def test_values_can_be_read_with_any_parquet_tool(tmp_path: Path) -> None:
+    measured = written(tmp_path, documents=5)
+    table = pq.read_table(tmp_path / block_name(BLOCK))
+    cell = table["energy"][3].as_py()
+    assert (np.frombuffer(cell, "<f4") == measured.values["energy"][3]).all()
+    bits = np.unpackbits(np.frombuffer(table["inclusion"][3].as_py(), np.uint8), bitorder="little")
+    assert (bits[: len(BLOCK)] == measured.inclusion[3]).all()
+
+
+def test_observables_come_back_with_their_shapes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    runs = [
+        {"V": rng.normal(size=(3, 50)).astype("float32"), "sigma": rng.random(3).astype("float32")}
+        for _ in range(13)
+    ]
+    writer = ObservablesWriter(BLOCK, "key")
+    for run in runs:
+        writer.add(run)
+    writer.write(tmp_path)
+    back = list(read_observables(tmp_path, BLOCK, "key"))
+    assert len(back) == 13
+    for run, again in zip(runs, back, strict=True):
+        assert run.keys() == again.keys()
+        assert all((run[name] == again[name]).all() for name in run)
+
+
+def test_absent_is_not_damaged(tmp_path: Path) -> None:
+    assert not has_block(tmp_path, BLOCK, "key")
+
+
+def test_a_block_under_another_key_is_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    with pytest.raises(DamagedBlock, match=r"000000-0000064-0000077\.parquet is not what its key promises"):
+        has_block(tmp_path, BLOCK, "key/two")
+
+
+def test_a_truncated_block_is_named(tmp_path: Path) -> None:
+    written(tmp_path)
+    path = tmp_path / block_name(BLOCK)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DamagedBlock, match=r"000000-0000064-0000077\.parquet cannot be read"):
+        has_block(tmp_path, BLOCK, "key/one")
+
+
+def test_a_flipped_bit_inside_a_page_is_found(tmp_path: Path) -> None:
+    written(tmp_path)
+    path = tmp_path / block_name(BLOCK)
+    content = bytearray(path.read_bytes())
+    content[20_000] ^= 4
+    path.write_bytes(content)
+    assert has_block(tmp_path, BLOCK, "key/one")
+    flipped = (20_000 // (ROW_GROUP * len(BLOCK) * 4)) % 3
+    with pytest.raises(DamagedBlock, match="is damaged"):
+        read_values(tmp_path, BLOCK, "key/one", flipped, ["energy", "w-max"], "float32")
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    bad = BlockValues(BLOCK, np.zeros((3, 13), bool), {"energy": np.zeros((4, 13), np.float32)})
+    with pytest.raises(Exception, match=r".+"):
+        write_values(tmp_path, bad, "key", "float32")
+    assert list(tmp_path.iterdir()) == []

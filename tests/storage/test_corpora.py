@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import gzip
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.corpora import load_corpus
+
+COUNTS = np.array([[2, 0, 1], [1, 3, 0], [0, 0, 0], [1, 0, 0]])
+TEXTS = pd.DataFrame(
+    {
+        "body": ["apple pear apple", "pear plum", "", "apple apple", "zebra"],
+        "key": [11, 12, 13, 14, 15],
+        "office": ["x", "x", "y", "y", "y"],
+    }
+)
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(path, *, nonnegative=True, **keys):
+        return load_corpus(CorpusSpec(path=path, **keys), tmp_path, nonnegative=nonnegative)
+
+    return load
+
+
+@pytest.fixture
+def counts_file(tmp_path):
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array(COUNTS))
+    pd.DataFrame({"who": list("abcd"), "site": list("xxyy"), "person": list("ppqq")}).to_csv(
+        tmp_path / "labels.csv", index=False
+    )
+    return "a.npz"
+
+
+def refused(load, *args, error=CorpusError, **keys):
+    with pytest.raises(error) as caught:
+        load(*args, **keys)
+    return str(caught.value)
+
+
+# weighting, rows, what is left out
+
+
+def test_counts_become_unit_rows_of_tf_idf(load, counts_file):
+    corpus = load(counts_file)
+    # ln(4/3), ln(4/1), ln(4/1): four rows in the file, the one without features among them.
+    weights = COUNTS * [math.log(4 / 3), math.log(4), math.log(4)]
+    expected = [row / np.linalg.norm(row) for row in weights if row.any()]
+    np.testing.assert_allclose(corpus.matrix.toarray(), expected, rtol=1e-15)
+    assert corpus.ids.tolist() == ["1", "2", "4"]
+    assert corpus.left_out == ("3",)
+    assert corpus.party is None
+    assert corpus.group is None
+
+
+def test_weighting_and_rows_are_chosen_by_the_spec(load, counts_file):
+    np.testing.assert_array_equal(load(counts_file, weighting="counts").matrix.toarray(), COUNTS[[0, 1, 3]])
+    units = load(counts_file, weighting="counts", rows="l2").matrix.toarray()
+    np.testing.assert_allclose(units, [row / np.linalg.norm(row) for row in COUNTS[[0, 1, 3]]], rtol=1e-15)
+    raw = load(counts_file, rows="none").matrix.toarray()
+    np.testing.assert_allclose(raw[0], [2 * math.log(4 / 3), 0, math.log(4)], rtol=1e-15)
+
+
+def test_a_party_idf_counts_its_own_documents(load, counts_file):
+    corpus = load(counts_file, labels="labels.csv", party="site", idf="party", rows="none")
+    # Both documents of x hold the first term, one of the two of y does.
+    expected = [[0, 0, math.log(2)], [0, 3 * math.log(2), 0], [math.log(2), 0, 0]]
+    np.testing.assert_allclose(corpus.matrix.toarray(), expected, rtol=1e-15)
+    assert corpus.party.tolist() == ["x", "x", "y"]
+
+
+def test_rows_that_weigh_nothing_are_left_out_with_their_labels(load, tmp_path):
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array([[1, 0], [3, 1], [5, 0]]))
+    pd.DataFrame({"who": list("abc"), "person": list("pqr")}).to_parquet(tmp_path / "l.parquet")
+    corpus = load("a.npz", labels="l.parquet", id="who", group="person")
+    assert corpus.left_out == ("a", "c")  # every document holds the first term
+    assert corpus.ids.tolist() == ["b"]
+    assert corpus.group.tolist() == ["q"]
+    assert corpus.features == 2  # columns keep their places
+
+
+def test_no_row_with_features(load, tmp_path):
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array([[1, 0], [3, 0]]))
+    assert refused(load, "a.npz") == "a.npz: no feature is left in any of the 2 documents."
+
+
+def test_the_matrix_is_canonical(load, counts_file):
+    matrix = load(counts_file).matrix
+    assert matrix.has_canonical_format
+    assert matrix.dtype == np.float64
+    assert matrix.indices.dtype == np.int32
+
+
+# formats
+
+
+def test_the_format_is_told_from_name_keys_and_columns(load, tmp_path, counts_file):
+    scipy.io.mmwrite(tmp_path / "a.mtx", sp.coo_array(COUNTS))
+    (tmp_path / "b.mtx.gz").write_bytes(gzip.compress((tmp_path / "a.mtx").read_bytes()))
+    triples = "".join(f"{d + 1} {w + 1} {COUNTS[d, w]}\n" for d, w in zip(*np.nonzero(COUNTS), strict=True))
+    (tmp_path / "docword.a.txt").write_text(f"4\n3\n5\n{triples}", encoding="utf-8")
+    (tmp_path / "docword.b.txt.gz").write_bytes(gzip.compress((tmp_path / "docword.a.txt").read_bytes()))
+    (tmp_path / "other.txt").write_bytes((tmp_path / "docword.a.txt").read_bytes())
+    hashes = {load(name).hash for name in (counts_file, "a.mtx", "b.mtx.gz", "docword.a.txt", "docword.b.txt.gz")}
+    assert hashes == {load("other.txt", format="docword").hash}
+
+    TEXTS.to_parquet(tmp_path / "t.parquet")
+    assert load("t.parquet", text="body").features == 2
+    assert load("t.parquet").features == 1  # the table's one numeric column
+
+    ratings = pd.DataFrame({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "rating": [0, 3, 4], "age": [1, 1, 2]})
+    ratings.to_csv(tmp_path / "r.csv", index=False)
+    np.testing.assert_array_equal(load("r.csv").matrix.toarray(), [[0, 3], [4, 0]])
+    assert load("r.csv", columns=("age", "rating")).matrix.shape == (3, 2)
+    assert load("r.csv", format="table").matrix.shape == (3, 4)
+    assert load("r.csv", user="age").ids.tolist() == ["1", "2"]
+    assert load("r.csv", rating="stars").matrix.shape == (3, 4)  # no such column: a table
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl"])
+def test_texts_in_three_formats(load, tmp_path, name):
+    path = tmp_path / name
+    {
+        "t.parquet": lambda: TEXTS.to_parquet(path),
+        "t.csv": lambda: TEXTS.to_csv(path, index=False, quoting=1),
+        "t.jsonl": lambda: TEXTS.to_json(path, orient="records", lines=True),
+    }[name]()
+    corpus = load(name, text="body", id="key", party="office", weighting="counts")
+    np.testing.assert_array_equal(corpus.matrix.toarray(), [[2, 1], [0, 1], [2, 0]])  # apple, pear
+    assert corpus.ids.tolist() == ["11", "12", "14"]
+    assert corpus.party.tolist() == ["x", "x", "y"]
+    assert corpus.left_out == ("13", "15")
+
+
+def test_observed_zeros_are_kept_for_ratings_only(load, tmp_path):
+    frame = pd.DataFrame({"user_id": ["a", "a", "b"], "item_id": [1, 2, 1], "rating": [0.0, 2.0, 0.0]})
+    frame.to_parquet(tmp_path / "r.parquet")
+    corpus = load("r.parquet")
+    assert corpus.matrix.nnz == 3
+    assert corpus.ids.tolist() == ["a", "b"]
+    units = load("r.parquet", rows="l2")
+    assert units.matrix.nnz == 2  # b has no direction
+    assert units.left_out == ("b",)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert load("t.csv", columns=("rating",)).matrix.nnz == 1
+
+
+def test_the_vocabulary_and_the_labels_must_fit(load, tmp_path, counts_file):
+    (tmp_path / "v.txt").write_text("a\nb\nc\n", encoding="utf-8")
+    load(counts_file, vocabulary="v.txt")
+    (tmp_path / "v.txt").write_text("a\nb\n", encoding="utf-8")
+    assert refused(load, counts_file, vocabulary="v.txt") == "v.txt: has 2 lines; the count matrix has 3 columns."
+    pd.DataFrame({"who": ["a"]}).to_csv(tmp_path / "l.csv", index=False)
+    assert refused(load, counts_file, labels="l.csv", id="who") == "l.csv: has 1 rows; the count matrix has 4."
+    assert "labels.csv: there is no column `id`; there are `who`" in refused(
+        load, counts_file, labels="labels.csv", id="id"
+    )
+
+
+# what is refused
+
+
+def test_missing_files_are_named_without_their_folder(load, tmp_path, counts_file):
+    for name in ("no.npz", "no.mtx", "no.csv", "no.parquet", "no.jsonl", "no.thing", "docword.no.txt", "no"):
+        assert refused(load, name) == f"{name}: there is no such file."
+    assert refused(load, counts_file, labels="no.csv") == "no.csv: there is no such file."
+    assert refused(load, counts_file, vocabulary="sub/no.txt") == "no.txt: there is no such file."
+
+
+def test_negative_entries_are_refused_for_a_factorisation(load, tmp_path):
+    pd.DataFrame({"a": [1, 2], "b": [1, -2]}).to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame({"user_id": [1], "item_id": [1], "rating": [-1]}).to_csv(tmp_path / "r.csv", index=False)
+    assert load("t.csv", nonnegative=False).matrix.data.min() == -2
+    assert load("r.csv", nonnegative=False).matrix.data.min() == -1
+    assert refused(load, "t.csv").startswith("t.csv, row 2, column `b`: is negative")
+    assert refused(load, "r.csv").startswith("r.csv, row 1, column `rating`: is negative")
+    assert "row 2, column `b`: is negative" in refused(load, "t.csv", nonnegative=False, weighting="tf-idf")
+
+
+def test_a_party_idf_needs_a_party(load, tmp_path, counts_file):
+    assert "set `corpus.party`" in refused(load, counts_file, idf="party")
+    assert "set `corpus.party`" in refused(load, "absent.csv", text="t", idf="party")  # before any work
+    load(counts_file, idf="party", weighting="counts")
+
+
+def test_a_count_matrix_has_no_named_columns(load, counts_file):
+    assert refused(load, counts_file, party="site", id="who") == (
+        "a.npz: a count matrix has no columns `who`, `site`; set `corpus.labels`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "keys", "problem"),
+    [
+        ("a.npz", {"text": "body"}, "`corpus.text` does not apply to the format 'counts' of a.npz"),
+        ("a.npz", {"columns": ("a",)}, "`corpus.columns` does not apply"),
+        ("t.csv", {"text": "body", "labels": "l.csv"}, "`corpus.labels` does not apply to the format 'text'"),
+        ("t.csv", {"text": "body", "vocabulary": "v"}, "`corpus.vocabulary` does not apply"),
+        ("t.csv", {"text": "body", "columns": ("a",)}, "`corpus.columns` does not apply"),
+        ("t.csv", {"format": "text"}, "`corpus.text` must name the column"),
+        ("demo", {"text": "body"}, "`corpus.text` does not apply to the format 'demo'"),
+        ("demo", {"id": "a"}, "the demo corpus has its own"),
+        ("other", {"format": "demo"}, "`corpus.path` must be 'demo'"),
+    ],
+)
+def test_keys_that_do_not_go_together(load, tmp_path, counts_file, path, keys, problem):
+    TEXTS.to_csv(tmp_path / "t.csv", index=False, quoting=1)
+    assert problem in refused(load, path, error=SpecError, **keys)
+
+
+# the demo corpus
+
+
+def test_the_demo_corpus(tmp_path):
+    started = time.perf_counter()
+    corpus = load_corpus(CorpusSpec(path="demo", idf="party"), tmp_path, nonnegative=True)
+    assert time.perf_counter() - started < 10
+    assert len(corpus) >= 3000
+    assert set(corpus.party) == {"numpy", "pandas", "scipy"}
+    assert corpus.group is None
+    np.testing.assert_allclose(sp.linalg.norm(corpus.matrix, axis=1), 1, rtol=1e-12)
+
+
+def test_stripped_docstrings_are_refused():
+    code = (
+        "from pathlib import Path; from ksdp.audit.spec import CorpusSpec; "
+        "from ksdp.storage.corpora import load_corpus; "
+        "load_corpus(CorpusSpec(path='demo'), Path(), nonnegative=True)"
+    )
+    done = subprocess.run([sys.executable, "-OO", "-B", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stderr.strip().endswith("demo: most docstrings are stripped, because Python runs with -OO.")
+
+
+# real data
+
+
+def test_kos(data_folder):
+    spec = CorpusSpec(path="kos/counts.npz", vocabulary="kos/vocabulary.txt")
+    corpus = load_corpus(spec, data_folder, nonnegative=True)
+    assert corpus.matrix.shape == (3430, 6906)
+    assert corpus.matrix.nnz == 353_160
+    raw = load_corpus(spec.model_copy(update={"weighting": "counts"}), data_folder, nonnegative=True)
+    assert raw.matrix.sum() == 467_714
+
+
+def test_enron_mailboxes_are_parties(data_folder):
+    spec = CorpusSpec(
+        path="enron-mail6/counts.npz",
+        labels="enron-mail6/labels.parquet",
+        party="mailbox",
+        group="folder",
+        weighting="counts",
+    )
+    corpus = load_corpus(spec, data_folder, nonnegative=True)
+    assert corpus.matrix.shape == (17_706, 12_164)
+    assert corpus.matrix.sum() == 1_916_267
+    labels = pq.read_table(data_folder / "enron-mail6/labels.parquet").to_pandas()
+    assert corpus.party.tolist() == labels["mailbox"].tolist()
+    assert len(set(corpus.party)) == 6
+
+
+def test_movielens_is_its_pivot_table(data_folder):
+    corpus = load_corpus(CorpusSpec(path="movielens-1m/ratings.parquet"), data_folder, nonnegative=True)
+    assert corpus.matrix.shape == (6040, 3706)
+    assert corpus.matrix.nnz == 1_000_209
+    frame = pd.read_parquet(data_folder / "movielens-1m/ratings.parquet")
+    some = frame[frame["user_id"] == 4169].sort_values("item_id")
+    row = corpus.matrix[[corpus.ids.tolist().index("4169")]]
+    assert row.data.tolist() == some["rating"].tolist()
+    items = np.sort(frame["item_id"].unique())
+    assert items[row.indices].tolist() == some["item_id"].tolist()
+
+
+@pytest.mark.parametrize(("stemming", "limit"), [(None, 20), ("english", 40)])
+def test_newsgroups_vectorise_in_time(data_folder, stemming, limit):
+    path = "20newsgroups/documents.parquet"
+    spec = CorpusSpec(path=path, text="text", id="id", party="label", stemming=stemming)
+    started = time.perf_counter()
+    corpus = load_corpus(spec, data_folder, nonnegative=True)
+    assert time.perf_counter() - started < limit
+    assert len(corpus) + len(corpus.left_out) == 18_846
+    assert len(set(corpus.party)) == 20
+
+
+def test_adult_and_nursery(data_folder):
+    corpus = load_corpus(CorpusSpec(path="adult/table.parquet", party="sex"), data_folder, nonnegative=True)
+    frame = pd.read_parquet(data_folder / "adult/table.parquet")
+    np.testing.assert_array_equal(corpus.matrix.toarray(), frame.select_dtypes("number").to_numpy())
+    with pytest.raises(CorpusError, match=r"^table.parquet: there is no numeric column among `parents`"):
+        load_corpus(CorpusSpec(path="nursery/table.parquet"), Path(data_folder), nonnegative=True)
