@@ -27,7 +27,7 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 __all__ = ["CONTROLS", "NULL_CONTROLS", "Plan", "make_plan"]
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
-_BLOCK_BYTES = 128 * 2**20
+_BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
 
 NULL_CONTROLS = 24

@@ -60,14 +60,14 @@ async def _show(tally: _Tally, total: int) -> None:
         await aupdate_progress_artifact(artifact, progress=100.0 * tally.runs / total)
 
 
-async def _sample(ref: AuditRef, address: str, blocks: Sequence[Block], tally: _Tally) -> None:
+async def _sample(ref: AuditRef, address: str, blocks: Sequence[Block], tally: _Tally, attempt: int = 0) -> None:
     size = max(1, -(-len(blocks) // _TASKS))
     gate = asyncio.Semaphore(_IN_FLIGHT)
 
     async def chunk(first: int) -> None:
         some = blocks[first : first + size]
         async with gate:
-            await sample_blocks(ref, address, some, tally, first, first + len(some) - 1)
+            await sample_blocks(ref, address, some, tally, first, first + len(some) - 1, attempt)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -90,8 +90,8 @@ async def _test(ref: AuditRef, address: str, plan: Plan, tally: _Tally) -> list[
     except DamagedBlock as error:
         current().say(f"{error} It is computed again.")
         tally.damaged.append(str(error))
-        await _sample(ref, address, plan.blocks, _Tally())
-        return await test_slices(ref, address, parts, done)
+        await _sample(ref, address, plan.blocks, _Tally(), attempt=1)
+        return await test_slices(ref, address, parts, done, attempt=1)
 
 
 @flow(name="audit", flow_run_name="audit {audit}", validate_parameters=False)

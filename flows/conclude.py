@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import Decisions, Verdict, decide, detectable_distance
 from ksdp.dashboards.report import render_report
 from ksdp.flows.progress import current
+from ksdp.flows.provenance import versions
 from ksdp.storage.findings import write_curves, write_findings, write_summary
 from ksdp.storage.store import Store, write_whole
 from ksdp.tasks.blocks import AuditRef, slices
@@ -27,7 +26,6 @@ from ksdp.tasks.steps import draw_curves
 __all__ = ["conclude"]
 
 _WORST = 12
-_LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "dask", "prefect", "scikit-learn")
 
 
 def _by_lane(plan: Plan, tested: Sequence[ArmTests]) -> tuple[ArmTests, list[ArmTests]]:
@@ -197,8 +195,8 @@ async def conclude(
 
     store = Store(Path(ref.store))
     folder = store.audit(ref.audit)
-    versions = [(s.name, s.version) for s in plan.statistics]
-    write_findings(folder, plan.corpus.ids[plan.audited], versions, documents, decisions, detectable)
+    columns = [(s.name, s.version) for s in plan.statistics]
+    write_findings(folder, plan.corpus.ids[plan.audited], columns, documents, decisions, detectable)
     write_curves(folder, curves)
     total = time.monotonic() - started
     summary = _summary(ref, plan, documents, controls, decisions, detectable) | {
@@ -209,9 +207,7 @@ async def conclude(
         "seconds_by_stage": {name: round(value, 3) for name, value in seconds.items()},
         "provenance": {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "ksdp": version("ksdp"),
-            "python": platform.python_version(),
-            "libraries": {name: version(name) for name in _LIBRARIES},
+            "versions": versions(),
             "spec": plan.spec.hash,
             "runs_folder": store.runs(plan.runs_identity).name,
             "seed": plan.spec.seed,

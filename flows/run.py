@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
+from ksdp.flows.provenance import versions
 from ksdp.flows.server import prefect_server
 from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.memory import open_corpus
 from ksdp.storage.store import Store
+from ksdp.tasks.blocks import AuditRef, all_present, started_ahead
 from ksdp.tasks.cluster import open_workers
 
 __all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
@@ -75,24 +78,48 @@ def run_prepared(
     audits: Sequence[Prepared], *, workers: int | None = None, dask: str | None = None
 ) -> list[dict[str, Any]]:
     """Run audits of one store, whose corpora and specs it holds, one after the other."""
-    store = Path(audits[0].ref.store)
+    done = {prepared.ref: found for prepared in audits if (found := _finished(prepared))}
+    refs = [prepared.ref for prepared in audits if prepared.ref not in done]
+    if refs:
+        done |= dict(zip(refs, _run_flows(refs, workers, dask), strict=True))
+    return [done[prepared.ref] for prepared in audits]
+
+
+def _finished(prepared: Prepared) -> dict[str, Any] | None:
+    """The summary of an audit that this version has finished, if all that it rests on is still there."""
+    started = time.monotonic()
+    folder = Store(Path(prepared.ref.store)).audit(prepared.ref.audit)
+    try:
+        summary = read_summary(folder)
+    except StoreError:
+        return None
+    if summary["provenance"].get("versions") != versions() or not all_present(prepared.ref):
+        return None
+    reused = {"cached_runs": summary["runs"], "sampled_runs": 0, "store": prepared.ref.store}
+    seconds = {"seconds": round(time.monotonic() - started, 3), "seconds_by_stage": {}}
+    return summary | reused | seconds | {"report": str(folder / "report.html")}
+
+
+def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) -> list[dict[str, Any]]:
+    store = Path(refs[0].store)
     with (
         one_at_a_time(store),
         prefect_server(Store(store).prefect) as server,
         open_workers(workers, dask) as cluster,
+        started_ahead(cluster.address, refs[0]),
     ):
-        server.wait()
         current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
         # Prefect reads the environment when it is imported: an earlier import must learn of this server too.
         from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
         from ksdp.flows.audit import audit
 
+        server.wait()
         ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
         with temporary_settings(ours if server.process is not None else {}):
             return [
                 asyncio.run(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
-                for ref in (prepared.ref for prepared in audits)
+                for ref in refs
             ]
 
 

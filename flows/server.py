@@ -26,6 +26,9 @@ from ksdp.audit.errors import KsdpError
 
 __all__ = ["Server", "prefect_server"]
 
+# Services for schedules and remote workers: a server that lives for one audit has neither.
+_IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP", "PAUSE_EXPIRATIONS", "FOREMAN", "REPOSSESSOR")
+
 _START_SECONDS = 90.0
 
 
@@ -109,7 +112,9 @@ def prefect_server(home: Path) -> Iterator[Server]:
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
-            env=os.environ | {"PREFECT_UI_API_URL": f"{url}/api", "OPENBLAS_NUM_THREADS": "1"},
+            env=os.environ
+            | {"PREFECT_UI_API_URL": f"{url}/api"}
+            | {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,11 +34,13 @@ __all__ = [
     "AuditRef",
     "BlockDone",
     "Slice",
+    "all_present",
     "compute_block",
     "curve",
     "open_plan",
     "slices",
     "spread",
+    "started_ahead",
     "test_slice",
 ]
 
@@ -146,6 +149,18 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
     return BlockDone(len(block), how, tuple(damaged))
 
 
+def all_present(ref: AuditRef) -> bool:
+    """Whether every block that an audit's findings rest on is in the store, whole."""
+    plan, folders = open_plan(ref), _folders(ref)
+    wanted = [(folders.values, folders.values_key)]
+    if plan.spec.store.observables == "all" and ref.may_sample:
+        wanted.append((folders.observables, folders.key))
+    try:
+        return all(has_block(folder, block, key) for folder, key in wanted for block in plan.blocks)
+    except DamagedBlock:
+        return False
+
+
 def slices(plan: Plan) -> list[Slice]:
     """All slices of all lanes, in the order of the documents."""
     return [
@@ -218,17 +233,47 @@ def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
     return Curve(document, statistic, np.sort(column[bits]), np.sort(column[~bits]))
 
 
-def spread(
-    address: str, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], done: Callable[[Any], None]
+def _submit(
+    client: Any, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], attempt: int
 ) -> list[Any]:
-    """Call `function` once for each tuple on the workers; results in order, `done` as each arrives."""
+    """Submit under names that say what is computed, so that work under way is joined, not done twice."""
+    names = (
+        f"{function.__name__}-{content_key({'arguments': repr(args), 'attempt': attempt})}" for args in arguments
+    )
+    return [client.submit(function, *args, key=name) for name, args in zip(names, arguments, strict=True)]
+
+
+def spread(
+    address: str,
+    function: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    done: Callable[[Any], None],
+    attempt: int = 0,
+) -> list[Any]:
+    """Call `function` once for each tuple on the workers; results in order, `done` as each arrives.
+
+    A later `attempt` computes again what an earlier one has.
+    """
     from distributed import Client, as_completed
 
     with Client(address, set_as_default=False) as client:
-        futures = [client.submit(function, *args, pure=False) for args in arguments]
+        futures = _submit(client, function, arguments, attempt)
         try:
             for future in as_completed(futures, loop=client.loop):
                 done(future.result())
             return [future.result() for future in futures]
+        finally:
+            client.cancel(futures, reason="the audit stops")
+
+
+@contextmanager
+def started_ahead(address: str, ref: AuditRef) -> Iterator[None]:
+    """Let the workers begin on an audit's blocks while Prefect is still starting; the flow's tasks join them."""
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        futures = _submit(client, compute_block, [(ref, block) for block in open_plan(ref).blocks], 0)
+        try:
+            yield
         finally:
             client.cancel(futures, reason="the audit stops")

@@ -25,20 +25,27 @@ _options: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 
 @task(name="sample", task_run_name="sample blocks {first}-{last}", **_options)
 async def sample_blocks(
-    ref: AuditRef, address: str, blocks: Sequence[Block], done: Callable[[BlockDone], None], first: int, last: int
+    ref: AuditRef,
+    address: str,
+    blocks: Sequence[Block],
+    done: Callable[[BlockDone], None],
+    first: int,
+    last: int,
+    attempt: int = 0,
 ) -> list[BlockDone]:
     """Make sure that the values of these blocks are stored."""
     arguments = [(ref, block) for block in blocks]
-    results: list[BlockDone] = await asyncio.to_thread(spread, address, compute_block, arguments, done)
+    results: list[BlockDone] = await asyncio.to_thread(spread, address, compute_block, arguments, done, attempt)
     return results
 
 
 @task(name="test", **_options)
 async def test_slices(
-    ref: AuditRef, address: str, parts: Sequence[Slice], done: Callable[[ArmTests], None]
+    ref: AuditRef, address: str, parts: Sequence[Slice], done: Callable[[ArmTests], None], attempt: int = 0
 ) -> list[ArmTests]:
     """Kolmogorov-Smirnov tests of every document under every statistic."""
-    results: list[ArmTests] = await asyncio.to_thread(spread, address, test_slice, [(ref, p) for p in parts], done)
+    arguments = [(ref, part) for part in parts]
+    results: list[ArmTests] = await asyncio.to_thread(spread, address, test_slice, arguments, done, attempt)
     return results
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import snowballstemmer
-from sklearn.feature_extraction.text import CountVectorizer
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
@@ -37,6 +37,12 @@ def read_texts(spec: CorpusSpec, columns: Columns) -> tuple[sp.csr_array, Labels
     columns.require([spec.text])
     labels = read_labels(spec, columns, len(columns))
     return term_counts(columns.text(spec.text), spec, columns.path, analyse=analyse), labels
+
+
+def _vectoriser(**options: Any) -> Any:
+    from sklearn.feature_extraction.text import CountVectorizer  # half a second that count matrices need not pay
+
+    return CountVectorizer(**options)
 
 
 def term_counts(
@@ -67,7 +73,7 @@ def term_counts(
     array([[1., 1., 0.],
            [2., 1., 1.]])
     """
-    vectoriser = CountVectorizer(analyzer=analyse or analyser(spec))
+    vectoriser = _vectoriser(analyzer=analyse or analyser(spec))
     try:
         counts = sp.csr_array(vectoriser.fit_transform(texts), dtype=np.float64)
     except ValueError:  # scikit-learn's only complaint here: an empty vocabulary
@@ -97,7 +103,7 @@ def analyser(spec: CorpusSpec) -> Callable[[str], list[str]]:
         raise SpecError(f"`corpus.token_pattern` must be a regular expression; {error}.") from None
     if pattern.groups > 1:
         raise SpecError(f"`corpus.token_pattern` must have at most one group; got {pattern.groups}.")
-    words: Callable[[str], list[str]] = CountVectorizer(
+    words: Callable[[str], list[str]] = _vectoriser(
         token_pattern=spec.token_pattern, stop_words=spec.stop_words
     ).build_analyzer()
     if stem is None:

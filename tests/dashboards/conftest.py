@@ -102,9 +102,7 @@ def _summary(
         "seconds_by_stage": {"sample": 54.8, "test": 4.1},
         "provenance": {
             "finished": "2026-11-21T07:02:11+00:00",
-            "ksdp": "0.1.0",
-            "python": "3.11.2",
-            "libraries": {"numpy": "2.4.6", "scipy": "1.17.1"},
+            "versions": {"python": "3.11.2", "ksdp": "0.1.0", "numpy": "2.4.6", "scipy": "1.17.1"},
             "spec": spec.hash,
             "runs_folder": "5f2d0c9a1b7e4d3386aa",
             "seed": spec.seed,
