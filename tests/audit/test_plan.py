@@ -1,0 +1,88 @@
+"""Plans: what is refused before work, what identifies runs, and who is in a database."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import SpecError
+from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.spec import parse_spec
+
+
+def plan_of(corpus: Corpus, **sections) -> Plan:
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    tables["design"] = {"party_size": 20, "with_runs": 30}
+    return make_plan(parse_spec(tables | sections), corpus)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"mechanism": {"name": "pd-svd", "rank": 20}}, r"below the party's rows \(20\).*got 20"),
+        ({"design": {"party_size": 90}}, "leave some out of 90"),
+        ({"design": {"kind": "balanced", "party_size": 20, "documents": ["nobody"]}}, "does not hold"),
+        ({"parties": {"honest": 50, "coalition": 40}}, "must leave documents to audit"),
+        ({"statistics": {"families": []}}, "no statistic can be computed"),
+    ],
+)
+def test_refuses(corpus: Corpus, sections: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        plan_of(corpus, **sections)
+
+
+def test_a_document_that_another_party_holds_cannot_be_audited(corpus: Corpus) -> None:
+    held = plan_of(corpus, parties={"coalition": 30}).coalition
+    design = {"kind": "balanced", "party_size": 20, "documents": [str(corpus.ids[held[0]])]}
+    with pytest.raises(SpecError, match="which another party holds"):
+        plan_of(corpus, parties={"coalition": 30}, design=design)
+
+
+def test_blocks_cover_every_run_once(corpus: Corpus) -> None:
+    for design in (
+        {"party_size": 20, "with_runs": 130},
+        {"kind": "literal", "party_size": 20, "with_runs": 20, "documents": 3},
+    ):
+        plan = plan_of(corpus, design=design)
+        for lane in range(plan.design.lanes):
+            runs = [r for b in plan.blocks if b.lane == lane for r in range(b.start, b.stop)]
+            assert runs == list(range(plan.design.runs))
+
+
+def test_the_database_is_the_victim_s_and_the_others_are_fixed(corpus: Corpus) -> None:
+    plan = plan_of(corpus, parties={"honest": 10, "coalition": 15})
+    first, second = plan.database(0, 0), plan.database(0, 1)
+    assert [p.shape[0] for p in first.parties] == [20, 10, 15]
+    assert first.coalition == {2}
+    assert (first.parties[1] != second.parties[1]).nnz == 0
+    rows = plan.design.rows(0, 0)
+    assert (first.parties[0].toarray() == corpus.matrix.toarray()[rows]).all()
+    assert not np.isin(rows, np.concatenate([plan.honest, plan.coalition])).any()
+    assert len(plan.audited) == 65
+
+
+def test_runs_are_shared_by_what_does_not_change_them_only(corpus: Corpus) -> None:
+    base = plan_of(corpus).runs_identity
+    same = [
+        {"decision": {"level": 0.01}},
+        {"statistics": {"families": ["geometry"]}},
+        {"design": {"party_size": 20, "with_runs": 99}},
+    ]
+    other = [
+        {"mechanism": {"name": "pd-svd", "rank": 3}},
+        {"mechanism": {"name": "sigma-svd", "rank": 2}},
+        {"design": {"party_size": 21, "with_runs": 30}},
+        {"parties": {"honest": 5}},
+        {"seed": 2},
+        {"store": {"precision": "float64"}},
+    ]
+    assert all(plan_of(corpus, **s).runs_identity == base for s in same)
+    assert all(plan_of(corpus, **o).runs_identity != base for o in other)
+
+
+def test_the_adversary_knows_singular_values_of_its_own(corpus: Corpus) -> None:
+    plan = plan_of(corpus, parties={"coalition": 30})
+    exact = np.linalg.svd(corpus.matrix.toarray()[plan.coalition], compute_uv=False)[:2]
+    assert plan.background["adversary_sigma"] == pytest.approx(exact, rel=1e-9)
+    assert int(plan.background["adversary_rows"]) == 30

@@ -1,0 +1,153 @@
+"""Blocks of values: the same from the store as from sampling, controls in place, faults named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import Block
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.sampling import measure, run_observables, sample
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.testing import compare_arms, judge_controls
+
+
+def plan_of(corpus: Corpus, **sections) -> Plan:
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    tables["design"] = {"party_size": 20, "with_runs": 60}
+    return make_plan(parse_spec(tables | sections), corpus)
+
+
+def whole(plan: Plan, lane: int = 0):
+    block = Block(lane, 0, plan.design.runs)
+    return measure(plan, block, sample(plan, block), plan.statistics)
+
+
+@pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_values_are_the_same_from_stored_observables(corpus: Corpus, mechanism: str, precision: str) -> None:
+    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 2}, store={"precision": precision})
+    block = Block(0, 2, 7)
+    kept: list = []
+    fresh = measure(plan, block, sample(plan, block), plan.statistics, kept.append)
+    again = measure(plan, block, iter(kept), plan.statistics)
+    assert fresh.values.keys() == again.values.keys()
+    for name, values in fresh.values.items():
+        assert values.dtype == precision
+        assert values.shape == (90 + CONTROLS, 5)
+        assert (values == again.values[name]).all()
+
+
+def test_values_are_what_the_statistic_says_run_by_run(corpus: Corpus) -> None:
+    plan = plan_of(corpus)
+    block = Block(0, 3, 6)
+    measured = measure(plan, block, sample(plan, block), plan.statistics)
+    dense = corpus.matrix.toarray()
+    for at, run in enumerate(range(3, 6)):
+        v = np.linalg.svd(dense[plan.design.rows(0, run)])[2][:2]
+        energy = ((dense @ v.T) ** 2).sum(axis=1)
+        assert measured.values["row-space-energy"][:90, at] == pytest.approx(energy, rel=1e-5)
+        assert measured.inclusion[:90, at].sum() == 20
+
+
+def test_observables_have_the_announced_shapes_whoever_else_takes_part(corpus: Corpus) -> None:
+    for name in ("pd-nmf", "pd-pca", "pd-svd"):
+        plan = plan_of(corpus, mechanism={"name": name, "rank": 2}, parties={"honest": 12, "coalition": 15})
+        stored = run_observables(plan, 0, 0)
+        assert {n: a.shape for n, a in stored.items()} == {a.name: a.shape for a in plan.announced}
+
+
+def test_the_coalition_subtracts_its_own_share(corpus: Corpus) -> None:
+    """Denominators of PD-NMF: what remains is the victim's, less than the sum that was announced."""
+    mechanism = {"name": "pd-nmf", "rank": 2, "announce": ["T", "denominators", "numerators"]}
+    coalition = plan_of(corpus, mechanism=mechanism, parties={"coalition": 15})
+    honest = plan_of(corpus, mechanism=mechanism, parties={"honest": 15})
+    seen, hidden = run_observables(coalition, 0, 0), run_observables(honest, 0, 0)
+    # The same rows are drawn for the other party in both, so T agrees and only the view differs.
+    assert seen["T"] == pytest.approx(hidden["T"])
+    assert (seen["denominators"] < hidden["denominators"]).all()
+
+
+def test_controls_do_what_they_say(corpus: Corpus) -> None:
+    plan = plan_of(corpus, design={"party_size": 45, "with_runs": 600})
+    measured = whole(plan)
+    tests = compare_arms(measured.values, measured.inclusion)
+    controls = tests[90:]
+    judged = judge_controls([controls])
+    assert judged.valid, judged.reason
+    planted = controls.distance[NULL_CONTROLS:, 0]
+    assert planted.mean() == pytest.approx(2 * norm.cdf(3.289707253902945 / 2) - 1, abs=0.02)
+    assert planted.mean() == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_shuffled_store_is_noticed(corpus: Corpus) -> None:
+    """Values that belong to other runs than their bits: the planted leaks are missed and the audit is void."""
+    plan = plan_of(corpus)
+    measured = whole(plan)
+    order = np.random.default_rng(0).permutation(plan.design.runs)
+    wrong = compare_arms({n: v[:, order] for n, v in measured.values.items()}, measured.inclusion)
+    judged = judge_controls([wrong[90:]])
+    assert not judged.valid
+    assert "planted leak" in str(judged.reason)
+
+
+def test_documents_that_took_each_other_s_place_are_noticed_by_null_controls(corpus: Corpus) -> None:
+    """Bits of planted leaks where null controls should be."""
+    plan = plan_of(corpus)
+    measured = whole(plan)
+    shifted = {n: np.roll(v, 8, axis=0) for n, v in measured.values.items()}
+    bits = np.roll(measured.inclusion, 8, axis=0)
+    judged = judge_controls([compare_arms(shifted, bits)[90:]])
+    assert not judged.valid
+
+
+@dataclass(frozen=True)
+class Broken:
+    array: tuple[float, ...]
+    name: str = "broken"
+    version: int = 1
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        return (Announced("mean", (2,)),)
+
+    def run(self, database, rng) -> Observables:
+        return Observables({"mean": np.array(self.array)})
+
+
+@pytest.mark.parametrize(
+    ("array", "message"), [((1.0,), "announced 'mean' of shape"), ((1.0, np.nan), "announced NaN or infinity")]
+)
+def test_a_mechanism_that_breaks_its_promise_is_named(corpus: Corpus, array: tuple, message: str) -> None:
+    import dataclasses
+
+    plan = plan_of(corpus)
+    broken = dataclasses.replace(plan, mechanism=Broken(array), announced=(Announced("mean", (2,)),))
+    with pytest.raises(KsdpError, match=message):
+        run_observables(broken, 0, 4)
+
+
+def test_poisson_and_balanced_and_literal_find_the_same_leak(corpus: Corpus) -> None:
+    """One strong leak under every design: an outlier that PD-SVD cannot hide."""
+    residual = np.linalg.svd(corpus.matrix.toarray(), full_matrices=False)[0][:, :4]
+    outlier = int((residual**2).sum(axis=1).argmax())  # largest leverage
+    name = str(corpus.ids[outlier])
+    designs = [
+        {"party_size": 30, "with_runs": 150},
+        {"party_size": 30, "with_runs": 150, "sampling": "poisson"},
+        {"kind": "balanced", "party_size": 30, "with_runs": 150, "documents": [name]},
+        {"kind": "literal", "party_size": 30, "with_runs": 150, "documents": [name]},
+    ]
+    distances = []
+    for design in designs:
+        plan = plan_of(corpus, design=design, statistics={"families": [], "names": ["row-space-energy"]})
+        tests = compare_arms(*(lambda m: (m.values, m.inclusion))(whole(plan)))
+        row = int(np.flatnonzero(plan.audited == outlier)[0])
+        distances.append(float(tests.distance[row, 0]))
+        assert tests.log10_p[row, 0] < -3
+    assert np.ptp(distances[:1] + distances[2:]) < 0.2

@@ -1,0 +1,65 @@
+"""Findings come back as they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.spec import DecisionSpec, parse_spec
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.decide import decide
+from ksdp.storage.findings import (
+    Curve,
+    read_curves,
+    read_document,
+    read_spec,
+    read_summary,
+    read_verdicts,
+    write_curves,
+    write_findings,
+    write_spec,
+    write_summary,
+)
+
+
+def test_findings_of_a_document(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    inclusion = rng.random((5, 300)) < 0.5
+    values = {"one": rng.normal(size=(5, 300)) + 2 * inclusion, "two": rng.normal(size=(5, 300))}
+    tests = compare_arms(values, inclusion)
+    decisions = decide(tests.distance, tests.log10_p, tests.n_with, tests.n_without, DecisionSpec())
+    ids = np.array(list("abcde"))
+    write_findings(tmp_path, ids, [("one", 1), ("two", 3)], tests, decisions, np.full(5, 0.2))
+    assert read_verdicts(tmp_path)["document"].to_pylist() == list("abcde")
+    found = read_document(tmp_path, "c")
+    assert found["verdict"] == "sensitive"
+    assert found["statistic"] == "one"
+    assert [s["statistic"] for s in found["statistics"]] == ["one", "two"]
+    assert [s["version"] for s in found["statistics"]] == [1, 3]
+    assert found["statistics"][1]["distance"] == tests.distance[2, 1]
+    assert found["statistics"][0]["log10_p"] == tests.log10_p[2, 0]
+    with pytest.raises(StoreError, match="has no document 'z'"):
+        read_document(tmp_path, "z")
+
+
+def test_specs_summaries_and_curves(tmp_path: Path) -> None:
+    spec = parse_spec({"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 3}})
+    write_spec(tmp_path, spec)
+    assert read_spec(tmp_path) == spec
+    write_summary(tmp_path, {"audit": "a"})
+    assert read_summary(tmp_path) == {"audit": "a"}
+    write_curves(tmp_path, [Curve("d", "s", np.array([1.0, 2]), np.array([0.5]))])
+    (curve,) = read_curves(tmp_path)
+    assert (curve.document, curve.with_values.tolist(), curve.without_values.tolist()) == ("d", [1, 2], [0.5])
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no audit"):
+        read_spec(tmp_path / "nope")
+    with pytest.raises(StoreError, match="no finished audit"):
+        read_summary(tmp_path)
+    with pytest.raises(StoreError, match=r"no readable verdicts\.parquet"):
+        read_verdicts(tmp_path)

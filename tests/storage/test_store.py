@@ -1,0 +1,53 @@
+"""The store's folders, whole writes and keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.store import Store, content_key, write_json, write_whole
+
+
+def test_a_store_is_private_and_found_again(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s")
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
+    assert Store.open(tmp_path / "s", create=False) == store
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is not a ksdp store"):
+        Store.open(tmp_path / "none", create=False)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="name an empty or a new folder"):
+        Store.open(tmp_path)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    write_json(target, {"a": 1})
+
+    def fail(part: Path) -> None:
+        part.write_text("half")
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError):
+        write_whole(target, fail)
+    assert target.read_text() == '{\n  "a": 1\n}\n'
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_keys_do_not_depend_on_order_and_refuse_nan() -> None:
+    assert content_key({"a": 1, "b": [2]}) == content_key({"b": [2], "a": 1})
+    assert content_key({"a": 1}) != content_key({"a": 2})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        content_key({"a": float("nan")})
+
+
+def test_runs_say_what_they_depend_on(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s")
+    folder = store.runs({"seed": 1})
+    assert store.runs({"seed": 1}) == folder
+    assert store.runs({"seed": 2}) != folder
+    assert store.identities() in ([{"seed": 1}, {"seed": 2}], [{"seed": 2}, {"seed": 1}])
