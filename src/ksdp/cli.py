@@ -21,6 +21,9 @@ from ksdp.audit.errors import InputError, KsdpError
 
 __all__ = ["app", "exit_code", "main"]
 
+_INTERRUPTED = 130
+_UsageError = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
+
 app = typer.Typer(
     name="ksdp",
     help="Measure, document by document, what a private learning protocol gives away, before it is run.",
@@ -198,13 +201,18 @@ def report(
 def main() -> None:
     """Run the command and turn errors into one line and an exit code."""
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=False)
     except InputError as error:
         typer.secho(f"refused: {error}", err=True, fg="red")
-        sys.exit(2)
+        code = 2
     except KsdpError as error:
         typer.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
-    except KeyboardInterrupt:
+        code = 1
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    except _UsageError as error:
+        error.show()
+        code = error.exit_code
+    if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code itself
         typer.echo("stopped; the same command resumes.", err=True)
-        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)

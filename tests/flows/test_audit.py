@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pandas as pd
 import pytest
+
+from ksdp.tasks.cluster import open_workers
 
 
 def tables(store: Path, audit: str) -> list[pd.DataFrame]:
@@ -112,6 +115,40 @@ def test_a_damaged_block_is_named_and_computed_again(ksdp: Callable, spec: Calla
     once_more = ksdp("audit", spec(), "--store", store, "--json", check=3).out
     assert once_more["cached_runs"] == once_more["runs"]
     assert_same(tables(store, first["audit"]), before)
+
+
+def test_on_a_cluster_that_somebody_else_runs(
+    ksdp: Callable, spec: Callable, server: dict, tmp_path: Path
+) -> None:
+    with open_workers(1) as cluster:
+        store = tmp_path / "store"
+        out = ksdp("audit", spec("dask"), "--store", store, "--dask", cluster.address, "--json", check=3).out
+    assert out["runs"] == 200
+    # The story is in Prefect too: a finished flow run, and an artifact with the counts.
+    user, password = server["PREFECT_API_AUTH_STRING"].split(":")
+    with httpx.Client(base_url=server["PREFECT_API_URL"], auth=(user, password)) as client:
+        key = {"artifacts": {"key": {"any_": [f"audit-{out['audit']}"]}}}
+        (artifact,) = client.post("/artifacts/filter", json=key).json()
+        assert f"| {out['verdicts']['sensitive']} |" in artifact["data"]
+        (run,) = client.post(
+            "/flow_runs/filter", json={"flow_runs": {"id": {"any_": [artifact["flow_run_id"]]}}}
+        ).json()
+        assert (run["name"], run["state_type"]) == (f"audit {out['audit']}", "COMPLETED")
+
+
+def test_stopped_by_the_keyboard_it_says_so(ksdp: Callable, spec: Callable, server: dict, tmp_path: Path) -> None:
+    path, store = spec("stopped", with_runs=2000), tmp_path / "store"
+    command = [sys.executable, "-m", "ksdp", "audit", str(path), "--store", str(store), "--workers", "2"]
+    running = subprocess.Popen(command, env=os.environ | server, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 120
+    while not list(store.glob("runs/*/values/*/*.parquet")):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "the same command resumes" in err
+    assert not list(store.glob("audits/*/audit.json"))
 
 
 def test_a_mechanism_that_ignores_the_data_flags_nothing(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
