@@ -22,7 +22,7 @@ from ksdp.audit.errors import InputError, KsdpError
 __all__ = ["app", "exit_code", "main"]
 
 _INTERRUPTED = 130
-_UsageError = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
+_UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
 
 app = typer.Typer(
     name="ksdp",
