@@ -40,7 +40,7 @@ bench: setup .kernels-fresh
 
 # Needs `uv`; the lock names versions and hashes, never a registry.
 lock:
-	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-emit-index-url --no-header --output-file requirements.lock pyproject.toml
+	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf .venv .setup-done .kernels-fresh build dist *.egg-info
