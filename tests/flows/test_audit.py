@@ -122,7 +122,9 @@ def test_on_a_cluster_that_somebody_else_runs(
 ) -> None:
     with open_workers(1) as cluster:
         store = tmp_path / "store"
-        out = ksdp("audit", spec("dask", seed=99), "--store", store, "--dask", cluster.address, "--json", check=3).out
+        out = ksdp(
+            "audit", spec("dask", seed=99), "--store", store, "--dask", cluster.address, "--json", check=3
+        ).out
     assert out["runs"] == 200
     # The story is in Prefect too: a finished flow run, and an artifact with the counts.
     user, password = server["PREFECT_API_AUTH_STRING"].split(":")

@@ -1,0 +1,130 @@
+"""What the support of the announcement says: features of a document that the announcement leaves out.
+
+A feature of x that every row of the basis leaves out was in none of the run's documents (or was clipped away, for
+topics), so that x was not among them: an almost certain leak for every document with a rare feature. Measured on
+tf-idf text it is the strongest thing there is to see in V_k. The simplex projection lifts what is left out of a
+topic to a constant, which is the smallest entry of that topic and 0 only where nothing was lifted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.products import BASES, announced, basis_name, csr_arrays
+
+__all__ = [
+    "NEAR_ZERO",
+    "SUPPORT",
+    "LogSupport",
+    "MeanMissing",
+    "MissingWeight",
+    "mean_missing",
+    "support_columns",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[Any]
+
+NEAR_ZERO = 1e-7
+"""Columns of size at most this part of the largest are left out: what float32 rounding can leave of zero."""
+
+
+@njit(cache=True, nogil=True)
+def _support_columns(
+    indptr: Ints, indices: Ints, data: Floats, out_of: NDArray[np.bool_], logs: Floats, power: int
+) -> Floats:
+    """Count and squared weight of the entries on features `out_of` the basis, and sum_j |x_j|^power logs_j."""
+    out = np.zeros((indptr.shape[0] - 1, 3))
+    for i in range(indptr.shape[0] - 1):
+        count = missing = total = support = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            x, j = data[at], indices[at]
+            square = x * x
+            total += square
+            support += logs[j] * (x if power == 1 else square)
+            if out_of[j] and x != 0.0:
+                count += 1.0
+                missing += square
+        out[i, 0] = count
+        out[i, 1] = missing / total if total > 0.0 else 0.0
+        out[i, 2] = support
+    return out
+
+
+def support_columns(observables: Observables, documents: Documents) -> Floats:
+    """Count of features left out, their part of |x|^2, and the log support; once a run, shape (n_documents, 3)."""
+    basis = basis_name(observables)
+
+    def compute() -> Floats:
+        matrix = announced(observables, basis)
+        above = matrix - matrix.min(axis=1, keepdims=True) if basis == "T" else np.abs(matrix)
+        sizes = above.max(axis=0, initial=0.0)
+        floor = NEAR_ZERO * sizes.max(initial=0.0)
+        logs = np.log(np.maximum(sizes, max(floor, np.finfo(np.float32).tiny)))
+        power = 1 if basis == "T" else 2
+        return cast(Floats, _support_columns(*csr_arrays(documents), sizes <= floor, logs, power))
+
+    return cast(Floats, observables.derive(("support", documents), compute))
+
+
+def mean_missing(observables: Observables, documents: Documents) -> Floats:
+    """The part of |x|^2 on features where the announced mean is zero, shape (n_documents,)."""
+    absent = announced(observables, "mean").ravel() == 0.0
+    return cast(Floats, _support_columns(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 1])
+
+
+@dataclass(frozen=True)
+class MissingWeight:
+    """Part of |x|^2 on features that every row of the basis leaves out (V_tj = 0, T_tj = min_j T_tj)."""
+
+    name: str = "missing-weight"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ()
+    needs_any: tuple[str, ...] = BASES
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), in [0, 1]."""
+        return support_columns(observables, documents)[:, 1]
+
+
+@dataclass(frozen=True)
+class LogSupport:
+    """sum_j x_j log max_t (T_tj - min_j T_tj), or sum_j x_j^2 log max_t |V_tj|: how well x's features are covered.
+
+    Logarithms are floored at `NEAR_ZERO` of the largest column.
+    """
+
+    name: str = "log-support"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ()
+    needs_any: tuple[str, ...] = BASES
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return support_columns(observables, documents)[:, 2]
+
+
+@dataclass(frozen=True)
+class MeanMissing:
+    """Part of |x|^2 on features where the announced mean is exactly zero: x took part only if it is 0."""
+
+    name: str = "mean-missing"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("mean",)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,), in [0, 1]."""
+        return mean_missing(observables, documents)
+
+
+SUPPORT: tuple[Statistic, ...] = (MissingWeight(), LogSupport(), MeanMissing())
