@@ -1,0 +1,76 @@
+"""What an audit will cost and what it can find, before it is run. Nothing is written."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ksdp.audit.design import Block
+from ksdp.audit.plan import CONTROLS, Plan, make_plan
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
+from ksdp.storage.corpora import load_corpus
+
+__all__ = ["forecast"]
+
+_TRIAL_RUNS = 4
+
+
+def _seconds_a_run(plan: Plan) -> float:
+    """Time a few runs; the first compiles or loads kernels and does not count."""
+    for stop in (1, _TRIAL_RUNS):
+        block = Block(0, 0, min(stop, plan.design.runs))
+        begin = time.perf_counter()
+        measure(plan, block, sample(plan, block), plan.statistics)
+        seconds = (time.perf_counter() - begin) / len(block)
+    return seconds
+
+
+def forecast(spec: Spec, base: Path) -> dict[str, Any]:
+    """Check the spec and corpus, time a few runs, and say what to expect.
+
+    Returns
+    -------
+    dict
+        `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in
+        10; `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
+        `runs_for_margin` the runs after which the spec's own margin can be certified so.
+
+    Raises
+    ------
+    InputError
+        If anything is refused.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    corpus = load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    plan = make_plan(spec, corpus)
+    documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
+    n_with = max(1, round(share * plan.design.runs))
+    n_without = plan.design.runs - n_with
+    size = np.dtype(spec.store.precision).itemsize
+    announced = sum(int(np.prod(a.shape)) for a in plan.announced)
+    targets = documents // plan.design.lanes
+    values = plan.runs * (targets + CONTROLS) * statistics * size
+    seconds = _seconds_a_run(plan)
+    arms = (n_with, n_without, documents, statistics, spec.decision)
+    return {
+        "documents": documents,
+        "runs": plan.runs,
+        "blocks": len(plan.blocks),
+        "statistics": [s.name for s in plan.statistics],
+        "skipped_statistics": plan.skipped,
+        "seconds_a_run": seconds,
+        "cpu_hours": seconds * plan.runs / 3600,
+        "bytes": int(values + (plan.runs * announced * size if spec.store.observables == "all" else 0)),
+        "n_with": n_with,
+        "n_without": n_without,
+        "detectable_D": float(minimal_detectable(*arms)),
+        "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
+        "margin": spec.decision.margin,
+        "runs_for_margin": int(runs_for_margin(share, spec.decision.margin, documents, statistics, spec.decision)),
+    }

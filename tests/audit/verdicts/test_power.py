@@ -1,0 +1,104 @@
+"""Forecasts against decisions made on simulated audits."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri
+
+from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.power import (
+    detection_power,
+    minimal_detectable,
+    runs_for_detection,
+    runs_for_margin,
+    smallest_margin,
+)
+
+BY, HOLM = DecisionSpec(), DecisionSpec(error="fwer")
+
+
+def test_found_as_often_as_forecast() -> None:
+    """Whole audits of 20 documents and 2 statistics, one leak."""
+    rng = np.random.default_rng(11)
+    advantage = minimal_detectable(60, 180, 20, 2, BY)
+    found = 0
+    for _ in range(300):
+        inclusion = np.stack([rng.permutation(240) < 60 for _ in range(20)])
+        values = rng.normal(size=(2, 20, 240))
+        values[0, 0] += 2 * ndtri((1 + advantage) / 2) * inclusion[0]
+        t = compare_arms({"a": values[0], "b": values[1]}, inclusion)
+        found += decide(t.distance, t.log10_p, t.n_with, t.n_without, BY).verdict[0] == "sensitive"
+    assert found / 300 == pytest.approx(0.8, abs=0.03 + 3 * math.sqrt(0.16 / 300))
+
+
+def test_cleared_as_often_as_forecast() -> None:
+    rng = np.random.default_rng(12)
+    margin = smallest_margin(60, 180, 50, 1, BY)
+    inclusion = np.stack([rng.permutation(240) < 60 for _ in range(4000)])
+    t = compare_arms({"a": rng.normal(size=(4000, 240))}, inclusion)
+    cleared = 0
+    for start in range(0, 4000, 50):
+        part = t[start : start + 50]
+        d = decide(part.distance, part.log10_p, part.n_with, part.n_without, DecisionSpec(margin=margin))
+        cleared += int((d.verdict == "clear").sum())
+    assert 0.8 - 3 * math.sqrt(0.16 / 4000) <= cleared / 4000 <= 0.83
+
+
+def test_the_fewest_runs_are_enough_and_fewer_are_not() -> None:
+    for share in (0.1, 0.5):
+        runs = runs_for_margin(share, 0.2, 100, 3, BY)
+        held = round(share * runs)
+        assert smallest_margin(held, runs - held, 100, 3, BY) <= 0.2
+        fewer = round(0.97 * runs)
+        assert smallest_margin(round(share * fewer), fewer - round(share * fewer), 100, 3, BY) > 0.2
+        runs = runs_for_detection(share, 0.3, 100, 3, BY)
+        held = round(share * runs)
+        assert detection_power(0.3, held, runs - held, 100, 3, BY) >= 0.8
+        fewer = round(0.97 * runs)
+        assert detection_power(0.3, round(share * fewer), fewer - round(share * fewer), 100, 3, BY) < 0.8
+
+
+@given(st.integers(30, 300), st.floats(0.1, 0.9), st.integers(1, 5000), st.integers(1, 10))
+@settings(max_examples=6, deadline=None)
+def test_what_makes_it_harder(n: int, power: float, documents: int, statistics: int) -> None:
+    base = minimal_detectable(n, 2 * n, documents, statistics, BY, power)
+    event = minimal_detectable(n, 2 * n, documents, statistics, BY, power, leak="event")
+    if power >= 0.5:
+        assert event >= base - 1e-4
+    assert minimal_detectable(n, 2 * n, 2 * documents, statistics, BY, power) >= base - 1e-4
+    assert minimal_detectable(n, 2 * n, documents, statistics, HOLM, power) <= base + 1e-4
+    assert smallest_margin(n, 2 * n, 2 * documents, statistics, BY, power) >= smallest_margin(
+        n, 2 * n, documents, statistics, BY, power
+    )
+
+
+def test_hopeless_arms() -> None:
+    assert minimal_detectable(4, 4, 100, 1, BY) == math.inf
+    assert smallest_margin(4, 4, 100, 1, BY) == math.inf
+    assert smallest_margin(0, 40, 100, 1, BY) == math.inf
+    assert detection_power(0.99, 4, 4, 100, 1, BY) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"share": 0.0}, "`share` must be in (0, 1); got 0.0."),
+        ({"power": 1.0}, "`power` must be in (0, 1); got 1.0."),
+        ({"documents": 0}, "`documents` must be at least 1; got 0."),
+        ({"advantage": 1.0}, "`advantage` must be in (0, 1); got 1.0."),
+        ({"leak": "drip"}, "`leak` must be shift or event; got 'drip'."),
+        ({"advantage": 1e-6}, "more than 1,000,000,000 runs"),
+    ],
+)
+def test_refusals(arguments: dict, message: str) -> None:
+    usual = {"share": 0.5, "advantage": 0.2, "documents": 10, "statistics": 2, "rule": BY}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        runs_for_detection(**(usual | arguments))
