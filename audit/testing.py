@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.multiplicity import weighted_minimum
+from ksdp.audit.verdicts.tails import tail_table
 
 __all__ = ["ArmTests", "Controls", "compare_arms", "judge_controls"]
 
@@ -21,12 +23,15 @@ _CONTROL_LEVEL = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class ArmTests:
-    """Tests of some documents: arms by document, distance and log10 p by document and statistic."""
+    """Tests of some documents: arms by document; distance and log10 p by document and statistic."""
 
     n_with: NDArray[np.int64]
     n_without: NDArray[np.int64]
     distance: NDArray[np.float64]
     log10_p: NDArray[np.float64]
+    """Of the distance (four fifths of the level) and the tails (one fifth) together."""
+    log10_tail: NDArray[np.float64]
+    """Of the tails alone: what finds a rare but certain leak, to which the distance is blind."""
 
     @staticmethod
     def join(parts: list[ArmTests]) -> ArmTests:
@@ -36,10 +41,17 @@ class ArmTests:
             np.concatenate([p.n_without for p in parts]),
             np.concatenate([p.distance for p in parts]),
             np.concatenate([p.log10_p for p in parts]),
+            np.concatenate([p.log10_tail for p in parts]),
         )
 
     def __getitem__(self, rows: slice) -> ArmTests:
-        return ArmTests(self.n_with[rows], self.n_without[rows], self.distance[rows], self.log10_p[rows])
+        return ArmTests(
+            self.n_with[rows],
+            self.n_without[rows],
+            self.distance[rows],
+            self.log10_p[rows],
+            self.log10_tail[rows],
+        )
 
     def __len__(self) -> int:
         return len(self.n_with)
@@ -63,7 +75,7 @@ class Controls:
 
 
 def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_]) -> ArmTests:
-    """Kolmogorov-Smirnov tests of every document under every statistic.
+    """Test every document under every statistic: Kolmogorov-Smirnov, and the tails beside it.
 
     Parameters
     ----------
@@ -71,11 +83,14 @@ def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_
     inclusion : bool, shape (n_documents, n_runs)
     """
     tables = [ks_table(array, inclusion) for array in values.values()]
+    tails = np.stack([tail_table(array, inclusion).log10_p for array in values.values()], axis=1)
+    distances = np.stack([t.log10_p for t in tables], axis=1)
     return ArmTests(
         tables[0].n_with,
         tables[0].n_without,
         np.stack([t.distance for t in tables], axis=1),
-        np.stack([t.log10_p for t in tables], axis=1),
+        weighted_minimum(distances, tails),
+        tails,
     )
 
 

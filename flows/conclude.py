@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 from prefect.artifacts import acreate_markdown_artifact
 
 from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, judge_controls
-from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import Decisions, Verdict, decide, detectable_distance
+from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
 from ksdp.dashboards.report import render_report
 from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
@@ -76,7 +78,7 @@ def _statistics(plan: Plan, tested: ArmTests, decisions: Decisions) -> dict[str,
 
 
 def _summary(
-    ref: AuditRef, plan: Plan, tested: ArmTests, controls: list[ArmTests], decisions: Decisions, detectable: Any
+    ref: AuditRef, plan: Plan, tested: ArmTests, controls: list[ArmTests], decisions: Decisions
 ) -> dict[str, Any]:
     judged = judge_controls(controls)
     verdicts = {v.value: int((decisions.verdict == v).sum()) for v in Verdict}
@@ -98,7 +100,10 @@ def _summary(
             "mean_smallest_p": float((10**smallest).mean()),
             "uncorrected_below_level": int((smallest <= np.log10(plan.spec.decision.level)).sum()),
         }
-    width = band_width(tested.n_with, tested.n_without, plan.spec.decision.level / (tested.distance.size or 1))
+    arms = (int(np.median(tested.n_with)), int(np.median(tested.n_without)))
+    reach = partial(
+        _reach, arms=arms, documents=len(tested), statistics=len(plan.statistics), rule=plan.spec.decision
+    )
     return {
         "audit": ref.audit,
         "corpus": ref.corpus,
@@ -119,8 +124,8 @@ def _summary(
             "reason": judged.reason,
         },
         "power": {
-            "detectable_D": float(np.median(detectable)),
-            "certifiable_margin": float(np.minimum(np.median(width), 1.0)),
+            "detectable_D": reach(minimal_detectable),
+            "certifiable_margin": reach(smallest_margin),
             "runs_to_decide_median": _finite_median(decisions.runs_to_decide),
         },
         "corpus_about": {
@@ -141,6 +146,13 @@ def _summary(
         },
         "spec": plan.spec.model_dump(mode="json"),
     }
+
+
+def _reach(
+    forecast: Callable[..., float], *, arms: tuple[int, int], documents: int, statistics: int, rule: DecisionSpec
+) -> float:
+    """What an audit of these arms can find or certify 8 times in 10; 1, which nothing is above, if nothing."""
+    return min(forecast(*arms, documents, statistics, rule), 1.0) if min(arms) else 1.0
 
 
 def _finite_median(values: Any) -> float | None:
@@ -199,7 +211,7 @@ async def conclude(
     write_findings(folder, plan.corpus.ids[plan.audited], columns, documents, decisions, detectable)
     write_curves(folder, curves)
     total = time.monotonic() - started
-    summary = _summary(ref, plan, documents, controls, decisions, detectable) | {
+    summary = _summary(ref, plan, documents, controls, decisions) | {
         "cached_runs": counts["cached"] + counts["measured"],
         "sampled_runs": counts["sampled"],
         "damaged_blocks": list(damaged),

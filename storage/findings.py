@@ -120,6 +120,7 @@ def write_findings(
             "band_low": decisions.band_low.ravel(),
             "band_high": decisions.band_high.ravel(),
             "log10_p": tested.log10_p.ravel(),
+            "log10_p_tail": tested.log10_tail.ravel(),
         },
     )
 

@@ -194,6 +194,7 @@ def test_slice(ref: AuditRef, part: Slice) -> ArmTests:
         parts[0].n_without,
         np.concatenate([p.distance for p in parts], axis=1),
         np.concatenate([p.log10_p for p in parts], axis=1),
+        np.concatenate([p.log10_tail for p in parts], axis=1),
     )
 
 

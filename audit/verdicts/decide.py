@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.bands import band_width, distance_band
-from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p
+from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_distance_log10_p
 
 __all__ = ["Decisions", "Verdict", "decide", "detectable_distance"]
 
@@ -103,7 +103,7 @@ def detectable_distance(
 
     From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m); 1 where the arms cannot reach it.
     """
-    log_p = math.log(10) * strictest_log10_p(rule.level, documents, statistics, rule.correction)
+    log_p = math.log(10) * strictest_distance_log10_p(rule.level, documents, statistics, rule.correction)
     effective = n_with * n_without / np.maximum(n_with + n_without, 1)
     return np.asarray(np.minimum(np.sqrt((math.log(2) - log_p) / (2 * np.maximum(effective, 1e-9))), 1.0))
 

@@ -2,10 +2,13 @@
 
 Over the statistics of one document: Bonferroni. Over documents: Benjamini-Yekutieli (false discovery rate
 under any dependence; documents share runs, so this is the default), Benjamini-Hochberg (needs positive
-dependence, unproved here) or Holm (family-wise error under any dependence).
+dependence, unproved here) or Holm (family-wise error under any dependence). e-values, which may be multiplied
+over independent audits of one document, go through e-BH.
 
 References: Benjamini & Yekutieli (2001), https://doi.org/10.1214/aos/1013699998;
-Holm (1979), https://www.jstor.org/stable/4615733.
+Holm (1979), https://www.jstor.org/stable/4615733; Vovk & Wang (2021), https://doi.org/10.1214/20-AOS2020
+(calibration); Wang & Ramdas (2022), https://doi.org/10.1111/rssb.12489 (e-BH);
+Benjamini & Bogomolov (2014), https://doi.org/10.1111/rssb.12028 (families that were selected).
 """
 
 from __future__ import annotations
@@ -15,9 +18,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["adjust", "bonferroni", "strictest_log10_p"]
+__all__ = [
+    "TAIL_SHARE",
+    "adjust",
+    "adjust_e",
+    "bonferroni",
+    "e_from_p",
+    "holm_over_statistics",
+    "strictest_distance_log10_p",
+    "strictest_log10_p",
+    "weighted_minimum",
+]
 
 Floats = NDArray[np.float64]
+TAIL_SHARE = 0.2
+"""Part of each test's level that goes to the tails; the distance has the rest."""
 Procedure = Literal["by", "bh", "holm"]
 
 
@@ -66,3 +81,96 @@ def strictest_log10_p(level: float, documents: int, statistics: int, procedure: 
     if procedure == "by":
         log10_p -= np.log10((1 / np.arange(1, documents + 1)).sum())
     return float(log10_p)
+
+
+def strictest_distance_log10_p(level: float, documents: int, statistics: int, procedure: Procedure) -> float:
+    """The same for the p of the distance alone, which has its part of the level only."""
+    return strictest_log10_p(level, documents, statistics, procedure) + float(np.log10(1 - TAIL_SHARE))
+
+
+def weighted_minimum(main: Floats, other: Floats, share: float = TAIL_SHARE) -> Floats:
+    """Log10 p of two tests of one hypothesis: min(p_main / (1 - share), p_other / share), at most 1.
+
+    Bonferroni with unequal parts of the level, valid under any dependence. With the default, the main test pays a
+    factor of 1.25 and the other one of 5: what a second look at the tails should cost where most leaks are shifts.
+
+    Parameters
+    ----------
+    main, other : log10 p, of one shape
+    share : float in (0, 1)
+
+    Examples
+    --------
+    >>> (10 ** weighted_minimum(np.log10([0.04, 0.5]), np.log10([0.5, 0.001]))).round(4)
+    array([0.05 , 0.005])
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"`share` must be in (0, 1); got {share}.")
+    return np.asarray(np.minimum(np.minimum(main - np.log10(1 - share), other - np.log10(share)), 0.0))
+
+
+def holm_over_statistics(log10_p: Floats) -> Floats:
+    """Adjusted log10 p of each statistic within its document: which statistics leak, beyond that one does.
+
+    The smallest of a row equals `bonferroni`: Holm (like all closed testing on the minimum p) cannot flag more
+    documents, it only names more statistics of a flagged one. To name statistics of the documents that
+    `adjust` flagged at a level, compare with level * flagged / documents, which keeps the error rate over the
+    selected documents.
+
+    Parameters
+    ----------
+    log10_p : shape (n_documents, n_statistics)
+
+    Examples
+    --------
+    >>> (10 ** holm_over_statistics(np.log10([[0.03, 0.001, 0.02]]))).round(3)
+    array([[0.04 , 0.003, 0.04 ]])
+    """
+    order = np.argsort(log10_p, axis=1, kind="stable")
+    steps = np.log10(log10_p.shape[1] - np.arange(log10_p.shape[1]))
+    stepped = np.maximum.accumulate(np.take_along_axis(log10_p, order, axis=1) + steps, axis=1)
+    out = np.empty_like(stepped)
+    np.put_along_axis(out, order, np.minimum(stepped, 0.0), axis=1)
+    return out
+
+
+def e_from_p(log10_p: Floats) -> Floats:
+    """Log10 of an e-value of each p: the calibrator integral of k p^(k-1) over k = (1 - p + p ln p) / (p ln^2 p).
+
+    Expectation 1 for a uniform p, at most 1 for a conservative one. The price is a factor of ln^2 p: p = 1e-8
+    becomes e = 3e5.
+
+    Examples
+    --------
+    >>> e_from_p(np.array([-8.0, -2.0, 0.0])).round(2)
+    array([ 5.47,  0.65, -0.3 ])
+    """
+    far = np.maximum(-np.asarray(log10_p, dtype=np.float64) * np.log(10), 0.0)
+    large = np.maximum(far, 1e-3)
+    exact = large - 2 * np.log(large) + np.log1p(-np.exp(-large) * (1 + large))
+    series = np.log(0.5 + far / 6)  # the same near p = 1, where the exact form cancels
+    return np.asarray(np.where(far < 1e-3, series, exact) / np.log(10))
+
+
+def adjust_e(log10_e: Floats) -> Floats:
+    """Adjusted log10 p of e-BH: a document is rejected at a level iff it is at or below log10 of the level.
+
+    e-BH rejects the k largest e-values, k the largest with k e_(k) / n >= 1 / level: the false discovery rate is
+    controlled under any dependence. On p-values turned by `e_from_p` it finds less than BY (BY is e-BH with a
+    calibrator made for the level); use it for products of e-values over audits, or e-values of sequential tests.
+
+    Parameters
+    ----------
+    log10_e : shape (n_documents,)
+
+    Examples
+    --------
+    >>> (10 ** adjust_e(np.log10([200.0, 1.0, 50.0]))).round(4)
+    array([0.015, 1.   , 0.03 ])
+    """
+    count = len(log10_e)
+    order = np.argsort(-log10_e, kind="stable")
+    stepped = np.log10(count) - np.log10(np.arange(1, count + 1)) - log10_e[order]
+    out = np.empty(count)
+    out[order] = np.minimum(np.minimum.accumulate(stepped[::-1])[::-1], 0.0)
+    return out

@@ -5,8 +5,9 @@ passes the correction over documents; *clear* when D plus the width of the simul
 margin for every statistic. Both are forecast for one document:
 
 - *detection*: the document is the only one that leaks, and leaks through one statistic, so its p must reach
-  `strictest_log10_p` (other leaking documents only make it easier). The distance that gives this p is exact. How
-  often it is reached depends on more than the advantage: a shift shows at many thresholds at once, and the
+  `strictest_distance_log10_p` (other leaking documents only make it easier). The distance that gives this p
+  is exact. How often it is reached depends on more than the advantage: a shift shows at many thresholds at
+  once, and the
   largest of many differences is what is measured; an event (a statistic of two values) shows at one threshold
   only and is the worst case. `leak` chooses; an event needs up to twice the runs of a shift where few tests are
   made, 1.3 times where there are many.
@@ -27,7 +28,7 @@ import numpy as np
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.detection import critical_distance, event_power, first_true, shift_power
-from ksdp.audit.verdicts.multiplicity import strictest_log10_p
+from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
 
 __all__ = [
     "detection_power",
@@ -73,7 +74,7 @@ def detection_power(
     _check(documents=documents, statistics=statistics)
     if not 0 <= advantage < 1:
         raise ValueError(f"`advantage` must be in [0, 1); got {advantage}.")
-    wanted = strictest_log10_p(rule.level, documents, statistics, rule.correction)
+    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction)
     return _power(advantage, n_with, n_without, wanted, leak)
 
 
@@ -91,10 +92,10 @@ def minimal_detectable(
     Examples
     --------
     >>> round(minimal_detectable(200, 6500, 17706, 8, DecisionSpec()), 3)
-    0.217
+    0.219
     """
     _check(documents=documents, statistics=statistics, power=power)
-    wanted = strictest_log10_p(rule.level, documents, statistics, rule.correction)
+    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction)
     low, high = 0.0, 1 - 1e-9
     if _power(high, n_with, n_without, wanted, leak) < power:
         return math.inf
@@ -178,7 +179,7 @@ def runs_for_detection(
     Examples
     --------
     >>> runs_for_detection(0.5, 0.1, 1, 1, DecisionSpec())
-    669
+    719
     """
     _check(documents=documents, statistics=statistics, power=power, share=share)
     if not 0 < advantage < 1:

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.stats import false_discovery_control
 
-from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p
+from ksdp.audit.verdicts.multiplicity import (
+    adjust,
+    adjust_e,
+    bonferroni,
+    e_from_p,
+    holm_over_statistics,
+    strictest_log10_p,
+    weighted_minimum,
+)
 
 p_values = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
 
@@ -50,3 +59,55 @@ def test_the_strictest_p_is_enough_for_a_lone_document() -> None:
 def test_refuses_an_unknown_procedure() -> None:
     with pytest.raises(ValueError, match="must be one of by, bh, holm"):
         adjust(np.zeros(2), "sidak")
+
+
+@given(p_values, st.integers(1, 6))
+@settings(deadline=None)
+def test_holm_over_statistics_is_holm_in_every_row(p: list[float], rows: int) -> None:
+    table = np.log10(np.array([np.roll(p, row) for row in range(rows)]))
+    ours = holm_over_statistics(table)
+    assert ours == pytest.approx(np.array([adjust(row, "holm") for row in table]), abs=1e-12)
+    assert ours.min(axis=1) == pytest.approx(bonferroni(table), abs=1e-12)
+
+
+def test_weighted_minimum_holds_its_level_whatever_the_dependence() -> None:
+    rng = np.random.default_rng(1)
+    p = rng.random(40_000)
+    for other in (p, 1 - p, rng.random(40_000)):
+        joined = 10 ** weighted_minimum(np.log10(p), np.log10(other), 0.3)
+        assert (joined <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 / 40_000)
+    with pytest.raises(ValueError, match="`share` must be in"):
+        weighted_minimum(np.zeros(1), np.zeros(1), 1.0)
+
+
+@pytest.mark.parametrize("p", [1e-12, 1e-4, 0.03, 0.5, 0.99, 0.9995, 1.0])
+def test_calibrator_is_the_integral_that_defines_it(p: float) -> None:
+    integral = quad(lambda k: k * p ** (k - 1), 0, 1, epsabs=0, epsrel=1e-11, limit=400)[0]
+    assert 10 ** e_from_p(np.log10([p]))[0] == pytest.approx(integral, rel=1e-6)
+
+
+def test_calibrated_values_have_expectation_one() -> None:
+    mean = quad(lambda x: float(np.exp(np.log(10) * e_from_p(np.array([-x / np.log(10)]))[0] - x)), 0, np.inf)[0]
+    # The tail of the integral falls like 1 / x^2 only: what is left beyond 10^4 is 10^-4.
+    assert mean == pytest.approx(1, abs=2e-3)
+    assert np.isfinite(e_from_p(np.array([-5000.0]))[0])
+
+
+@given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40), st.floats(0.001, 0.3))
+@settings(deadline=None)
+def test_e_bh_rejects_what_its_definition_rejects(e: list[float], level: float) -> None:
+    ordered = np.sort(e)[::-1]
+    largest = max([0, *(k for k in range(1, len(e) + 1) if k * ordered[k - 1] / len(e) * level >= 1)])
+    rejected = int((adjust_e(np.log10(e)) <= np.log10(level) + 1e-12).sum())
+    ties = int((np.array(e) >= ordered[largest - 1]).sum()) if largest else 0
+    assert rejected in {largest, ties}
+
+
+def test_evidence_of_two_audits_adds_up() -> None:
+    rng = np.random.default_rng(2)
+    p = np.concatenate([rng.random((2, 990)), np.full((2, 10), 1e-6)], axis=1)
+    once = adjust_e(e_from_p(np.log10(p[0])))
+    twice = adjust_e(e_from_p(np.log10(p)).sum(axis=0))
+    assert (twice[-10:] <= np.log10(0.05)).all()
+    assert (twice[:990] > np.log10(0.05)).all()
+    assert twice[-1] < once[-1] - 2

@@ -1,0 +1,246 @@
+"""How much a document gives away, in the words of differential privacy, from runs that selected nothing.
+
+Values must come from *fresh* runs, not those that flagged the document: what was flagged was flagged for being
+large. Runs are independent; the arms may have any distributions, with or without ties.
+
+**Lower bound on epsilon.** (epsilon, delta)-indistinguishability of the two arms means P(E) <= exp(epsilon) Q(E)
++ delta for every event E and both orders of the arms, so every event proves epsilon >= ln((P(E) - delta) / Q(E)).
+Events are the two tails of the statistic at every threshold. Half of the error is spent on each of two sets of
+bounds, which hold together, so that the best threshold may be picked after looking:
+
+- Dvoretzky-Kiefer-Wolfowitz-Massart bands of both arms: every threshold, good in the middle;
+- Clopper-Pearson bounds at thresholds that are order statistics of the arm in the denominator, at ranks
+  0, 1, 2, 4, ... from each end, a choice that looks at the size of the arm only. The event is *strictly* beyond
+  the r-th order statistic: its probability is then at most Beta(r, n - r + 1), with equality without ties; and
+  given the threshold, the count in the other arm is binomial. Good in the tails, where epsilon usually is.
+
+**TPR at a small FPR.** The threshold is an order statistic of the without arm, so its true FPR is bounded as
+above and the TPR of the with arm given that threshold has its Clopper-Pearson interval.
+
+References: Massart (1990), https://doi.org/10.1214/aop/1176990746; Clopper & Pearson (1934),
+https://doi.org/10.1093/biomet/26.4.404; Jagielski, Ullman & Oprea (2020), https://arxiv.org/abs/2006.07709
+(epsilon from events); Carlini et al. (2022), https://arxiv.org/abs/2112.03570 (TPR at low FPR); Kairouz, Oh &
+Viswanath (2015), https://arxiv.org/abs/1311.0776 (advantage and epsilon).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+__all__ = ["TprAtFpr", "advantage_to_epsilon", "epsilon_lower_bound", "tpr_at_fpr"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TprAtFpr:
+    """An attack with few false alarms: it says "the document was there" beyond the threshold.
+
+    With the stated confidence, `fpr_high`, `tpr_low` and `tpr_high` hold together.
+    """
+
+    threshold: float
+    above: bool
+    """Whether the attack says so above the threshold, or below it."""
+    fpr: float
+    """Share of the without arm beyond the threshold: at most what was asked for."""
+    fpr_high: float
+    """Upper bound of the true false positive rate; above what was asked for unless runs abound."""
+    tpr: float
+    tpr_low: float
+    tpr_high: float
+
+
+def epsilon_lower_bound(
+    with_values: NDArray[np.floating],
+    without_values: NDArray[np.floating],
+    confidence: float = 0.95,
+    delta: float = 0.0,
+) -> float:
+    """The epsilon that the two arms disprove: P(true epsilon >= the bound) >= confidence.
+
+    Valid after the choice of threshold, tail and direction; where the arms do not differ, it is above 0 with
+    probability at most 1 - confidence. Divide 1 - confidence by the number of documents and statistics for bounds
+    that hold together.
+
+    Parameters
+    ----------
+    with_values, without_values : shape (n_with,), (n_without,)
+        The statistic in fresh runs with and without the document, without NaN.
+    confidence : float in (0, 1)
+    delta : float in [0, 1)
+
+    Returns
+    -------
+    float
+        At least 0.
+
+    Raises
+    ------
+    ValueError
+        If an arm is empty or holds NaN, or `confidence` or `delta` is out of range.
+
+    Examples
+    --------
+    Laplace noise on a count is exactly 1-indistinguishable:
+
+    >>> rng = np.random.default_rng(7)
+    >>> noise = rng.laplace(size=(2, 20_000))
+    >>> round(epsilon_lower_bound(noise[0] + 1, noise[1]), 2)
+    0.93
+    """
+    first, second = _arm("with_values", with_values), _arm("without_values", without_values)
+    _check(confidence)
+    if not 0 <= delta < 1:
+        raise ValueError(f"`delta` must be in [0, 1); got {delta}.")
+    half = (1 - confidence) / 2
+    best = 0.0
+    for top, bottom in ((first, second), (second, first)):
+        best = max(best, _by_bands(top, bottom, half, delta))
+        for sign in (1.0, -1.0):
+            # Four pairs of direction and tail share the other half.
+            best = max(best, _by_ranks(np.sort(sign * top), np.sort(sign * bottom), half / 4, delta))
+    return best
+
+
+def tpr_at_fpr(
+    with_values: NDArray[np.floating],
+    without_values: NDArray[np.floating],
+    fpr: float,
+    confidence: float = 0.95,
+) -> TprAtFpr:
+    """How often an attack with at most this share of false alarms is right, with bounds.
+
+    Both tails are tried; the error is split between them beforehand, and in each between the false positive rate
+    (one bound) and the true positive rate (two), so that the stronger tail may be picked.
+
+    Parameters
+    ----------
+    with_values, without_values : shape (n_with,), (n_without,)
+        The statistic in fresh runs with and without the document, without NaN.
+    fpr : float in (0, 1)
+        Largest share of the without arm beyond the threshold.
+    confidence : float in (0, 1)
+
+    Raises
+    ------
+    ValueError
+        If an arm is empty or holds NaN, or `fpr` or `confidence` is out of range.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(7)
+    >>> attack = tpr_at_fpr(rng.normal(3, 1, 2000), rng.normal(size=2000), 0.01)
+    >>> attack.above, round(attack.fpr_high, 3), round(attack.tpr_low, 2), round(attack.tpr_high, 2)
+    (True, 0.016, 0.7, 0.75)
+    """
+    held, free = _arm("with_values", with_values), _arm("without_values", without_values)
+    _check(confidence)
+    if not 0 < fpr < 1:
+        raise ValueError(f"`fpr` must be in (0, 1); got {fpr}.")
+    share = (1 - confidence) / 2
+    rank = min(math.floor(fpr * len(free) * (1 + 1e-12)) + 1, len(free))
+    attacks = []
+    for sign in (1.0, -1.0):
+        threshold = float(np.partition(sign * free, len(free) - rank)[len(free) - rank])
+        hits = int((sign * held > threshold).sum())
+        attacks.append(
+            TprAtFpr(
+                threshold=sign * threshold,
+                above=sign > 0,
+                fpr=float((sign * free > threshold).mean()),
+                fpr_high=float(_upper(np.array(rank - 1), len(free), share / 2)),
+                tpr=hits / len(held),
+                tpr_low=float(_lower(np.array(hits), len(held), share / 4)),
+                tpr_high=float(_upper(np.array(hits), len(held), share / 4)),
+            )
+        )
+    return max(attacks, key=lambda attack: attack.tpr_low)
+
+
+def advantage_to_epsilon(advantage_low: Floats | float, delta: float = 0.0) -> Floats:
+    """The epsilon that an advantage disproves: ln((1 + D - 2 delta) / (1 - D)), at least 0.
+
+    (epsilon, delta)-indistinguishability allows TPR - FPR <= (exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1);
+    this is its inverse. Valid for a lower bound of D; `epsilon_lower_bound` is sharper where the leak is in the
+    tails.
+
+    Parameters
+    ----------
+    advantage_low : float or array, in [0, 1]
+    delta : float in [0, 1)
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Examples
+    --------
+    >>> advantage_to_epsilon(np.array([0.0, 0.1, 0.5, 1.0])).round(3)
+    array([0.   , 0.201, 1.099,   inf])
+    """
+    advantage = np.asarray(advantage_low, dtype=np.float64)
+    if not ((advantage >= 0) & (advantage <= 1)).all():
+        raise ValueError("`advantage_low` must be in [0, 1].")
+    if not 0 <= delta < 1:
+        raise ValueError(f"`delta` must be in [0, 1); got {delta}.")
+    with np.errstate(divide="ignore"):
+        ratio = (1 + advantage - 2 * delta) / (1 - advantage)
+    return np.asarray(np.log(np.maximum(ratio, 1.0)))
+
+
+def _arm(name: str, values: NDArray[np.floating]) -> Floats:
+    arm = np.asarray(values, dtype=np.float64)
+    if arm.ndim != 1 or len(arm) == 0:
+        raise ValueError(f"`{name}` must be one-dimensional and not empty; got shape {arm.shape}.")
+    if np.isnan(arm).any():
+        raise ValueError(f"`{name}` must not hold NaN.")
+    return arm
+
+
+def _check(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"`confidence` must be in (0, 1); got {confidence}.")
+
+
+def _lower(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
+    """Clopper-Pearson: P(true share < bound) <= level."""
+    bound = betaincinv(np.maximum(hits, 1), trials - hits + 1, level)
+    return np.asarray(np.where(hits > 0, bound, 0.0), dtype=np.float64)
+
+
+def _upper(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
+    """Clopper-Pearson: P(true share > bound) <= level; also that of the share beyond order statistic hits + 1."""
+    bound = betaincinv(hits + 1, np.maximum(trials - hits, 1), 1 - level)
+    return np.asarray(np.where(hits < trials, bound, 1.0), dtype=np.float64)
+
+
+def _log_ratio(top: Floats, bottom: Floats, delta: float) -> float:
+    """The largest ln((top - delta) / bottom), at least 0."""
+    return float(np.log(np.maximum((top - delta) / bottom, 1.0)).max())
+
+
+def _by_bands(top: Floats, bottom: Floats, level: float, delta: float) -> float:
+    """Both tails at all thresholds; `level` serves both directions, because each band is two-sided."""
+    width_top = math.sqrt(math.log(4 / level) / (2 * len(top)))
+    width_bottom = math.sqrt(math.log(4 / level) / (2 * len(bottom)))
+    at = np.unique(np.concatenate([top, bottom]))
+    upto_top = np.searchsorted(np.sort(top), at, side="right") / len(top)
+    upto_bottom = np.searchsorted(np.sort(bottom), at, side="right") / len(bottom)
+    lower = _log_ratio(upto_top - width_top, upto_bottom + width_bottom, delta)
+    return max(lower, _log_ratio(1 - upto_top - width_top, 1 - upto_bottom + width_bottom, delta))
+
+
+def _by_ranks(top: Floats, bottom: Floats, level: float, delta: float) -> float:
+    """The lower tail, strictly below order statistics of `bottom`; both arms sorted."""
+    n = len(bottom)
+    beyond = np.unique(np.minimum(np.append(0, 2 ** np.arange(n.bit_length())), n - 1))
+    each = level / (2 * len(beyond))
+    hits = np.searchsorted(top, bottom[beyond], side="left")
+    return _log_ratio(_lower(hits, len(top), each), _upper(beyond, n, each), delta)

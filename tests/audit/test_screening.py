@@ -1,0 +1,137 @@
+"""Rounds share out the level, draw fresh runs and stop for a stated reason."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.screening import check_screenable, ending, round_level, round_seed, round_spec, statement
+from ksdp.audit.spec import Spec, parse_spec
+
+
+def spec(**tables: Any) -> Spec:
+    return parse_spec(
+        {"seed": 9, "corpus": {"path": "x.npz"}, "mechanism": {"name": "pd-svd", "rank": 3}} | tables
+    )
+
+
+@given(level=st.floats(1e-6, 0.5), rounds=st.integers(1, 30))
+def test_levels_halve_and_never_add_up_to_more_than_the_level(level: float, rounds: int) -> None:
+    levels = [round_level(level, number, rounds) for number in range(1, rounds + 1)]
+    # Stopping early uses less; all of them use the level, to rounding.
+    assert sum(map(Fraction, levels)) <= Fraction(level) * (1 + Fraction(1, 2**50))
+    assert math.isclose(math.fsum(levels), level)
+    assert all(math.isclose(b, a / 2) for a, b in pairwise(levels))
+    assert round_level(level, 1, 1) == level
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_a_round_that_is_none(number: int) -> None:
+    with pytest.raises(ValueError, match="`number` must be in 1 to 3"):
+        round_level(0.05, number, 3)
+
+
+@given(seed=st.integers(0, 2**70))
+def test_seeds_are_the_specs_own_then_fresh(seed: int) -> None:
+    seeds = [round_seed(seed, number) for number in range(1, 9)]
+    assert seeds[0] == seed
+    assert len(set(seeds)) == 8
+    assert seeds == [round_seed(seed, number) for number in range(1, 9)]
+    assert all(0 <= s < 2**53 for s in seeds[1:])
+    assert not set(seeds[1:]) & {round_seed(seed + 1, number) for number in range(2, 9)}
+
+
+def test_the_first_round_is_the_spec_but_for_its_level() -> None:
+    whole = spec(design={"party_size": 0.1}, parties={"honest": 0.2})
+    first = round_spec(whole, 1, 2, 1000, None)
+    assert first.decision.level == pytest.approx(0.05 * 2 / 3)
+    assert first.model_copy(update={"decision": whole.decision}) == whole
+
+
+def test_later_rounds_keep_the_numbers_of_rows() -> None:
+    whole = spec(design={"party_size": 0.1}, parties={"honest": 0.25, "coalition": 7})
+    later = round_spec(whole, 3, 5, 1000, None)
+    assert (later.design.party_size, later.parties.honest, later.parties.coalition) == (100, 250, 7)
+    assert later.seed != whole.seed
+    named = spec(design={"documents": ["a", "b", "c"], "kind": "balanced"})
+    assert round_spec(named, 2, 5, 1000, ["a", "c"]).design.documents == ("a", "c")
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [{"design": {"documents": 5}}, {"design": {"documents": ["a"]}, "parties": {"coalition": 3}}],
+)
+def test_what_cannot_be_screened(tables: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"`design.documents`"):
+        check_screenable(spec(**tables))
+
+
+def test_what_can_be_screened() -> None:
+    check_screenable(spec())
+    check_screenable(spec(parties={"coalition": 3}))
+    check_screenable(spec(design={"documents": ["a"]}))
+
+
+USUAL = {
+    "number": 2,
+    "rounds": 5,
+    "audited": 1000,
+    "before": 40,
+    "left": 990,
+    "rows": 30,
+    "share": 0.03,
+    "most": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "helps"),
+    [
+        ({"sensitive": 0}, "stable", True),
+        ({"sensitive": 0, "number": 5}, "stable", True),
+        ({"sensitive": 0, "number": 1, "before": 0}, "stable", None),
+        ({"sensitive": 501}, "hopeless", False),
+        ({"sensitive": 501, "number": 5}, "hopeless", False),
+        ({"sensitive": 1000, "most": 1.0}, "hopeless", False),
+        ({"sensitive": 10, "number": 5}, "limit", False),
+        ({"sensitive": 10, "rows": 520}, "too-few", False),
+    ],
+)
+def test_endings(changes: dict[str, Any], outcome: str, helps: bool | None) -> None:
+    ended = ending(**USUAL | changes)
+    assert ended is not None
+    assert (ended.outcome, ended.helps) == (outcome, helps)
+    if changes["sensitive"]:
+        assert f"{changes['sensitive']} of 1000" in ended.reason
+
+
+@pytest.mark.parametrize(
+    "changes", [{"sensitive": 500}, {"sensitive": 10, "left": 59}, {"sensitive": 999, "most": 1.0}]
+)
+def test_another_round(changes: dict[str, Any]) -> None:
+    assert ending(**USUAL | changes) is None
+
+
+def test_the_database_may_not_come_nearer_than_half_way_to_the_whole() -> None:
+    # From a share of 0.2: at most 0.6, so 24 rows need 40 documents.
+    common = USUAL | {"sensitive": 1, "rows": 24, "share": 0.2}
+    assert ending(**common | {"left": 40}) is None
+    assert ending(**common | {"left": 39}) is not None
+
+
+def test_the_statement_promises_what_was_proved_and_no_more() -> None:
+    common = {"margin": 0.2, "level": 0.05, "rows": 30, "among": 900, "rounds": 3}
+    clear = statement(**common, allowed=["clear"], beside=0)
+    assert "below 0.2" in clear
+    assert "undecided" not in clear
+    both = statement(**common, allowed=["clear", "undecided"], beside=4)
+    assert "nothing is proved of them" in both
+    assert "4 documents that are not listed" in both
+    assert "not differential privacy" in clear

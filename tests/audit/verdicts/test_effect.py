@@ -1,0 +1,142 @@
+"""Bounds against SciPy's, against a loop written from the definition, and their coverage."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, norm
+
+from ksdp.audit.verdicts.effect import advantage_to_epsilon, epsilon_lower_bound, tpr_at_fpr
+
+
+def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
+    """Each side at `level`."""
+    interval = binomtest(hits, trials).proportion_ci(1 - 2 * level, method="exact")
+    return interval.low, interval.high
+
+
+def reference_bound(a: np.ndarray, b: np.ndarray, error: float, delta: float) -> float:
+    """Event by event."""
+    best = 1.0
+    for p, q in ((a, b), (b, a)):
+        e_p, e_q = (math.sqrt(math.log(2 / (error / 4)) / (2 * len(x))) for x in (p, q))
+        for t in np.concatenate([p, q]):
+            best = max(best, ((p <= t).mean() - e_p - delta) / ((q <= t).mean() + e_q))
+            best = max(best, ((p > t).mean() - e_p - delta) / ((q > t).mean() + e_q))
+        ranks = sorted({min(r, len(q) - 1) for r in [0, *(2**k for k in range(len(q).bit_length()))]})
+        each = error / 2 / 4 / 2 / len(ranks)
+        for sign in (1, -1):
+            ordered = np.sort(sign * q)
+            for r in ranks:
+                hits = int((sign * p < ordered[r]).sum())
+                low, _ = clopper_pearson(hits, len(p), each)
+                _, high = clopper_pearson(r, len(q), each)
+                best = max(best, (low - delta) / high)
+    return math.log(best)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([None, 1, 0]), st.sampled_from([0.0, 0.01]), st.floats(0, 4))
+@settings(max_examples=25, deadline=None)
+def test_epsilon_equals_the_definition(seed: int, decimals: int | None, delta: float, shift: float) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(shift, 1, 70), rng.normal(0, 1.5, 50)
+    if decimals is not None:
+        a, b = a.round(decimals), b.round(decimals)
+    ours = epsilon_lower_bound(a, b, 0.9, delta)
+    assert ours == pytest.approx(reference_bound(a, b, 0.1, delta), abs=1e-9)
+    assert epsilon_lower_bound(b, a, 0.9, delta) == ours
+    assert epsilon_lower_bound(-a, -b, 0.9, delta) == pytest.approx(ours)
+
+
+@pytest.mark.parametrize("decimals", [None, 0])
+def test_nothing_is_hardly_ever_called_something(decimals: int | None) -> None:
+    rng = np.random.default_rng(1)
+    arms = rng.normal(size=(600, 300))
+    if decimals is not None:
+        arms = arms.round(decimals)
+    positive = np.mean([epsilon_lower_bound(row[:100], row[100:], 0.8) > 0 for row in arms])
+    assert positive <= 0.2
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_laplace_noise_is_bounded_by_its_epsilon(epsilon: float) -> None:
+    rng = np.random.default_rng(2)
+    bounds = [epsilon_lower_bound(rng.laplace(epsilon, 1, 3000), rng.laplace(0, 1, 3000), 0.9) for _ in range(200)]
+    assert np.mean(np.array(bounds) > epsilon) <= 0.1
+    assert np.median(bounds) > 0.5 * epsilon
+
+
+def test_separated_arms_prove_what_their_sizes_allow() -> None:
+    bound = epsilon_lower_bound(np.ones(5000), np.zeros(5000))
+    assert 5 < bound < math.log(5000)
+    assert epsilon_lower_bound(np.zeros(5000), np.ones(5000)) == bound
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.001, 0.01, 0.1]), st.sampled_from([None, 0]))
+@settings(max_examples=25, deadline=None)
+def test_tpr_equals_the_definition(seed: int, fpr: float, decimals: int | None) -> None:
+    rng = np.random.default_rng(seed)
+    held, free = rng.normal(1, 1, 300), rng.normal(size=500)
+    if decimals is not None:
+        held, free = held.round(decimals), free.round(decimals)
+    attack = tpr_at_fpr(held, free, fpr, 0.9)
+    sign = 1 if attack.above else -1
+    assert attack.fpr == (sign * free > sign * attack.threshold).mean() <= fpr
+    hits = int((sign * held > sign * attack.threshold).sum())
+    assert attack.tpr == hits / 300
+    assert (attack.tpr_low, attack.tpr_high) == pytest.approx(clopper_pearson(hits, 300, 0.1 / 8), abs=1e-12)
+    assert attack.fpr_high == pytest.approx(clopper_pearson(math.floor(fpr * 500), 500, 0.1 / 4)[1], abs=1e-12)
+    mirrored = tpr_at_fpr(-held, -free, fpr, 0.9)
+    assert mirrored.tpr_low == attack.tpr_low
+    assert attack.tpr_low == 0 or mirrored.above != attack.above
+
+
+@pytest.mark.parametrize("decimals", [None, 1])
+def test_bounds_of_the_attack_hold_together(decimals: int | None) -> None:
+    rng = np.random.default_rng(3)
+    held_together = 0
+    for _ in range(400):
+        held, free = rng.normal(2, 1, 150), rng.normal(size=250)
+        if decimals is not None:
+            held, free = held.round(decimals), free.round(decimals)
+        a = tpr_at_fpr(held, free, 0.01, 0.8)
+        sign = 1 if a.above else -1
+        # Rounded values lie above t = k / 10 where normal ones lie above t + 0.05.
+        edge = sign * a.threshold + (0.05 if decimals is not None else 0)
+        fpr, tpr = norm.sf(edge), norm.sf(edge - 2 * sign)
+        held_together += fpr <= a.fpr_high and a.tpr_low <= tpr <= a.tpr_high
+    assert held_together / 400 >= 0.8
+
+
+def test_advantage_inverts_what_epsilon_allows() -> None:
+    epsilon = np.linspace(0, 5, 20)
+    for delta in (0.0, 0.01):
+        allowed = (np.exp(epsilon) - 1 + 2 * delta) / (np.exp(epsilon) + 1)
+        assert advantage_to_epsilon(allowed, delta) == pytest.approx(epsilon, abs=1e-12)
+    assert advantage_to_epsilon(0.005, 0.01) == 0
+    assert advantage_to_epsilon(1.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: epsilon_lower_bound(np.ones(0), np.ones(3)),
+            "`with_values` must be one-dimensional and not empty",
+        ),
+        (lambda: epsilon_lower_bound(np.ones(3), np.array([np.nan])), "`without_values` must not hold NaN."),
+        (lambda: epsilon_lower_bound(np.ones(3), np.ones(3), 1.0), "`confidence` must be in (0, 1); got 1.0."),
+        (lambda: epsilon_lower_bound(np.ones(3), np.ones(3), 0.9, 1.0), "`delta` must be in [0, 1); got 1.0."),
+        (lambda: tpr_at_fpr(np.ones(3), np.ones(3), 0.0), "`fpr` must be in (0, 1); got 0.0."),
+        (lambda: advantage_to_epsilon(1.5), "`advantage_low` must be in [0, 1]."),
+        (lambda: advantage_to_epsilon(0.5, -1.0), "`delta` must be in [0, 1); got -1.0."),
+    ],
+)
+def test_refusals(call, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()

@@ -1,0 +1,95 @@
+"""Forecast runs against the runs that simulated audits need. Each test prints the figures that it checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.verdicts.bands import band_width
+from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
+from ksdp.audit.verdicts.power import runs_for_detection, runs_for_margin
+
+pytestmark = pytest.mark.validity
+
+RULE = DecisionSpec()
+CELLS = 12_000_000
+"""Values drawn for each point of a power curve: some 2 % of standard error in runs."""
+
+
+def draw(rng: np.random.Generator, share: float, runs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bits as in the shared design (each run holds the document with the same chance), and standard normals."""
+    documents = int(np.clip(CELLS // runs, 400, 6000))
+    return rng.random((documents, runs)) < share, rng.normal(size=(documents, runs))
+
+
+def runs_needed(rates: list[tuple[int, float]], power: float) -> float:
+    """Where a straight line through the probits of the rates reaches the power, in the square root of runs."""
+    root = np.sqrt([runs for runs, _ in rates])
+    slope, start = np.polyfit(root, ndtri(np.clip([rate for _, rate in rates], 1e-3, 1 - 1e-3)), 1)
+    return float(((ndtri(power) - start) / slope) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("share", "advantage", "documents", "statistics"),
+    [(0.5, 0.1, 1, 1), (0.5, 0.2, 1000, 8), (0.2, 0.25, 5000, 4), (0.05, 0.3, 17706, 8), (0.5, 0.4, 100, 2)],
+)
+def test_runs_for_detection(share: float, advantage: float, documents: int, statistics: int) -> None:
+    rng = np.random.default_rng(31)
+    forecast = runs_for_detection(share, advantage, documents, statistics, RULE)
+    bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.correction)
+    rates = []
+    for factor in (0.85, 0.95, 1.05, 1.15):
+        runs = round(factor * forecast)
+        inclusion, values = draw(rng, share, runs)
+        values += 2 * ndtri((1 + advantage) / 2) * inclusion
+        rates.append((runs, float((ks_table(values, inclusion).log10_p <= bar).mean())))
+    needed = runs_needed(rates, 0.8)
+    print(f"D = {advantage}, share {share}: forecast {forecast} runs, simulation {needed:.0f}")
+    assert forecast == pytest.approx(needed, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("share", "advantage", "documents", "statistics"),
+    [(0.5, 0.2, 1, 1), (0.3, 0.3, 1000, 8), (0.1, 0.4, 17706, 8)],
+)
+def test_runs_for_detection_of_the_hardest_leak(
+    share: float, advantage: float, documents: int, statistics: int
+) -> None:
+    """An event with the chances (1 + D) / 2 and (1 - D) / 2."""
+    rng = np.random.default_rng(33)
+    forecast = runs_for_detection(share, advantage, documents, statistics, RULE, leak="event")
+    bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.correction)
+    rates = []
+    for factor in (0.85, 0.95, 1.05, 1.15):
+        runs = round(factor * forecast)
+        inclusion, _ = draw(rng, share, runs)
+        event = rng.random(inclusion.shape) < np.where(inclusion, (1 + advantage) / 2, (1 - advantage) / 2)
+        rates.append((runs, float((ks_table(event.astype(np.float32), inclusion).log10_p <= bar).mean())))
+    needed = runs_needed(rates, 0.8)
+    print(f"event of D = {advantage}, share {share}: forecast {forecast} runs, simulation {needed:.0f}")
+    assert forecast == pytest.approx(needed, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("share", "margin", "documents", "statistics"),
+    [(0.5, 0.2, 1, 1), (0.5, 0.3, 1000, 8), (0.2, 0.3, 5000, 4), (0.05, 0.4, 17706, 1)],
+)
+def test_runs_for_margin(share: float, margin: float, documents: int, statistics: int) -> None:
+    rng = np.random.default_rng(32)
+    forecast = runs_for_margin(share, margin, documents, statistics, RULE)
+    rates = []
+    for factor in (0.9, 0.97, 1.03, 1.1):
+        runs = round(factor * forecast)
+        highest = 0.0
+        for _ in range(statistics):
+            inclusion, values = draw(rng, share, runs)
+            t = ks_table(values, inclusion)
+            width = band_width(t.n_with, t.n_without, RULE.level / (documents * statistics))
+            highest = np.maximum(highest, t.distance + width)
+        rates.append((runs, float(np.mean(highest < margin))))
+    needed = runs_needed(rates, 0.8)
+    print(f"margin {margin}, share {share}: forecast {forecast} runs, simulation {needed:.0f}")
+    assert forecast == pytest.approx(needed, rel=0.05)
