@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
 
-__all__ = ["Corpus", "canonical"]
+__all__ = ["Corpus", "canonical", "restrict"]
 
 
 def canonical(matrix: sp.csr_array, *, keep_zeros: bool = False) -> sp.csr_array:
@@ -89,3 +89,23 @@ class Corpus:
             for text in () if column is None else column:
                 digest.update(str(text).encode("utf-8", "surrogatepass") + b"\0")
         return "sha256:" + digest.hexdigest()
+
+
+def restrict(corpus: Corpus, rows: NDArray[np.int64]) -> Corpus:
+    """Return the corpus of some rows, in the given order, with the ids they have.
+
+    Features stay as they are, those that only other rows use included, so that results of both can be compared.
+
+    Raises
+    ------
+    CorpusError
+        If no row is left or one is named twice.
+    """
+    rows = np.asarray(rows, dtype=np.int64)
+    return Corpus(
+        sp.csr_array(corpus.matrix[rows]),
+        corpus.ids[rows],
+        None if corpus.party is None else corpus.party[rows],
+        None if corpus.group is None else corpus.group[rows],
+        corpus.left_out,
+    )

@@ -8,6 +8,7 @@
     │   └── CorpusError    a file, row or column of the corpus
     ├── StoreError         the store cannot be read or written
     │   └── DamagedBlock   a block's checksum or shape is not what its key promises
+    ├── ClearanceError     a clearance is refused; `failed` says which check
     └── InvalidAudit       the controls failed: no verdict of this audit may be used (exit 5)
 
 No message ever holds the text of a document: only file names, row numbers, ids and column names.
@@ -16,6 +17,7 @@ No message ever holds the text of a document: only file names, row numbers, ids 
 from __future__ import annotations
 
 __all__ = [
+    "ClearanceError",
     "CorpusError",
     "DamagedBlock",
     "InputError",
@@ -48,6 +50,23 @@ class StoreError(KsdpError):
 
 class DamagedBlock(StoreError):
     """A stored block is not what its key promises."""
+
+
+class ClearanceError(KsdpError):
+    """A clearance is refused.
+
+    Parameters
+    ----------
+    failed : str
+        The check that failed, for machines: `file`, `content`, `signature`, `signer`, `early`, `expired`,
+        `corpus`, `mechanism` or `spec`.
+    message : str
+        The same for people.
+    """
+
+    def __init__(self, failed: str, message: str) -> None:
+        super().__init__(message)
+        self.failed = failed
 
 
 class InvalidAudit(KsdpError):

@@ -126,7 +126,12 @@ def _parameters(mechanism: Mechanism) -> dict[str, Any]:
     if not dataclasses.is_dataclass(mechanism):
         return {}
     fields = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
-    return dict(json.loads(json.dumps(fields, default=repr)))
+    return dict(json.loads(json.dumps(fields, default=_written)))
+
+
+def _written(value: Any) -> str:
+    """A parameter in a key: the same in every process, so never an address in memory."""
+    return f"{value.__module__}:{value.__qualname__}" if callable(value) else repr(value)
 
 
 def _take(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -234,6 +235,18 @@ def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
     return Curve(document, statistic, np.sort(column[bits]), np.sort(column[~bits]))
 
 
+def _connected(address: str) -> Any:
+    """A client of the scheduler. One that registers while another cancels can meet a message too many: try again."""
+    from distributed import Client
+
+    for _ in range(4):
+        try:
+            return Client(address, set_as_default=False)
+        except AssertionError:
+            time.sleep(0.2)
+    return Client(address, set_as_default=False)
+
+
 def _submit(
     client: Any, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], attempt: int
 ) -> list[Any]:
@@ -255,26 +268,26 @@ def spread(
 
     A later `attempt` computes again what an earlier one has.
     """
-    from distributed import Client, as_completed
+    from distributed import as_completed
 
-    with Client(address, set_as_default=False) as client:
+    with _connected(address) as client:
         futures = _submit(client, function, arguments, attempt)
         try:
             for future in as_completed(futures, loop=client.loop):
                 done(future.result())
             return [future.result() for future in futures]
-        finally:
+        except BaseException:
             client.cancel(futures, reason="the audit stops")
+            raise
 
 
 @contextmanager
 def started_ahead(address: str, ref: AuditRef) -> Iterator[None]:
     """Let the workers begin on an audit's blocks while Prefect is still starting; the flow's tasks join them."""
-    from distributed import Client
-
-    with Client(address, set_as_default=False) as client:
+    with _connected(address) as client:
         futures = _submit(client, compute_block, [(ref, block) for block in open_plan(ref).blocks], 0)
         try:
             yield
-        finally:
+        except BaseException:
             client.cancel(futures, reason="the audit stops")
+            raise

@@ -17,7 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 
 import typer
 
-from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 
 __all__ = ["app", "exit_code", "main"]
 
@@ -151,6 +151,101 @@ def demo(
         _tell(summary, as_json)
 
 
+@app.command()
+def keys(
+    name: Annotated[str, typer.Argument(help="Whose identity it is.")],
+    folder: Annotated[Path, typer.Option("--folder", help="Where the two key files go.")] = Path(),
+    passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for a passphrase.")] = False,
+) -> None:
+    """Make an identity: an Ed25519 key that signs clearances."""
+    from ksdp.storage.keys import make_identity
+
+    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True).encode() if passphrase else None
+    made = make_identity(folder, name, passphrase=secret)
+    typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
+
+
+_SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
+
+
+@app.command()
+def screen(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
+    key: Annotated[Path, typer.Option("--key", help="The private key of whoever decides (`ksdp keys`).")],
+    who: Annotated[str, typer.Option("--who", help="Who decides; stands in the clearance.")],
+    days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
+    salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided ones too.")] = False,
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
+    from datetime import UTC, datetime, timedelta
+
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.screen import screen as run_screen
+    from ksdp.storage.keys import load_private
+    from ksdp.terminal import terminal
+
+    now = datetime.now(UTC)
+    read, base = read_spec_file(spec)
+    with terminal():
+        out = run_screen(
+            read,
+            base,
+            store,
+            clearance,
+            load_private(key),
+            who=who,
+            now=now,
+            expires=now + timedelta(days=days),
+            rounds=rounds,
+            workers=workers,
+            dask=dask,
+            salted=salted,
+            allow_undecided=allow_undecided,
+        )
+    if as_json:
+        typer.echo(json.dumps(out))
+    else:
+        typer.echo(f"{out['outcome']}: {out['reason']}", err=True)
+    raise typer.Exit(_SCREENED.get(out["outcome"], 3))
+
+
+@app.command()
+def verify(
+    clearance: Annotated[Path, typer.Argument(help="A clearance file.")],
+    key: Annotated[Path | None, typer.Option("--key", help="The public key it must be signed with.")] = None,
+    spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a clearance: whole, signed, in force, and made for this corpus, mechanism and spec."""
+    from datetime import UTC, datetime
+
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.verify import verify as run_verify
+    from ksdp.storage.keys import load_public
+
+    read, base = read_spec_file(spec) if spec else (None, None)
+    public = load_public(key) if key else None
+    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
+    if as_json:
+        typer.echo(json.dumps(out, default=str))
+        return
+    typer.echo(
+        "the clearance is whole, signed and in force."
+        if key
+        else "the clearance is whole and in force. Compare the fingerprint of its signer, or name --key:"
+    )
+    typer.echo(
+        "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict))
+    )
+
+
 @app.command("list")
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first."""
@@ -228,6 +323,9 @@ def main() -> None:
     except InputError as error:
         typer.secho(f"refused: {error}", err=True, fg="red")
         code = 2
+    except InvalidAudit as error:
+        typer.secho(f"VOID: {error}", err=True, fg="red", bold=True)
+        code = 5
     except KsdpError as error:
         typer.secho(f"error: {error}", err=True, fg="red")
         code = 1

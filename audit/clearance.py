@@ -1,0 +1,102 @@
+"""The clearance: which documents may enter a protocol run. What it says; `ksdp.storage.clearances` signs it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError
+
+__all__ = ["Clearance", "MechanismIdentity", "hash_document"]
+
+_SALT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class MechanismIdentity:
+    """What a mechanism computes: name, version and every parameter, defaults included."""
+
+    name: str
+    version: int
+    parameters: Mapping[str, Any]
+    """Values as JSON knows them (lists, not tuples)."""
+
+
+def hash_document(document: str, salt: bytes) -> str:
+    """`sha256(salt || id)` in hex.
+
+    The salt stands in the file. It keeps hashes of two clearances from being matched, and ids that nobody can
+    guess stay unknown; ids that can be guessed (row numbers, addresses) can be tried one by one.
+    """
+    return hashlib.sha256(salt + document.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Clearance:
+    """Which documents may enter a run of which mechanism, who said so, and for how long."""
+
+    corpus: str
+    """Hash of the whole corpus, the excluded documents included."""
+    mechanism: MechanismIdentity
+    spec: str
+    """Hash of the spec that was screened."""
+    audits: tuple[str, ...]
+    """Ids of the audits it rests on, in order; the last one found nothing sensitive."""
+    verdicts: Mapping[str, int]
+    """Documents by verdict in the last audit."""
+    allowed: tuple[str, ...]
+    """Verdicts that let a document onto the list."""
+    documents: tuple[str, ...]
+    """Ids, or their salted hashes; sorted, each once."""
+    salt: bytes | None
+    """None where `documents` are plain ids."""
+    excluded: int
+    """Documents left out as sensitive."""
+    excluded_documents: tuple[str, ...] | None
+    """Their ids in plain, only if asked for; sorted."""
+    reviewer: str
+    """Who decided."""
+    created: datetime
+    expires: datetime
+    """The first moment at which it holds no more."""
+    statement: str
+    """What this promises and what not, in plain words."""
+
+    def __post_init__(self) -> None:
+        for name in ("created", "expires"):
+            if getattr(self, name).tzinfo is None:
+                raise InputError(f"`{name}` must have a time zone.")
+        if not self.created < self.expires:
+            raise InputError("`expires` must be later than `created`.")
+        if not self.reviewer.strip():
+            raise InputError("`reviewer` must say who decided.")
+        if self.salt is not None and len(self.salt) < _SALT_BYTES:
+            raise InputError(f"`salt` must have at least {_SALT_BYTES} bytes; got {len(self.salt)}.")
+        for name in ("documents", "excluded_documents"):
+            listed = getattr(self, name)
+            if listed is not None and any(a >= b for a, b in pairwise(listed)):
+                raise InputError(f"`{name}` must be sorted, each once.")
+
+    @staticmethod
+    def entries(ids: Iterable[str], salt: bytes | None) -> tuple[str, ...]:
+        """Ids as `documents` lists them: sorted, each once, hashed where there is a salt."""
+        plain = {str(name) for name in ids}
+        return tuple(sorted(plain if salt is None else {hash_document(name, salt) for name in plain}))
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        return frozenset(self.documents)
+
+    def allows(self, ids: Iterable[str]) -> NDArray[np.bool_]:
+        """Whether each id is on the list, shape (n_ids,)."""
+        names = (str(name) for name in ids)
+        entries = names if self.salt is None else (hash_document(name, self.salt) for name in names)
+        return np.array([entry in self._listed for entry in entries], dtype=np.bool_)

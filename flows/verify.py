@@ -1,0 +1,86 @@
+"""Verify a clearance against what is about to be run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from ksdp.audit.plan import make_plan
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec
+from ksdp.flows.screen import mechanism_identity
+from ksdp.storage.clearances import verify_clearance
+from ksdp.storage.corpora import load_corpus
+
+__all__ = ["verify"]
+
+
+def verify(
+    path: Path,
+    *,
+    now: datetime,
+    public_key: Ed25519PublicKey | None = None,
+    spec: Spec | None = None,
+    base: Path | None = None,
+) -> dict[str, Any]:
+    """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism.
+
+    Parameters
+    ----------
+    path : Path
+    now : datetime
+        With a time zone.
+    public_key : Ed25519PublicKey, optional
+        The reviewer's, from elsewhere; without it the fingerprint must be compared by a person.
+    spec : Spec, optional
+    base : Path, optional
+        Folder that the spec's paths are relative to; the present one by default.
+
+    Returns
+    -------
+    dict
+        Who signed, what was checked, and how many documents of the corpus are allowed.
+
+    Raises
+    ------
+    ClearanceError
+        Naming the first check that failed.
+    InputError
+        If the spec or its corpus is refused.
+    """
+    if spec is None:
+        verified, ids = verify_clearance(path, now=now, public_key=public_key), None
+    else:
+        mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+        nonnegative = getattr(mechanism, "nonnegative", False)
+        corpus = load_corpus(spec.corpus, base or Path(), nonnegative=nonnegative)
+        ids = corpus.ids
+        verified = verify_clearance(
+            path,
+            now=now,
+            public_key=public_key,
+            corpus_hash=corpus.hash,
+            mechanism=mechanism_identity(make_plan(spec, corpus)),
+            spec_hash=spec.hash,
+        )
+    cleared = verified.clearance
+    return {
+        "clearance": str(path.resolve()),
+        "fingerprint": verified.fingerprint,
+        "checked": list(verified.checked),
+        "reviewer": cleared.reviewer,
+        "created": cleared.created.isoformat(),
+        "expires": cleared.expires.isoformat(),
+        "corpus": cleared.corpus,
+        "mechanism": cleared.mechanism.name,
+        "spec": cleared.spec,
+        "audits": list(cleared.audits),
+        "listed": len(cleared.documents),
+        "allowed": None if ids is None else int(cleared.allows(ids).sum()),
+        "of": None if ids is None else len(ids),
+        "excluded": cleared.excluded,
+        "statement": cleared.statement,
+    }

@@ -1,0 +1,154 @@
+"""Ed25519 identities: who signs a clearance, and whom a party trusts.
+
+A private key is a PEM file (PKCS 8) that its owner alone may read; the public key beside it is for others. Keys
+are compared whole; the fingerprint is what two people read to one another over the telephone.
+
+Reference: RFC 8032 (Ed25519), through the `cryptography` package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization as pem
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from ksdp.audit.errors import InputError
+
+__all__ = ["Identity", "fingerprint", "load_private", "load_public", "make_identity"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FINGERPRINT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A pair of key files."""
+
+    name: str
+    private: Path
+    """`NAME.key`, for the owner alone."""
+    public: Path
+    """`NAME.pub`, to be given away."""
+    fingerprint: str
+
+
+def fingerprint(key: Ed25519PublicKey | Ed25519PrivateKey) -> str:
+    """The first 128 bits of the SHA-256 of the raw public key, in groups of four hex digits.
+
+    Examples
+    --------
+    >>> fingerprint(Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    '139e-3940-e64b-5491-7220-88d9-a0d7-4162'
+    """
+    public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
+    digest = hashlib.sha256(public.public_bytes_raw()).digest()[:_FINGERPRINT_BYTES].hex()
+    return "-".join(digest[at : at + 4] for at in range(0, len(digest), 4))
+
+
+def make_identity(folder: Path, name: str, *, passphrase: bytes | None = None) -> Identity:
+    """Make a key pair and write `NAME.key` (mode 0600) and `NAME.pub` into a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Made (mode 0700) where there is none.
+    name : str
+        Letters, digits, dot, dash and underscore.
+    passphrase : bytes, optional
+        Encrypts the private key.
+
+    Raises
+    ------
+    InputError
+        If the name does not fit, the passphrase is empty, or either file is there: a key is never overwritten.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"`name` must be 1 to 64 letters, digits, dots, dashes or underscores and start with a letter or a "
+            f"digit; got {name!r}."
+        )
+    if passphrase == b"":
+        raise InputError("`passphrase` must not be empty; leave it out for a key without one.")
+    private, public = folder / f"{name}.key", folder / f"{name}.pub"
+    for path in (private, public):
+        if path.exists() or path.is_symlink():
+            raise InputError(f"{path} exists; a key is never overwritten.")
+    key = Ed25519PrivateKey.generate()
+    encryption = pem.NoEncryption() if passphrase is None else pem.BestAvailableEncryption(passphrase)
+    secret = key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, encryption)
+    shown = key.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write_new(private, secret, 0o600)
+    try:
+        _write_new(public, shown, 0o644)
+    except BaseException:
+        private.unlink(missing_ok=True)  # half an identity would block its name
+        raise
+    return Identity(name, private, public, fingerprint(key))
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that must not be there; its mode is right from the first moment."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_private(path: Path, *, passphrase: bytes | None = None) -> Ed25519PrivateKey:
+    """Read a private key.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, others may read it, it needs a passphrase or another one, or it is not Ed25519.
+    """
+    content = _read(path)
+    if path.stat().st_mode & 0o077:
+        raise InputError(f"{path} may be read by others than its owner; `chmod 600` it.")
+    try:
+        key = pem.load_pem_private_key(content, passphrase)
+    except TypeError as error:
+        wanted = "needs a passphrase" if passphrase is None else "has no passphrase, and one was given"
+        raise InputError(f"the key {path} {wanted}.") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        wrong = "" if passphrase is None else ", or the passphrase is wrong"
+        raise InputError(f"{path} is not a private key{wrong}.") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError(f"{path} must be an Ed25519 key; it is another kind.")
+    return key
+
+
+def load_public(path: Path) -> Ed25519PublicKey:
+    """Read a public key.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read or is not Ed25519.
+    """
+    content = _read(path)
+    try:
+        key = pem.load_pem_public_key(content)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path} is not a public key.") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise InputError(f"{path} must be an Ed25519 key; it is another kind.")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"the key {path} cannot be read: {error.strerror}.") from error

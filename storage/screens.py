@@ -1,0 +1,78 @@
+"""Screens in the store: `screens/<id>.json`, and `screens/<id>-excluded.parquet`: what was left out, and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.store import Store, write_json, write_whole
+
+__all__ = ["read_excluded", "read_screen", "sensitive_documents", "verdict_ids", "write_excluded", "write_screen"]
+
+_COLUMNS = ("document", "statistic", "distance", "log10_adjusted_p")
+
+
+def _file(store: Store, name: str) -> Path:
+    return store.root / "screens" / name
+
+
+def verdict_ids(verdicts: pa.Table, kinds: Sequence[str]) -> list[str]:
+    """Ids of the documents with one of these verdicts, in the order of the audit."""
+    chosen = verdicts.filter(pc.is_in(verdicts["verdict"], pa.array(kinds, pa.string())))
+    return [str(name) for name in chosen["document"].to_pylist()]
+
+
+def sensitive_documents(verdicts: pa.Table, number: int) -> pa.Table:
+    """The sensitive documents of a round, with what gave them away."""
+    found = verdicts.filter(pc.equal(verdicts["verdict"], "sensitive")).select(_COLUMNS)
+    return found.add_column(0, "round", pa.array([number] * len(found), pa.int32()))
+
+
+def write_screen(store: Store, screen: str, summary: Mapping[str, Any]) -> Path:
+    """Write `screens/<id>.json`."""
+    path = _file(store, f"{screen}.json")
+    write_json(path, dict(summary))
+    return path
+
+
+def read_screen(store: Store, screen: str) -> dict[str, Any]:
+    """Read `screens/<id>.json`.
+
+    Raises
+    ------
+    StoreError
+        If there is none.
+    """
+    try:
+        return dict(json.loads(_file(store, f"{screen}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"there is no screen {screen!r} in this store.") from error
+
+
+def write_excluded(store: Store, screen: str, rounds: Sequence[pa.Table]) -> Path:
+    """Write the sensitive documents of every round."""
+    path = _file(store, f"{screen}-excluded.parquet")
+    table = pa.concat_tables(rounds)
+    write_whole(path, lambda part: pq.write_table(table, part, compression="zstd"))
+    return path
+
+
+def read_excluded(store: Store, screen: str) -> pa.Table:
+    """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`.
+
+    Raises
+    ------
+    StoreError
+        If there is none.
+    """
+    try:
+        return pq.read_table(_file(store, f"{screen}-excluded.parquet"))
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"there is no screen {screen!r} in this store.") from error

@@ -1,0 +1,278 @@
+"""Screening as a person runs it: a second layer that the first one hides, and data that no exclusion helps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.screen import screen
+from ksdp.flows.verify import verify
+from ksdp.storage.clearances import read_clearance, verify_clearance
+from ksdp.storage.keys import load_private, load_public, make_identity
+from ksdp.storage.screens import read_excluded, read_screen
+from ksdp.storage.store import Store
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+MODULE = '''
+"""Column sums, rounded to a part of the largest: what is big hides what is small. And means under fixed noise."""
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from ksdp.audit.mechanisms.contract import Announced, Observables
+
+def total(database):
+    return np.asarray(sum(part.sum(axis=0) for part in database.parties)).ravel()
+
+@dataclass(frozen=True)
+class Masking:
+    name: ClassVar[str] = "masking"
+    version: ClassVar[int] = 1
+    noise: float = 0.02
+
+    def observables(self, features):
+        return (Announced("total", (features,)),)
+
+    def run(self, database, rng):
+        sums = total(database)
+        return Observables({"total": sums + self.noise * sums.max() * rng.standard_normal(len(sums))})
+
+@dataclass(frozen=True)
+class Fading(Masking):
+    name: ClassVar[str] = "fading"
+    noise: float = 0.5 / 16
+
+    def run(self, database, rng):
+        sums = total(database) / database.rows
+        return Observables({"total": sums + self.noise * rng.standard_normal(len(sums))})
+
+@dataclass(frozen=True)
+class Overlap:
+    name: str = "overlap"
+    version: int = 1
+    family: str = "test"
+    needs: tuple = ("total",)
+
+    def evaluate(self, observables, documents):
+        return np.asarray(documents.matrix @ observables["total"]).ravel()
+
+OVERLAP = Overlap()
+'''
+
+SCRIPT = """
+import json, sys
+from datetime import datetime
+from pathlib import Path
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.party_size import search_party_size
+from ksdp.flows.screen import screen
+from ksdp.storage.keys import load_private
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    spec, base = parse_spec(asked["spec"]), Path(asked["base"])
+    common = asked["arguments"] | {"workers": 1}
+    if asked["what"] == "search":
+        out = search_party_size(spec, base, base / "store", **common)
+    else:
+        for name in ("now", "expires"):
+            common[name] = datetime.fromisoformat(common[name])
+        out = screen(spec, base, base / "store", base / "clearance.json", load_private(base / "ana.key"), **common)
+    print(json.dumps(out))
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A folder with the module, the script and the reviewer's keys."""
+    (tmp_path / "leaky.py").write_text(MODULE)
+    (tmp_path / "call.py").write_text(SCRIPT)
+    make_identity(tmp_path, "ana")
+    return tmp_path
+
+
+@pytest.fixture
+def call(base: Path, server: dict[str, str]) -> Callable[..., dict[str, Any]]:
+    """Call a flow in a process of its own, with the module where workers find it."""
+
+    def run(what: str, spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+        asked = json.dumps({"what": what, "spec": spec, "base": str(base), "arguments": arguments})
+        done = subprocess.run(
+            [sys.executable, str(base / "call.py"), asked],
+            env=os.environ | server | {"PYTHONPATH": str(base)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+    return run
+
+
+def layers() -> np.ndarray:
+    """120 documents: 20 with a loud column of their own, 6 with a quiet one, the rest all alike.
+
+    With a loud one in (all but 1 % of databases of 24), the noise is 20; without, it is 0.5.
+    """
+    matrix = np.zeros((120, 27))
+    matrix[:, 26] = 1.0
+    matrix[range(26), range(26)] = [1000.0] * 20 + [6.0] * 6
+    return matrix
+
+
+def spec(mechanism: str, **design: Any) -> dict[str, Any]:
+    return {
+        "seed": 5,
+        "corpus": {"path": "counts.npz", "weighting": "counts"},
+        "mechanism": {"name": f"leaky:{mechanism}"},
+        "design": {"party_size": 0.2, "with_runs": 60} | design,
+        "statistics": {"families": [], "names": ["leaky:OVERLAP"]},
+        "decision": {"margin": 0.8},
+    }
+
+
+SIGNED: dict[str, Any] = {
+    "who": "Ana Lytic",
+    "now": NOW.isoformat(),
+    "expires": (NOW + timedelta(days=30)).isoformat(),
+}
+
+
+def test_the_second_layer_is_found_and_the_clearance_holds_neither(
+    base: Path, call: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
+    asked = spec("Masking")
+    found = call("screen", asked, rounds=4, **SIGNED)
+    assert (found["outcome"], found["helps"]) == ("cleared", True), found["reason"]
+    assert [about["sensitive"] for about in found["rounds"]] == [20, 6, 0]
+    assert [about["documents"] for about in found["rounds"]] == [120, 100, 94]
+    assert len({about["seed"] for about in found["rounds"]}) == 3
+    assert sum(about["level"] for about in found["rounds"]) < 0.05
+    assert found["quality"] is None
+
+    store = Store.open(base / "store", create=False)
+    excluded = read_excluded(store, found["screen"]).to_pandas()
+    by_round = {int(number): sorted(map(int, rows["document"])) for number, rows in excluded.groupby("round")}
+    assert by_round == {1: list(range(1, 21)), 2: list(range(21, 27))}  # ids count from 1
+    assert read_screen(store, found["screen"]) == found
+
+    path, public = base / "clearance.json", load_public(base / "ana.pub")
+    cleared = verify_clearance(path, now=NOW, public_key=public, corpus_hash=found["corpus"]).clearance
+    assert cleared.audits == tuple(about["audit"] for about in found["rounds"])
+    assert (cleared.excluded, cleared.excluded_documents, cleared.allowed) == (26, None, ("clear",))
+    assert len(cleared.documents) == cleared.verdicts["clear"] == found["allowed"] == 94
+    assert not cleared.allows(excluded["document"]).any()
+
+    # The party's own check, from spec and corpus; other data or another spec is refused.
+    monkeypatch.syspath_prepend(base)
+    about = verify(path, now=NOW, public_key=public, spec=parse_spec(asked), base=base)
+    assert (about["allowed"], about["of"]) == (94, 120)
+    with pytest.raises(ClearanceError, match="another spec"):
+        verify(path, now=NOW, spec=parse_spec(asked | {"seed": 6}), base=base)
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers() * 2))
+    with pytest.raises(ClearanceError, match="another corpus"):
+        verify(path, now=NOW, spec=parse_spec(asked), base=base)
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
+
+    # The same call reads every round; hashes instead of ids, and the exclusions named.
+    again = call("screen", asked, rounds=4, salted=True, list_excluded=True, **SIGNED)
+    assert again["screen"] == found["screen"]
+    assert all(about["cached_runs"] == about["runs"] for about in again["rounds"])
+    salted = read_clearance(path)
+    assert not set(salted.documents) & set(cleared.documents)
+    ids = [str(row) for row in range(1, 121)]
+    assert (salted.allows(ids) == cleared.allows(ids)).all()
+    assert salted.excluded_documents == tuple(sorted(excluded["document"]))
+
+
+def test_where_everything_stands_out_it_says_so_and_a_larger_party_helps(
+    base: Path, call: Callable[..., dict[str, Any]]
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.eye(120)))
+    asked = spec("Fading", party_size=8, with_runs=80)
+    found = call("screen", asked, **SIGNED)
+    assert (found["outcome"], found["helps"], len(found["rounds"])) == ("hopeless", False, 1)
+    assert "does not help" in found["reason"]
+    assert found["clearance"] is None
+    assert not (base / "clearance.json").exists()
+
+    # D = 2 Phi(s / 2) - 1 with s = 32 / party size: 0.95 at 8 rows, 0.68 at 16.
+    fading = asked | {"decision": {"margin": 0.85}}
+    searched = call("search", fading, documents=60, share=0.15, largest=16, steps=1)
+    assert searched["sizes"] == [8, 16]
+    assert searched["found"] == 16, searched
+    assert [about["party_rows"] for about in searched["tried"]] == [8, 16]
+    assert searched["tried"][0]["upper_limit"] > 0.9
+    assert searched["tried"][1]["upper_limit"] <= 0.15
+
+
+def test_undecided_documents_are_listed_only_if_the_reviewer_says_so(
+    base: Path, call: Callable[..., dict[str, Any]]
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # all alike: nothing leaks
+    asked = spec("Masking", with_runs=20) | {"decision": {"margin": 0.1}}
+    found = call("screen", asked, **SIGNED)
+    assert (found["outcome"], found["helps"], found["allowed"]) == ("nothing-proved", None, 0)
+    assert "40 documents are undecided" in found["reason"]
+    assert not (base / "clearance.json").exists()
+    allowed = call("screen", asked, allow_undecided=True, **SIGNED)
+    assert (allowed["outcome"], allowed["allowed"]) == ("cleared", 40)
+    cleared = read_clearance(base / "clearance.json")
+    assert cleared.verdicts == {"sensitive": 0, "clear": 0, "undecided": 40}
+    assert cleared.allowed == ("clear", "undecided")
+    assert "nothing is proved of them" in cleared.statement
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "message"),
+    [
+        ({}, {"who": " "}, "`who` must say"),
+        ({}, {"expires": NOW}, "later than now"),
+        ({}, {"now": NOW.replace(tzinfo=None)}, "time zone"),
+        ({}, {"rounds": 0}, "`rounds` must be at least 1"),
+        ({}, {"most": 0.0}, "`most` must be in"),
+        ({"documents": 5}, {}, "`design.documents` must name ids"),
+        ({"party_size": 12}, {}, "`design.party_size`"),
+    ],
+)
+def test_what_cannot_be_screened_is_refused_before_anything_is_written(
+    base: Path, monkeypatch: pytest.MonkeyPatch, changes: dict, arguments: dict, message: str
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((12, 27))))
+    monkeypatch.syspath_prepend(base)
+    key = load_private(base / "ana.key")
+    given = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=1)} | arguments
+    with pytest.raises(InputError, match=message):
+        screen(parse_spec(spec("Masking", **changes)), base, base / "store", base / "c.json", key, **given)
+    assert not (base / "store").exists()
+
+
+def test_a_file_that_is_no_clearance_is_not_overwritten(base: Path) -> None:
+    (base / "counts.json").write_text("mine")
+    with pytest.raises(InputError, match="exists and is not a clearance"):
+        screen(
+            parse_spec(spec("Masking")),
+            base,
+            base / "store",
+            base / "counts.json",
+            load_private(base / "ana.key"),
+            who="Ana",
+            now=NOW,
+            expires=NOW + timedelta(days=1),
+        )
+    assert (base / "counts.json").read_text() == "mine"
