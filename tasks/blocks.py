@@ -236,7 +236,7 @@ def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
 
 
 def _connected(address: str) -> Any:
-    """A client of the scheduler. One that registers while another cancels can meet a message too many: try again."""
+    """A client of the scheduler; one that registers while another cancels may meet a stray message: try again."""
     from distributed import Client
 
     for _ in range(4):
