@@ -1,1 +1,1 @@
-"""."""
+"""Pages that only render what is stored."""

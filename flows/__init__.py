@@ -1,1 +1,1 @@
-"""."""
+"""Prose: what happens in an audit, a screening, a forecast, in which order."""

@@ -1,1 +1,1 @@
-"""."""
+"""Thin Prefect tasks over Dask, and what a worker does with one block."""

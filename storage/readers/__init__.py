@@ -1,1 +1,1 @@
-"""."""
+"""One reader a format, each refusing bad input with file, row and column."""
