@@ -15,11 +15,9 @@ import numpy as np
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import Plan, make_plan
-from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.testing import compare_arms
-from ksdp.flows.prepare import read_spec_file
-from ksdp.storage.corpora import load_corpus
+from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 __all__ = ["run"]
 
@@ -52,8 +50,7 @@ def plain_loop(plan: Plan) -> dict[str, float]:
 def run(spec_path: Path, workers: int) -> None:
     """Print both times and their ratio."""
     spec, base = read_spec_file(spec_path)
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    plan = make_plan(spec, load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False)))
+    plan = make_plan(spec, spec_corpus(spec, base))
     print(f"{spec_path.stem}: {len(plan.audited)} documents, {plan.runs} runs, {len(plan.statistics)} statistics")
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"

@@ -10,11 +10,10 @@ import numpy as np
 
 from ksdp.audit.design import Block
 from ksdp.audit.plan import CONTROLS, Plan, make_plan
-from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
-from ksdp.storage.corpora import load_corpus
+from ksdp.flows.prepare import spec_corpus
 
 __all__ = ["forecast"]
 
@@ -46,8 +45,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     InputError
         If anything is refused.
     """
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    corpus = load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    corpus = spec_corpus(spec, base)
     plan = make_plan(spec, corpus)
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
     n_with = max(1, round(share * plan.design.runs))

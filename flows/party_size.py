@@ -14,10 +14,9 @@ from ksdp.audit.errors import InputError, InvalidAudit
 from ksdp.audit.party_sizes import share_upper_limit, size_grid, smallest_good
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
-from ksdp.flows.prepare import prepare_stored
+from ksdp.flows.prepare import prepare_stored, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.run import run_prepared
-from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.screens import write_screen
 from ksdp.storage.store import Store, content_key
@@ -73,8 +72,7 @@ def search_party_size(
         If the controls of an audit fail.
     """
     started = time.monotonic()
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    corpus = load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    corpus = spec_corpus(spec, base)
     first = as_rows(spec.design.party_size, len(corpus))
     sizes = size_grid(first, len(corpus) // 2 if largest is None else largest, steps)
     drawn = min(documents, len(corpus))
@@ -107,7 +105,7 @@ def search_party_size(
     summary = {
         "search": name,
         "corpus": corpus.hash,
-        "mechanism": mechanism.name,
+        "mechanism": make_mechanism(spec.mechanism.name, spec.mechanism.parameters).name,
         "spec": spec.hash,
         "margin": spec.decision.margin,
         "level": spec.decision.level,

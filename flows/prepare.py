@@ -17,7 +17,7 @@ from ksdp.storage.memory import store_corpus
 from ksdp.storage.store import Store, content_key
 from ksdp.tasks.blocks import AuditRef
 
-__all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file"]
+__all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,18 @@ def audit_id(spec: Spec, corpus_hash: str) -> str:
     return content_key({"spec": spec.hash, "corpus": corpus_hash})[:12]
 
 
+def spec_corpus(spec: Spec, base: Path) -> Corpus:
+    """Load the corpus of a spec, without negative entries where its mechanism cannot take them.
+
+    Raises
+    ------
+    InputError
+        If the mechanism is unknown or the corpus is refused.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    return load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+
+
 def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
     """Load and check the corpus, make the plan, and store both.
 
@@ -59,9 +71,7 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
     InputError
         If anything is refused; the store is then as it was.
     """
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    corpus = load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
-    return prepare_stored(spec, corpus, store, may_sample=True)
+    return prepare_stored(spec, spec_corpus(spec, base), store, may_sample=True)
 
 
 def prepare_stored(spec: Spec, corpus: Corpus, store: Path, *, may_sample: bool) -> Prepared:

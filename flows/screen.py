@@ -24,11 +24,10 @@ from ksdp.audit.quality import learning_cost
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening import Ended, check_screenable, ending, round_spec, statement
 from ksdp.audit.spec import Spec
-from ksdp.flows.prepare import Prepared, prepare_stored
+from ksdp.flows.prepare import Prepared, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.run import run_prepared
 from ksdp.storage.clearances import read_clearance, write_clearance
-from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screens import sensitive_documents, verdict_ids, write_excluded, write_screen
@@ -127,8 +126,7 @@ def screen(
     check_screenable(spec)
     _check(clearance_path, who, now, expires, rounds, most)
     current().stage("prepare", 1)
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    corpus = load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    corpus = spec_corpus(spec, base)
     found = _rounds(spec, corpus, store, rounds, most, workers, dask)
     name = content_key({"screen": 1, "spec": spec.hash, "corpus": corpus.hash, "rounds": rounds, "most": most})[
         :12
@@ -146,6 +144,7 @@ def screen(
     quality = None
     if outcome == "cleared":
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
+        mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
         quality = learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, ids)), spec.seed)
         salt = secrets.token_bytes(16) if salted else None
         cleared = Clearance(

@@ -9,11 +9,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.plan import make_plan
-from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screen import mechanism_identity
 from ksdp.storage.clearances import verify_clearance
-from ksdp.storage.corpora import load_corpus
 
 __all__ = ["verify"]
 
@@ -54,9 +53,7 @@ def verify(
     if spec is None:
         verified, ids = verify_clearance(path, now=now, public_key=public_key), None
     else:
-        mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-        nonnegative = getattr(mechanism, "nonnegative", False)
-        corpus = load_corpus(spec.corpus, base or Path(), nonnegative=nonnegative)
+        corpus = spec_corpus(spec, base or Path())
         ids = corpus.ids
         verified = verify_clearance(
             path,

@@ -76,6 +76,8 @@ class PDNMF:
 
     name: ClassVar[str] = "pd-nmf"
     version: ClassVar[int] = 1
+    nonnegative: ClassVar[bool] = True
+    """A corpus with negative entries is refused while it is read, with file, row and column."""
 
     rank: int = 7
     start: str = "random"

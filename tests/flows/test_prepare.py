@@ -1,0 +1,41 @@
+"""What is refused depends on the mechanism, and a refusal writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ksdp.audit.errors import CorpusError
+from ksdp.audit.spec import Spec, parse_spec
+from ksdp.flows.prepare import prepare
+
+
+def spec_of(mechanism: str) -> Spec:
+    return parse_spec(
+        {
+            "corpus": {"path": "table.csv"},
+            "mechanism": {"name": mechanism, "rank": 2},
+            "design": {"party_size": 10, "with_runs": 5},
+        }
+    )
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    table = pd.DataFrame(np.random.default_rng(0).random((40, 4)), columns=list("abcd"))
+    table.loc[6, "c"] = -0.5
+    table.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path
+
+
+def test_negative_entries_are_refused_for_nmf_before_anything_is_written(base: Path) -> None:
+    with pytest.raises(CorpusError, match=r"table\.csv.*row 7.*c.*negative"):
+        prepare(spec_of("pd-nmf"), base, base / "store")
+    assert not (base / "store").exists()
+
+
+def test_negative_entries_are_fine_for_the_svd(base: Path) -> None:
+    assert len(prepare(spec_of("pd-svd"), base, base / "store").plan.audited) == 40
