@@ -9,6 +9,7 @@
     ├── StoreError         the store cannot be read or written
     │   └── DamagedBlock   a block's checksum or shape is not what its key promises
     ├── ClearanceError     a clearance is refused; `failed` says which check
+    ├── ProtocolError      a protocol run ended: a party left, lied, repeated itself or sent what nobody may send
     └── InvalidAudit       the controls failed: no verdict of this audit may be used (exit 5)
 
 No message ever holds the text of a document: only file names, row numbers, ids and column names.
@@ -23,6 +24,7 @@ __all__ = [
     "InputError",
     "InvalidAudit",
     "KsdpError",
+    "ProtocolError",
     "SpecError",
     "StoreError",
 ]
@@ -67,6 +69,10 @@ class ClearanceError(KsdpError):
     def __init__(self, failed: str, message: str) -> None:
         super().__init__(message)
         self.failed = failed
+
+
+class ProtocolError(KsdpError):
+    """A protocol run ended without a result; no message holds a secret or a share."""
 
 
 class InvalidAudit(KsdpError):

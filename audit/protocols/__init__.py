@@ -1,0 +1,1 @@
+"""The cryptographic protocols as state machines: messages in, messages out, no sockets."""

@@ -1,0 +1,105 @@
+"""From a corpus to a signed clearance: `keys`, `screen`, `verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption
+
+__all__ = ["keys", "screen", "verify"]
+
+
+_SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
+
+
+def keys(
+    name: Annotated[str, typer.Argument(help="Whose identity it is.")],
+    folder: Annotated[Path, typer.Option("--folder", help="Where the two key files go.")] = Path(),
+    passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for a passphrase.")] = False,
+) -> None:
+    """Make an identity: an Ed25519 key that signs clearances."""
+    from ksdp.storage.keys import make_identity
+
+    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True).encode() if passphrase else None
+    made = make_identity(folder, name, passphrase=secret)
+    typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
+
+
+def screen(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
+    key: Annotated[Path, typer.Option("--key", help="The private key of whoever decides (`ksdp keys`).")],
+    who: Annotated[str, typer.Option("--who", help="Who decides; stands in the clearance.")],
+    days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
+    salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided ones too.")] = False,
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
+    from datetime import UTC, datetime, timedelta
+
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.screen import screen as run_screen
+    from ksdp.storage.keys import load_private
+    from ksdp.terminal import terminal
+
+    now = datetime.now(UTC)
+    read, base = read_spec_file(spec)
+    with terminal():
+        out = run_screen(
+            read,
+            base,
+            store,
+            clearance,
+            load_private(key),
+            who=who,
+            now=now,
+            expires=now + timedelta(days=days),
+            rounds=rounds,
+            workers=workers,
+            dask=dask,
+            salted=salted,
+            allow_undecided=allow_undecided,
+        )
+    if as_json:
+        typer.echo(json.dumps(out))
+    else:
+        typer.echo(f"{out['outcome']}: {out['reason']}", err=True)
+    raise typer.Exit(_SCREENED.get(out["outcome"], 3))
+
+
+def verify(
+    clearance: Annotated[Path, typer.Argument(help="A clearance file.")],
+    key: Annotated[Path | None, typer.Option("--key", help="The public key it must be signed with.")] = None,
+    spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a clearance: whole, signed, in force, and made for this corpus, mechanism and spec."""
+    from datetime import UTC, datetime
+
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.verify import verify as run_verify
+    from ksdp.storage.keys import load_public
+
+    read, base = read_spec_file(spec) if spec else (None, None)
+    public = load_public(key) if key else None
+    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
+    if as_json:
+        typer.echo(json.dumps(out, default=str))
+        return
+    typer.echo(
+        "the clearance is whole, signed and in force."
+        if key
+        else "the clearance is whole and in force. Compare the fingerprint of its signer, or name --key:"
+    )
+    typer.echo(
+        "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict))
+    )

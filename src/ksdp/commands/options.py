@@ -1,0 +1,54 @@
+"""Options that several commands share, and how an audit is told of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["KEYS", "DaskOption", "JsonOption", "StoreOption", "WorkersOption", "exit_code", "tell"]
+
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder of the store; made where there is none.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Worker processes; one a core by default.")
+]
+DaskOption = Annotated[str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+KEYS = ("audit", "corpus", "mechanism", "documents", "runs", "cached_runs", "seconds", "valid", "verdicts")
+"""Keys of a summary that `--json` prints and that keep their meaning."""
+
+
+def exit_code(summary: dict[str, Any]) -> int:
+    """What the verdicts of an audit mean to a shell."""
+    if not summary["valid"]:
+        return 5
+    if summary["verdicts"]["sensitive"]:
+        return 3
+    return 4 if summary["verdicts"]["undecided"] else 0
+
+
+def tell(summary: dict[str, Any], as_json: bool) -> None:
+    """Print an audit's summary: one object for machines, a few lines for people."""
+    if as_json:
+        statistics = {
+            name: {key: about[key] for key in ("version", "median_D", "max_D", "sensitive")}
+            for name, about in summary["statistics"].items()
+        }
+        shown = {key: summary[key] for key in KEYS}
+        shown |= {"statistics": statistics, "store": summary["store"], "report": summary["report"]}
+        typer.echo(json.dumps(shown))
+        return
+    counts = summary["verdicts"]
+    if not summary["valid"]:
+        typer.secho(
+            f"VOID: {summary['controls']['reason']}. No verdict may be used.", err=True, fg="red", bold=True
+        )
+    typer.echo(
+        f"{summary['documents']} documents: {counts['sensitive']} sensitive, {counts['clear']} clear, "
+        f"{counts['undecided']} undecided ({summary['runs']} runs, {summary['seconds']:.1f} s)",
+        err=True,
+    )
+    typer.echo(f"audit   {summary['audit']}\nreport  {summary['report']}", err=True)
