@@ -36,6 +36,7 @@ __all__ = [
     "control_noise",
     "make_design",
     "mechanism_rng",
+    "shuffled_runs",
     "split_parties",
 ]
 
@@ -43,7 +44,7 @@ Rows = NDArray[np.int64]
 Bits = NDArray[np.bool_]
 
 # First element of every spawn key: what the randomness is for. Never renumber.
-_DRAW, _CONTROL, _PARTIES, _TARGETS, _MECHANISM, _ADVERSARY = 1, 2, 3, 4, 5, 6
+_DRAW, _CONTROL, _PARTIES, _TARGETS, _MECHANISM, _ADVERSARY, _SHUFFLE = 1, 2, 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +244,11 @@ def control_noise(design: Design, block: Block, controls: int) -> NDArray[np.flo
         for run in range(block.start, block.stop)
     ]
     return np.stack(columns, axis=1)
+
+
+def shuffled_runs(design: Design, lane: int) -> Rows:
+    """A random order of a lane's runs, for tests of bits that belong to other runs."""
+    return _rng(design.seed, _SHUFFLE, lane).permutation(design.runs)
 
 
 def adversary_rows(pool: Rows, size: int, seed: int) -> Rows:

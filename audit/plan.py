@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -17,23 +18,41 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block, Design, adversary_rows, as_rows, make_design, split_parties
+from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, make_design, split_parties
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.registry import make_mechanism, select_statistics
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec import Spec, StatisticsSpec
+from ksdp.audit.stages import Look, Stage, plan_looks
+from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
+from ksdp.audit.verdicts.learners import GAUSSIAN
 
-__all__ = ["CONTROLS", "NULL_CONTROLS", "Plan", "make_plan"]
+__all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan", "make_plan"]
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
 
+LEARNED = "learned"
+"""The family of learned columns; their names begin with it."""
+LEARNED_PREFIX = f"{LEARNED}-"
+LEARNED_VERSION = 1
+
 NULL_CONTROLS = 24
 """Control documents whose value ignores their bit."""
 CONTROLS = 32
 """All control documents; the others carry a planted leak."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the tables of tests."""
+
+    name: str
+    version: int
+    family: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +74,41 @@ class Plan:
     """Rows of the corpus that the coalition holds in every run."""
     background: dict[str, NDArray[Any]]
     """What the adversary knows besides the observables."""
+    learners: tuple[str, ...]
+    """Learners that combine all columns."""
+    block_runs: int
+    """Runs in a block."""
+    looks: tuple[Look, ...]
+    """When it decides, and at what level."""
 
-    @cached_property
-    def block_runs(self) -> int:
-        """Runs in a block: a power of two from the sizes alone, so that audits share blocks."""
-        audited = len(self.design.targets(0)) + CONTROLS
-        observables = sum(int(np.prod(a.shape)) for a in self.announced)
-        fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
-        return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
+    @property
+    def tested(self) -> tuple[Statistic, ...]:
+        """Statistics that are tested on their own."""
+        return tuple(s for s in self.statistics if s.family != COEFFICIENTS)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of every table of tests, in order: the tested statistics, then the learners."""
+        plain = [Column(s.name, s.version, s.family) for s in self.tested]
+        return (*plain, *(Column(LEARNED_PREFIX + name, LEARNED_VERSION, LEARNED) for name in self.learners))
+
+    @property
+    def fresh_runs(self) -> int:
+        """Fresh runs of a lane for what was flagged; even, as the literal design deals runs in turn."""
+        wanted = self.spec.design.fresh_with_runs
+        return 2 * math.ceil(self.design.runs * wanted / self.spec.design.with_runs / 2)
+
+    def narrowed(self, stage: Stage) -> Plan:
+        """The plan of one stage.
+
+        Documents leave the tables in the shared design only: in the others, who is a target decides who is drawn.
+        """
+        changes: dict[str, Any] = {"runs": stage.runs, "seed": stage.seed}
+        if isinstance(self.design, Shared):
+            changes["audited"] = stage.rows
+        chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
+        design: Any = self.design
+        return dataclasses.replace(self, design=dataclasses.replace(design, **changes), statistics=chosen)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -105,10 +151,12 @@ class Plan:
     def runs_identity(self) -> dict[str, Any]:
         """Everything a run's observables depend on: the key of its blocks.
 
-        The number of runs, the statistics and the decision are left out on purpose: audits that differ in
-        those share blocks.
+        The number of runs, the statistics and the decision are left out on purpose, and in the shared design who
+        is audited: audits that differ in those share blocks.
         """
-        design = self.spec.design.model_dump(mode="json", exclude={"with_runs"})
+        # Who is audited decides what is drawn in the balanced design, and lanes are numbered by it in the literal.
+        free = {"documents"} if self.spec.design.kind == "shared" else set()
+        design = self.spec.design.model_dump(mode="json", exclude={"with_runs", "looks", "fresh_runs"} | free)
         return {
             "corpus": self.corpus.hash,
             "mechanism": self.mechanism.name,
@@ -116,9 +164,9 @@ class Plan:
             "parameters": _parameters(self.mechanism),
             "parties": self.spec.parties.model_dump(mode="json"),
             "design": design,
-            "seed": self.spec.seed,
+            "seed": self.design.seed,
             "precision": self.spec.store.precision,
-            "format": 1,
+            "format": 2,
         }
 
 
@@ -176,8 +224,46 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     announced = mechanism.observables(corpus.features)
     background = _background(spec, corpus, mechanism, rows, honest, coalition)
     names = [a.name for a in announced]
-    chosen, skipped = select_statistics(spec.statistics.families, spec.statistics.names, names, background)
-    return Plan(spec, corpus, mechanism, announced, chosen, skipped, design, rows, honest, coalition, background)
+    families, learners = _learners(spec.statistics)
+    plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
+    chosen, skipped = select_statistics(families, plain, names, background)
+    if learners and rank is not None:
+        chosen += coefficients(rank, names)
+    block_runs = _block_runs(design, announced)
+    looks = plan_looks(spec, design.runs, block_runs)
+    others = (design, rows, honest, coalition, background, learners, block_runs, looks)
+    return Plan(spec, corpus, mechanism, announced, chosen, skipped, *others)
+
+
+def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:
+    """Runs in a block: a power of two from the sizes alone, so that audits of the same runs share blocks."""
+    audited = len(design.pool if isinstance(design, Shared) else design.targets(0)) + CONTROLS
+    observables = sum(int(np.prod(a.shape)) for a in announced)
+    fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
+    return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
+
+
+def _learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:
+    """The other families, and the learners asked for.
+
+    Raises
+    ------
+    SpecError
+        If there is no such learner, or nothing for one to learn from.
+    """
+    families = [family for family in spec.families if family != LEARNED]
+    asked = [n.removeprefix(LEARNED_PREFIX) for n in spec.names if n.startswith(LEARNED_PREFIX)]
+    known = (*GAUSSIAN, CHOSEN, BOOSTED)
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        names = ", ".join(LEARNED_PREFIX + name for name in known)
+        raise SpecError(f"`statistics.names` must be among {names}; got {LEARNED_PREFIX + unknown[0]!r}.")
+    wanted = {*asked, *((*GAUSSIAN, CHOSEN) if LEARNED in spec.families else ())}
+    if wanted == {CHOSEN}:
+        raise SpecError(f"`statistics.names` must name a learner beside {LEARNED_PREFIX}{CHOSEN}, to choose from.")
+    if wanted and not families and len(asked) == len(spec.names):
+        raise SpecError("`statistics` must hold others beside the learned ones, to learn from.")
+    return families, tuple(name for name in (*GAUSSIAN, BOOSTED, CHOSEN) if name in wanted)
 
 
 def _background(

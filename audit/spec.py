@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
 
 
@@ -100,10 +101,26 @@ class DesignSpec(_Section):
     party_size: Fraction | Rows = 0.03
     with_runs: Annotated[int, Field(ge=2)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
+    looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] = 1
+    """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
+    still undecided are measured further, and the audit ends where there is none."""
+    fresh_runs: Annotated[int, Field(ge=0)] | None = None
+    """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
     """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only)."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> DesignSpec:
+        if isinstance(self.looks, tuple) and list(self.looks) != sorted(set(self.looks)):
+            raise ValueError(f"`looks` must ascend; got {list(self.looks)}.")
+        return self
+
+    @property
+    def fresh_with_runs(self) -> int:
+        """Fresh runs in the smaller arm, the default filled in."""
+        return self.with_runs // 4 if self.fresh_runs is None else self.fresh_runs
 
 
 class StatisticsSpec(_Section):
@@ -111,7 +128,11 @@ class StatisticsSpec(_Section):
 
     families: tuple[str, ...] = ("paper", "geometry")
     names: tuple[str, ...] = ()
-    """Statistics by name, besides the families."""
+    """Statistics by name, besides the families.
+
+    The family `learned` (or `learned-lda`, `learned-lira`, `learned-matched-filter`, `learned-chosen`, and by name
+    only `learned-boosted`) combines all the other columns, trained on runs that it is not tested on.
+    """
 
 
 class DecisionSpec(_Section):
@@ -120,6 +141,13 @@ class DecisionSpec(_Section):
     error: Literal["fdr", "fwer"] = "fdr"
     procedure: Literal["by", "bh", "holm"] | None = None
     """Default: `by` (any dependence) for fdr, `holm` for fwer."""
+    over_statistics: Literal["bonferroni", "max-t"] = "bonferroni"
+    """`max-t` permutes whole runs: exact whatever the statistics share, for audits of some hundred documents."""
+    stopping: Literal["planned", "anytime"] = "planned"
+    """`anytime`: p-values and bands that hold at every number of runs together, for audits that are topped up
+    without a plan; they need about three times the runs."""
+    spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"
+    """How planned looks spend the level: nearly all of it at the end, or evenly."""
     level: Fraction = 0.05
     margin: Annotated[float, Field(gt=0, le=1)] = 0.2
     """The largest advantage that the owner of the data is willing to accept."""
@@ -128,6 +156,8 @@ class DecisionSpec(_Section):
     def _fits(self) -> DecisionSpec:
         if self.procedure is not None and (self.procedure == "holm") != (self.error == "fwer"):
             raise ValueError(f"`procedure` {self.procedure!r} does not control `error` {self.error!r}.")
+        if self.stopping == "anytime" and self.over_statistics == "max-t":
+            raise ValueError("`over_statistics` max-t goes with `stopping` planned only.")
         return self
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,55 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.learned import learned_tests
 from ksdp.audit.verdicts.multiplicity import weighted_minimum
 from ksdp.audit.verdicts.tails import tail_table
 
-__all__ = ["ArmTests", "Controls", "compare_arms", "judge_controls"]
+__all__ = ["ArmTests", "Controls", "compare_arms", "judge_controls", "learn_arms", "shuffled_log10_p"]
 
 # Controls are judged so strictly that a sound audit is called void once in a hundred thousand.
 _CONTROL_LEVEL = 1e-5
 
 
-@dataclass(frozen=True, eq=False)
-class ArmTests:
-    """Tests of some documents: arms by document; distance and log10 p by document and statistic."""
-
-    n_with: NDArray[np.int64]
-    n_without: NDArray[np.int64]
-    distance: NDArray[np.float64]
-    log10_p: NDArray[np.float64]
-    """Of the distance (four fifths of the level) and the tails (one fifth) together."""
-    log10_tail: NDArray[np.float64]
-    """Of the tails alone: what finds a rare but certain leak, to which the distance is blind."""
-
-    @staticmethod
-    def join(parts: list[ArmTests]) -> ArmTests:
-        """Stack slices in order."""
-        return ArmTests(
-            np.concatenate([p.n_with for p in parts]),
-            np.concatenate([p.n_without for p in parts]),
-            np.concatenate([p.distance for p in parts]),
-            np.concatenate([p.log10_p for p in parts]),
-            np.concatenate([p.log10_tail for p in parts]),
-        )
-
-    def __getitem__(self, rows: slice) -> ArmTests:
-        return ArmTests(
-            self.n_with[rows],
-            self.n_without[rows],
-            self.distance[rows],
-            self.log10_p[rows],
-            self.log10_tail[rows],
-        )
-
-    def __len__(self) -> int:
-        return len(self.n_with)
-
-
 @dataclass(frozen=True)
 class Controls:
-    """What became of the control documents."""
+    """What became of the controls."""
 
     valid: bool
     null: int
@@ -70,6 +36,9 @@ class Controls:
     """Planted leaks of advantage 0.9."""
     planted_largest_p: float
     """Largest p among them."""
+    shuffled: int
+    """Tests of real documents in runs dealt anew: what a mechanism that knows nothing of them would give."""
+    shuffled_smallest_p: float
     reason: str | None
     """Why the audit is void."""
 
@@ -86,42 +55,89 @@ def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_
     tails = np.stack([tail_table(array, inclusion).log10_p for array in values.values()], axis=1)
     distances = np.stack([t.log10_p for t in tables], axis=1)
     return ArmTests(
-        tables[0].n_with,
-        tables[0].n_without,
+        np.stack([t.n_with for t in tables], axis=1),
+        np.stack([t.n_without for t in tables], axis=1),
         np.stack([t.distance for t in tables], axis=1),
         weighted_minimum(distances, tails),
         tails,
     )
 
 
-def judge_controls(controls: list[ArmTests]) -> Controls:
-    """Judge the control documents of every lane.
+def learn_arms(
+    values: Sequence[NDArray[np.floating]], inclusion: NDArray[np.bool_], learners: Sequence[str]
+) -> ArmTests:
+    """Learn to tell every document's arms apart from all columns together; one column a learner.
 
-    Their values stand in every statistic's column, went through the same store and the same test as
-    everybody's, and their bits come from the same seed: a mixed-up run, document or arm shows here.
+    Parameters
+    ----------
+    values : one array of shape (n_documents, n_runs) a column
+    inclusion : bool, shape (n_documents, n_runs)
+    learners : names that `learned_tests` knows
+    """
+    found = learned_tests(np.stack(values, axis=2), inclusion, learners)
+    m, n = (np.repeat(arm[:, None], len(learners), axis=1) for arm in (found.n_with, found.n_without))
+    return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p))
+
+
+def shuffled_log10_p(
+    values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_], order: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Log10 p of real documents whose inclusion bits come from other runs, shape (n_documents, n_statistics).
+
+    The check of a null mechanism: run r's values against the bits of run order[r], a random order, are what a
+    mechanism that looks at none of these documents would give, with this audit's values, ties and arms. The
+    p-values must be uniform (conservative with ties); where they are not, values, bits or tests are mixed up.
+    """
+    dealt = np.ascontiguousarray(inclusion[:, order])
+    return np.stack([ks_table(np.ascontiguousarray(array), dealt).log10_p for array in values.values()], axis=1)
+
+
+def judge_controls(
+    controls: Sequence[ArmTests], shuffled: Sequence[NDArray[np.float64]], learned: Sequence[int] = ()
+) -> Controls:
+    """Judge the control documents of every lane, and the shuffled tests of real ones.
+
+    The values of control documents stand in every statistic's column, went through the same store and the same
+    test as everybody's, and their bits come from the same seed: a mixed-up run, document or arm shows here.
 
     Parameters
     ----------
     controls : one `ArmTests` of `CONTROLS` rows a lane
+    shuffled : log10 p of real documents in runs dealt anew, any shapes
+    learned : columns that a learner made; they find a planted leak in parts of the runs and must not find others
     """
-    null = np.concatenate([part.log10_p[:NULL_CONTROLS].ravel() for part in controls])
-    planted = np.concatenate([part.log10_p[NULL_CONTROLS:CONTROLS].ravel() for part in controls])
-    smallest, largest = 10 ** float(null.min()), 10 ** float(planted.max())
-    # Columns hold the same control values, so the tests to count are lanes times controls.
-    trials = len(controls) * NULL_CONTROLS
-    reason = None
+    plain = [n for n in range(controls[0].distance.shape[1]) if n not in learned]
+    null = np.concatenate([part.log10_p[:NULL_CONTROLS].min(axis=1) for part in controls])
+    planted = np.concatenate([part.log10_p[NULL_CONTROLS:CONTROLS, plain].ravel() for part in controls])
+    dealt = np.concatenate([part.ravel() for part in shuffled]) if shuffled else np.zeros(1)
+    smallest, largest, lowest = 10 ** float(null.min()), 10 ** float(planted.max()), 10 ** float(dealt.min())
+    # Plain columns hold the same control values, so the tests to count are controls times (learners and one).
+    trials = len(null) * (1 + len(learned))
+    bar = _planted_bar(controls, plain)
     if smallest < _CONTROL_LEVEL / trials:
         reason = f"a null control was detected (p = {smallest:.1e})"
-    weakest = _planted_bar(controls)
-    if reason is None and weakest is not None and float(planted.max()) > weakest:
+    elif lowest < _CONTROL_LEVEL / len(dealt):
+        reason = f"a document was detected in runs that were dealt at random (p = {lowest:.1e})"
+    elif bar is not None and float(planted.max()) > bar:
         reason = f"a planted leak of advantage 0.9 was missed (p = {largest:.1e})"
-    return Controls(reason is None, trials, smallest, len(controls) * (CONTROLS - NULL_CONTROLS), largest, reason)
+    else:
+        reason = None
+    return Controls(
+        valid=reason is None,
+        null=len(null),
+        null_smallest_p=smallest,
+        planted=len(controls) * (CONTROLS - NULL_CONTROLS),
+        planted_largest_p=largest,
+        shuffled=len(dealt),
+        shuffled_smallest_p=lowest,
+        reason=reason,
+    )
 
 
-def _planted_bar(controls: list[ArmTests]) -> float | None:
+def _planted_bar(controls: Sequence[ArmTests], plain: Sequence[int]) -> float | None:
     """Log10 p that a planted leak must reach: half its distance would; None where arms are too small for that."""
-    m = min(int(part.n_with[NULL_CONTROLS:].min()) for part in controls)
-    n = min(int(part.n_without[NULL_CONTROLS:].min()) for part in controls)
+    m = min(int(part.n_with[NULL_CONTROLS:, plain].min()) for part in controls)
+    n = min(int(part.n_without[NULL_CONTROLS:, plain].min()) for part in controls)
     if min(m, n) < 20:
         return None
     return (math.log(2) - 2 * m * n / (m + n) * 0.45**2) / math.log(10)

@@ -1,9 +1,9 @@
-"""The audit: sample, measure, test, decide, report.
+"""The audit: sample, measure, test, decide; again until nothing is open; confirm; report.
 
 1. `sample_blocks`: every block of runs that the store does not hold is drawn, run and measured on the workers.
-2. `test_slices`: Kolmogorov-Smirnov tests of every document under every statistic.
-3. `decide`: controls, corrections, bands, verdicts.
-4. `write_findings`, `write_report`: Parquet, HTML and a Prefect artifact.
+2. `test_slices`: tests of every open document under every statistic; decisions at the level of this look.
+3. `measure_flagged`: what was flagged is measured once more, on fresh runs.
+4. `conclude`: controls, verdicts, curves, findings; Parquet, HTML and a Prefect artifact.
 """
 
 from __future__ import annotations
@@ -11,20 +11,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from prefect import flow
-from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
 from ksdp.audit.design import Block
+from ksdp.audit.effects import Effect
 from ksdp.audit.errors import DamagedBlock
-from ksdp.audit.plan import Plan
+from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.stages import FIRST, FRESH, Stage, fresh_seed
+from ksdp.audit.standing import Standing, after_look, open_documents
 from ksdp.audit.testing import ArmTests
-from ksdp.flows.conclude import conclude
+from ksdp.audit.verdicts.decide import Verdict
+from ksdp.flows.conclude import Tested, conclude
 from ksdp.flows.progress import current
-from ksdp.tasks.blocks import AuditRef, BlockDone, open_plan, slices
-from ksdp.tasks.steps import sample_blocks, test_slices
+from ksdp.flows.tally import Tally, shown
+from ksdp.storage.stages import write_stage
+from ksdp.storage.store import Store
+from ksdp.tasks.blocks import observables_present
+from ksdp.tasks.refs import AuditRef, open_audit, open_plan
+from ksdp.tasks.slices import Flagged, Slice, SliceTests, slices
+from ksdp.tasks.steps import measure_flagged, sample_blocks, test_slices
 
 __all__ = ["audit"]
 
@@ -33,34 +42,7 @@ _TASKS = 20
 _IN_FLIGHT = 2
 
 
-@dataclass
-class _Tally:
-    """What has been done so far; one writer a thread, read by the progress artifact."""
-
-    sampled: int = 0
-    measured: int = 0
-    cached: int = 0
-    damaged: list[str] = field(default_factory=list)
-
-    def __call__(self, done: BlockDone) -> None:
-        setattr(self, done.how, getattr(self, done.how) + done.runs)
-        self.damaged += done.damaged
-        current().advance(done.runs)
-
-    @property
-    def runs(self) -> int:
-        return self.sampled + self.measured + self.cached
-
-
-async def _show(tally: _Tally, total: int) -> None:
-    """Keep the progress artifact of the flow run up to date until cancelled."""
-    artifact: Any = await acreate_progress_artifact(progress=0.0, description="runs of the mechanism")
-    while True:
-        await asyncio.sleep(2.0)
-        await aupdate_progress_artifact(artifact, progress=100.0 * tally.runs / total)
-
-
-async def _sample(ref: AuditRef, address: str, blocks: Sequence[Block], tally: _Tally, attempt: int = 0) -> None:
+async def _sample(ref: AuditRef, address: str, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
     size = max(1, -(-len(blocks) // _TASKS))
     gate = asyncio.Semaphore(_IN_FLIGHT)
 
@@ -77,12 +59,21 @@ async def _sample(ref: AuditRef, address: str, blocks: Sequence[Block], tally: _
         raise several.exceptions[0] from None  # the others are its echoes; a person wants the fault itself
 
 
-async def _test(ref: AuditRef, address: str, plan: Plan, tally: _Tally) -> list[ArmTests]:
+async def _measured(ref: AuditRef, address: str, tally: Tally) -> Plan:
+    """All blocks of a stage."""
+    plan = await asyncio.to_thread(open_plan, ref)
+    current().stage(f"sample {ref.stage}".rstrip(), plan.runs)
+    async with shown(tally, plan.runs):
+        await _sample(ref, address, plan.blocks, tally)
+    return plan
+
+
+async def _test(ref: AuditRef, address: str, plan: Plan, tally: Tally) -> list[SliceTests]:
     """Test; a block found damaged is computed again, once."""
     parts = slices(plan)
-    current().stage("test", len(parts))
+    current().stage(f"test {ref.stage}".rstrip(), len(parts))
 
-    def done(_: ArmTests) -> None:
+    def done(_: SliceTests) -> None:
         current().advance(1)
 
     try:
@@ -90,8 +81,78 @@ async def _test(ref: AuditRef, address: str, plan: Plan, tally: _Tally) -> list[
     except DamagedBlock as error:
         current().say(f"{error} It is computed again.")
         tally.damaged.append(str(error))
-        await _sample(ref, address, plan.blocks, _Tally(), attempt=1)
+        await _sample(ref, address, plan.blocks, Tally(), attempt=1)
         return await test_slices(ref, address, parts, done, attempt=1)
+
+
+def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[ArmTests, list[ArmTests]]:
+    """Documents of all lanes in order, and the controls of each lane."""
+    documents, controls = [], []
+    parts = list(zip(slices(plan), tested, strict=True))
+    for lane in range(plan.design.lanes):
+        whole = ArmTests.join([t.tests for s, t in parts if s.lane == lane])
+        documents.append(whole[: len(whole) - CONTROLS])
+        controls.append(whole[len(whole) - CONTROLS :])
+    return ArmTests.join(documents), controls
+
+
+async def _looks(first: AuditRef, address: str, tally: Tally, seconds: dict[str, float]) -> Tested:
+    """Look after look, until no verdict is open."""
+    whole = await asyncio.to_thread(open_audit, first)
+    paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
+    names = tuple(s.name for s in whole.statistics)
+    standing: Standing | None = None
+    refs, controls, shuffled = [first], [], []
+    for number, look in enumerate(whole.looks):
+        if standing is not None:
+            rows = np.sort(whole.audited[open_documents(standing)])
+            stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
+            write_stage(Store(Path(first.store)).audit(first.audit), stage)
+            refs.append(first.at(stage.name))
+        began = time.monotonic()
+        plan = await _measured(refs[-1], address, tally)
+        sampled = time.monotonic()
+        tested = await _test(refs[-1], address, plan, tally)
+        seconds["sample"] += sampled - began
+        seconds["test"] += time.monotonic() - sampled
+        documents, own = _by_lane(plan, tested)
+        controls += own
+        shuffled += [part.shuffled for part in tested]
+        if standing is not None and len(documents) > len(open_documents(standing)):
+            documents = documents[open_documents(standing)]  # a design whose targets cannot leave
+        standing = after_look(standing, documents, number, look, whole.spec.decision, paper)
+        if not len(open_documents(standing)):
+            break
+    assert standing is not None
+    return Tested(whole, tuple(refs), standing, controls, shuffled)
+
+
+async def _confirm(first: AuditRef, tested: Tested, address: str, tally: Tally) -> list[Effect]:
+    """Measure what was flagged on fresh runs."""
+    plan, decisions = tested.plan, tested.standing.decisions
+    at = np.flatnonzero(decisions.verdict == Verdict.SENSITIVE)
+    if not len(at) or not plan.fresh_runs:
+        return []
+    columns = [plan.columns[c].name for c in decisions.strongest[at]]
+    plain = {s.name for s in plan.statistics}
+    wanted = plain if set(columns) - plain else set(columns)  # a learner needs them all
+    names = tuple(s.name for s in plan.statistics if s.name in wanted)
+    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, np.sort(plan.audited[at]), names)
+    write_stage(Store(Path(first.store)).audit(first.audit), stage)
+    fresh = first.at(FRESH)
+    if not first.may_sample and not await asyncio.to_thread(observables_present, fresh):
+        current().say("the fresh runs' observables are not in the store: nothing is confirmed without sampling")
+        return []
+    later = await _measured(fresh, address, tally)
+    flagged = {int(row): Flagged(int(row), column) for row, column in zip(plan.audited[at], columns, strict=True)}
+    parts = [(part, some) for part in slices(later) if (some := _flagged_in(later, part, flagged))]
+    current().stage("confirm", len(parts))
+    return await measure_flagged(first, fresh, address, parts, lambda _: current().advance(1))
+
+
+def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Flagged]:
+    rows = plan.design.targets(part.lane)[part.rows]
+    return [flagged[int(row)] for row in rows if int(row) in flagged]
 
 
 @flow(name="audit", flow_run_name="audit {audit}", validate_parameters=False)
@@ -108,17 +169,11 @@ async def audit(store: str, audit: str, corpus: str, address: str, may_sample: b
         False: fail rather than run the mechanism (`ksdp test`).
     """
     started = time.monotonic()
-    ref = AuditRef(store, audit, corpus, may_sample)
-    plan = await asyncio.to_thread(open_plan, ref)
-    tally = _Tally()
-    current().stage("sample", plan.runs)
-    showing = asyncio.create_task(_show(tally, plan.runs))
-    try:
-        await _sample(ref, address, plan.blocks, tally)
-    finally:
-        showing.cancel()
-    sampled = time.monotonic()
-    tested = await _test(ref, address, plan, tally)
-    seconds = {"sample": sampled - started, "test": time.monotonic() - sampled}
-    counts = {"sampled": tally.sampled, "measured": tally.measured, "cached": tally.cached}
-    return await conclude(ref, address, plan, tested, counts, tally.damaged, seconds, started)
+    first = AuditRef(store, audit, corpus, may_sample, FIRST)
+    tally, fresh = Tally(), Tally()
+    seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0}
+    tested = await _looks(first, address, tally, seconds)
+    began = time.monotonic()
+    effects = await _confirm(first, tested, address, fresh)
+    seconds["confirm"] = time.monotonic() - began
+    return await conclude(first, address, tested, effects, (tally, fresh), seconds, started)

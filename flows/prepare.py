@@ -15,7 +15,7 @@ from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
 from ksdp.storage.memory import store_corpus
 from ksdp.storage.store import Store, content_key
-from ksdp.tasks.blocks import AuditRef
+from ksdp.tasks.refs import AuditRef
 
 __all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
 

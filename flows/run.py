@@ -19,9 +19,12 @@ from ksdp.flows.provenance import versions
 from ksdp.flows.server import prefect_server
 from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.memory import open_corpus
+from ksdp.storage.stages import stage_names
 from ksdp.storage.store import Store
-from ksdp.tasks.blocks import AuditRef, all_present, started_ahead
+from ksdp.tasks.blocks import all_present
 from ksdp.tasks.cluster import open_workers
+from ksdp.tasks.refs import AuditRef
+from ksdp.tasks.spread import started_ahead
 
 __all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
 
@@ -93,7 +96,8 @@ def _finished(prepared: Prepared) -> dict[str, Any] | None:
         summary = read_summary(folder)
     except StoreError:
         return None
-    if summary["provenance"].get("versions") != versions() or not all_present(prepared.ref):
+    stages = [prepared.ref, *(prepared.ref.at(name) for name in stage_names(folder))]
+    if summary["provenance"].get("versions") != versions() or not all(all_present(stage) for stage in stages):
         return None
     reused = {"cached_runs": summary["runs"], "sampled_runs": 0, "store": prepared.ref.store}
     seconds = {"seconds": round(time.monotonic() - started, 3), "seconds_by_stage": {}}

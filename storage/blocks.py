@@ -29,6 +29,7 @@ __all__ = [
     "ObservablesWriter",
     "block_name",
     "has_block",
+    "read_groups",
     "read_observables",
     "read_values",
     "write_values",
@@ -171,16 +172,31 @@ def read_values(
     ------
     DamagedBlock
     """
-    little = np.dtype(precision).newbyteorder("<")
     with _opened(folder / block_name(block), block, key) as file:
-        table = file.read_row_group(group, columns=["inclusion", *names], use_threads=False)
+        return _unpacked(file.read_row_group(group, ["inclusion", *names], use_threads=False), block, precision)
 
-        def cells(name: str, dtype: Any) -> NDArray[Any]:
-            column = table.column(name).combine_chunks()
-            width = column.type.byte_width // np.dtype(dtype).itemsize
-            flat = np.frombuffer(column.buffers()[1], dtype=dtype, count=(len(column) + column.offset) * width)
-            return flat.reshape(-1, width)[column.offset :]
 
-        packed = cells("inclusion", np.uint8)
-        bits = np.unpackbits(packed, axis=1, count=len(block), bitorder="little").astype(np.bool_)
-        return bits, [cells(name, little) for name in names]
+def read_groups(
+    folder: Path, block: Block, key: str, names: Sequence[str], precision: str
+) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
+    """Read all rows: (inclusion, one array a statistic), each of shape (n_documents + CONTROLS, n_runs).
+
+    Raises
+    ------
+    DamagedBlock
+    """
+    with _opened(folder / block_name(block), block, key) as file:
+        return _unpacked(file.read(["inclusion", *names], use_threads=False), block, precision)
+
+
+def _unpacked(table: pa.Table, block: Block, precision: str) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
+    def cells(column: Any, dtype: Any) -> NDArray[Any]:
+        column = column.combine_chunks()
+        width = column.type.byte_width // np.dtype(dtype).itemsize
+        flat = np.frombuffer(column.buffers()[1], dtype=dtype, count=(len(column) + column.offset) * width)
+        return flat.reshape(-1, width)[column.offset :]
+
+    packed = cells(table["inclusion"], np.uint8)
+    bits = np.unpackbits(packed, axis=1, count=len(block), bitorder="little").astype(np.bool_)
+    little = np.dtype(precision).newbyteorder("<")
+    return bits, [cells(table[name], little) for name in table.column_names if name != "inclusion"]

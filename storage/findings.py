@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ksdp.audit.effects import Effect
 from ksdp.audit.errors import StoreError
 from ksdp.audit.spec import Spec, parse_spec
-from ksdp.audit.testing import ArmTests
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions
 from ksdp.storage.store import write_json, write_whole
 
@@ -24,11 +25,13 @@ __all__ = [
     "Curve",
     "read_curves",
     "read_document",
+    "read_effects",
     "read_spec",
     "read_statistics",
     "read_summary",
     "read_verdicts",
     "write_curves",
+    "write_effects",
     "write_findings",
     "write_spec",
     "write_summary",
@@ -102,8 +105,8 @@ def write_findings(
             "band_low": decisions.band_low[row, best],
             "band_high": decisions.band_high[row, best],
             "largest_band_high": decisions.band_high.max(axis=1),
-            "n_with": tested.n_with,
-            "n_without": tested.n_without,
+            "n_with": tested.n_with[:, 0],
+            "n_without": tested.n_without[:, 0],
             "detectable_distance": detectable,
             "runs_to_decide": decisions.runs_to_decide,
         },
@@ -114,8 +117,8 @@ def write_findings(
             "document": pa.array(np.repeat(ids.astype(object), count)).dictionary_encode(),
             "statistic": pa.array(np.tile(names, documents)).dictionary_encode(),
             "version": np.tile(np.array([version for _, version in statistics], dtype=np.int32), documents),
-            "n_with": np.repeat(tested.n_with, count),
-            "n_without": np.repeat(tested.n_without, count),
+            "n_with": tested.n_with.ravel(),
+            "n_without": tested.n_without.ravel(),
             "distance": tested.distance.ravel(),
             "band_low": decisions.band_low.ravel(),
             "band_high": decisions.band_high.ravel(),
@@ -123,6 +126,22 @@ def write_findings(
             "log10_p_tail": tested.log10_tail.ravel(),
         },
     )
+
+
+def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]) -> None:
+    """Write `effects.parquet`: what flagged documents give away on fresh runs, one row each.
+
+    Parameters
+    ----------
+    ids : of the whole corpus
+    """
+    types = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+    columns = {"document": pa.array([str(ids[e.row]) for e in effects], pa.string())}
+    for f in fields(Effect):
+        if f.name != "row":
+            name = "statistic" if f.name == "column" else f.name
+            columns[name] = pa.array([getattr(e, f.name) for e in effects], types[str(f.type)])
+    _write(folder / "effects.parquet", columns)
 
 
 def write_curves(folder: Path, curves: Sequence[Curve]) -> None:
@@ -174,6 +193,11 @@ def read_statistics(folder: Path) -> pa.Table:
     return _read(folder, "statistics.parquet")
 
 
+def read_effects(folder: Path) -> pa.Table:
+    """One row a flagged document, measured on fresh runs."""
+    return _read(folder, "effects.parquet")
+
+
 def read_document(folder: Path, document: str) -> dict[str, Any]:
     """One document's verdict and, under `statistics`, its tests.
 
@@ -188,7 +212,12 @@ def read_document(folder: Path, document: str) -> dict[str, Any]:
         raise StoreError(f"audit {folder.name!r} has no document {document!r}.")
     tests = read_statistics(folder)
     tests = tests.filter(pc.equal(tests["document"].cast(pa.string()), document))
-    return dict(mine[0]) | {"statistics": tests.drop_columns(["document"]).to_pylist()}
+    effects = read_effects(folder)
+    fresh = effects.filter(pc.equal(effects["document"], document)).drop_columns(["document"]).to_pylist()
+    return dict(mine[0]) | {
+        "statistics": tests.drop_columns(["document"]).to_pylist(),
+        "fresh": fresh[0] if fresh else None,
+    }
 
 
 def read_curves(folder: Path) -> list[Curve]:

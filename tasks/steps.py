@@ -14,11 +14,14 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from ksdp.audit.design import Block
-from ksdp.audit.testing import ArmTests
+from ksdp.audit.effects import Effect
 from ksdp.storage.findings import Curve
-from ksdp.tasks.blocks import AuditRef, BlockDone, Slice, compute_block, curve, spread, test_slice
+from ksdp.tasks.blocks import BlockDone, compute_block
+from ksdp.tasks.refs import AuditRef
+from ksdp.tasks.slices import Flagged, Slice, SliceTests, curve, effects, test_slice
+from ksdp.tasks.spread import spread
 
-__all__ = ["draw_curves", "sample_blocks", "test_slices"]
+__all__ = ["draw_curves", "measure_flagged", "sample_blocks", "test_slices"]
 
 _options: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 
@@ -41,18 +44,33 @@ async def sample_blocks(
 
 @task(name="test", **_options)
 async def test_slices(
-    ref: AuditRef, address: str, parts: Sequence[Slice], done: Callable[[ArmTests], None], attempt: int = 0
-) -> list[ArmTests]:
-    """Kolmogorov-Smirnov tests of every document under every statistic."""
+    ref: AuditRef, address: str, parts: Sequence[Slice], done: Callable[[SliceTests], None], attempt: int = 0
+) -> list[SliceTests]:
+    """Tests of every document under every statistic."""
     arguments = [(ref, part) for part in parts]
-    results: list[ArmTests] = await asyncio.to_thread(spread, address, test_slice, arguments, done, attempt)
+    results: list[SliceTests] = await asyncio.to_thread(spread, address, test_slice, arguments, done, attempt)
     return results
+
+
+@task(name="confirm", **_options)
+async def measure_flagged(
+    ref: AuditRef,
+    fresh: AuditRef,
+    address: str,
+    parts: Sequence[tuple[Slice, Sequence[Flagged]]],
+    done: Callable[[list[Effect]], None],
+    attempt: int = 0,
+) -> list[Effect]:
+    """Effects of flagged documents on fresh runs."""
+    arguments = [(ref, fresh, *part) for part in parts]
+    results = await asyncio.to_thread(spread, address, effects, arguments, done, attempt)
+    return [effect for found in results for effect in found]
 
 
 @task(name="curves", **_options)
 async def draw_curves(
-    ref: AuditRef, address: str, wanted: Sequence[tuple[int, int, str]], done: Callable[[Curve], None]
+    address: str, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]
 ) -> list[Curve]:
-    """The values behind the tests that the report draws: (lane, row, statistic) each."""
-    results: list[Curve] = await asyncio.to_thread(spread, address, curve, [(ref, *w) for w in wanted], done)
+    """The values behind the tests that the report draws: (stage, lane, row, statistic) each."""
+    results: list[Curve] = await asyncio.to_thread(spread, address, curve, wanted, done)
     return results

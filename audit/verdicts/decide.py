@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.verdicts.bands import band_width, distance_band
+from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_distance_log10_p
+from ksdp.audit.verdicts.sequential import anytime_band_width, anytime_log10_p
 
-__all__ = ["Decisions", "Verdict", "decide", "detectable_distance"]
+__all__ = ["Decisions", "Verdict", "decide", "detectable_distance", "flagged_by"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -54,37 +56,41 @@ class Decisions:
     """All runs of the audit, those done included; NaN where decided, infinity where no number would do."""
 
 
-def decide(distance: Floats, log10_p: Floats, n_with: Ints, n_without: Ints, rule: DecisionSpec) -> Decisions:
+def decide(
+    tested: ArmTests, rule: DecisionSpec, *, level: float | None = None, among: int | None = None
+) -> Decisions:
     """Decide every document.
 
     Parameters
     ----------
-    distance, log10_p : shape (n_documents, n_statistics)
-        NaN distance and log10 p of 0 where an arm is empty.
-    n_with, n_without : shape (n_documents,)
+    tested : ArmTests
+        Of the documents whose verdict is open.
     rule : DecisionSpec
         Level, margin and correction.
+    level : float, optional
+        Of this look; the rule's own by default.
+    among : int, optional
+        Documents of the whole audit, those decided at earlier looks included; they count with p = 1.
     """
-    documents, statistics = distance.shape
-    over_statistics = bonferroni(log10_p)
-    adjusted = adjust(over_statistics, rule.correction)
-    width_level = rule.level / (documents * statistics)
-    measured = np.nan_to_num(distance, nan=0.0)
-    low, high = (
-        np.stack(columns, axis=1)
-        for columns in zip(
-            *(distance_band(measured[:, s], n_with, n_without, width_level) for s in range(statistics)),
-            strict=True,
-        )
-    )
-    sensitive = adjusted <= math.log10(rule.level)
+    level, among = level or rule.level, among or len(tested)
+    statistics = tested.distance.shape[1]
+    log10_p = _log10_p(tested, rule)
+    over_statistics = bonferroni(log10_p) if tested.log10_joint is None else tested.log10_joint
+    adjusted = _adjusted(over_statistics, rule, among)
+    width = _width(tested.n_with, tested.n_without, level / (among * statistics), rule)
+    measured = np.nan_to_num(tested.distance, nan=0.0)
+    known = np.isfinite(width)
+    low = np.where(known, np.clip(measured - width, 0, 1), 0.0)
+    high = np.where(known, np.clip(measured + width, 0, 1), 1.0)
+    sensitive = adjusted <= math.log10(level)
     clear = (high < rule.margin).all(axis=1) & ~sensitive
     verdict = np.where(sensitive, Verdict.SENSITIVE, np.where(clear, Verdict.CLEAR, Verdict.UNDECIDED))
-    # Smallest p first, largest D among equals: one key, because log10 p <= 0 and D <= 1 is only a tie-break.
-    strongest = np.lexsort((np.broadcast_to(np.arange(statistics), log10_p.shape), -measured, log10_p), axis=1)[
-        :, 0
-    ]
-    needed = _runs_to_decide(measured.max(axis=1), n_with, n_without, rule, statistics)
+    # Smallest p first, largest D among equals, the first column among those.
+    columns = np.broadcast_to(np.arange(statistics), log10_p.shape)
+    strongest = np.lexsort((columns, -measured, log10_p), axis=1)[:, 0]
+    top = measured.argmax(axis=1)[:, None]
+    m, n = (np.take_along_axis(arm, top, axis=1)[:, 0] for arm in (tested.n_with, tested.n_without))
+    needed = _runs_to_decide(measured.max(axis=1), m, n, level, rule, among, statistics)
     return Decisions(
         verdict=verdict.astype(np.str_),
         log10_p=over_statistics,
@@ -96,20 +102,53 @@ def decide(distance: Floats, log10_p: Floats, n_with: Ints, n_without: Ints, rul
     )
 
 
+def flagged_by(tested: ArmTests, rule: DecisionSpec, level: float, among: int) -> NDArray[np.bool_]:
+    """Which documents these columns alone would call sensitive (Bonferroni over them), shape (n_documents,)."""
+    return np.asarray(_adjusted(bonferroni(_log10_p(tested, rule)), rule, among) <= math.log10(level))
+
+
+def _log10_p(tested: ArmTests, rule: DecisionSpec) -> Floats:
+    if rule.stopping == "anytime":
+        return anytime_log10_p(tested.distance, tested.n_with, tested.n_without)
+    return tested.log10_p
+
+
+def _adjusted(log10_p: Floats, rule: DecisionSpec, among: int) -> Floats:
+    """Over documents; those that are not here count with p = 1."""
+    return adjust(np.concatenate([log10_p, np.zeros(among - len(log10_p))]), rule.correction)[: len(log10_p)]
+
+
+def _width(n_with: Ints, n_without: Ints, level: float, rule: DecisionSpec) -> Floats:
+    """Half-width of each band, of the shape of the arms; infinite where an arm is empty."""
+    if rule.stopping == "anytime":
+        return anytime_band_width(n_with, n_without, level)
+    return band_width(n_with.ravel(), n_without.ravel(), level).reshape(n_with.shape)
+
+
 def detectable_distance(
-    n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec
+    n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None
 ) -> Floats:
     """The measured D at which a document is surely called sensitive, whatever the others do.
 
-    From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m); 1 where the arms cannot reach it.
+    From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m), or the band that holds at any moment; 1 where
+    the arms cannot reach it.
     """
-    log_p = math.log(10) * strictest_distance_log10_p(rule.level, documents, statistics, rule.correction)
+    strictest = strictest_distance_log10_p(level or rule.level, documents, statistics, rule.correction)
+    if rule.stopping == "anytime":
+        return np.minimum(anytime_band_width(n_with, n_without, 10**strictest), 1.0)
+    log_p = math.log(10) * strictest
     effective = n_with * n_without / np.maximum(n_with + n_without, 1)
     return np.asarray(np.minimum(np.sqrt((math.log(2) - log_p) / (2 * np.maximum(effective, 1e-9))), 1.0))
 
 
 def _runs_to_decide(
-    distance: Floats, n_with: Ints, n_without: Ints, rule: DecisionSpec, statistics: int
+    distance: Floats,
+    n_with: Ints,
+    n_without: Ints,
+    level: float,
+    rule: DecisionSpec,
+    documents: int,
+    statistics: int,
 ) -> Floats:
     """All widths shrink like 1 / sqrt(runs), so the runs needed follow from the present ones.
 
@@ -117,16 +156,15 @@ def _runs_to_decide(
     off for the true D. The measurement to come is granted the noise that the largest of all statistics stays
     below with probability one half, ln(4 S) = 2 N x^2.
     """
-    documents = len(distance)
     runs = (n_with + n_without).astype(np.float64)
     effective = n_with * n_without / np.maximum(runs, 1)
     effective = np.maximum(effective, 1e-9)
     true = np.sqrt(np.maximum(distance**2 - math.pi**2 / 12 / effective, 0))
     noise = np.sqrt(math.log(4 * statistics) / (2 * effective))
-    width = band_width(n_with, n_without, rule.level / (documents * statistics))
+    width = _width(n_with, n_without, level / (documents * statistics), rule)
     room = rule.margin - true
     with np.errstate(divide="ignore", invalid="ignore"):
         clear = np.where(room > 0, runs * ((width + noise) / room) ** 2, np.inf)
-        found = runs * (detectable_distance(n_with, n_without, documents, statistics, rule) / true) ** 2
+        found = runs * (detectable_distance(n_with, n_without, documents, statistics, rule, level) / true) ** 2
     needed = np.fmin(clear, np.where(true > 0, found, np.inf))
     return np.where(np.isfinite(needed), np.ceil(np.maximum(needed, runs + 1)), np.inf)

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-__all__ = ["TprAtFpr", "advantage_to_epsilon", "epsilon_lower_bound", "tpr_at_fpr"]
+__all__ = ["TprAtFpr", "advantage_to_epsilon", "epsilon_lower_bound", "share_interval", "tpr_at_fpr"]
 
 Floats = NDArray[np.float64]
 
@@ -193,6 +193,20 @@ def advantage_to_epsilon(advantage_low: Floats | float, delta: float = 0.0) -> F
     with np.errstate(divide="ignore"):
         ratio = (1 + advantage - 2 * delta) / (1 - advantage)
     return np.asarray(np.log(np.maximum(ratio, 1.0)))
+
+
+def share_interval(hits: int, trials: int, level: float) -> tuple[float, float]:
+    """Clopper-Pearson: the true share lies outside with probability at most `level`.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in share_interval(0, 50, 0.05)]
+    [0.0, 0.071]
+    """
+    return (
+        float(_lower(np.array(hits), trials, level / 2)),
+        float(_upper(np.array(hits), trials, level / 2)),
+    )
 
 
 def _arm(name: str, values: NDArray[np.floating]) -> Floats:

@@ -47,7 +47,17 @@ from ksdp.audit.verdicts.boosted import boosted_scores
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learners import GAUSSIAN, fit, fold_moments, frame, score
 
-__all__ = ["BOOSTED", "CHOSEN", "FOLDS", "LearnedTests", "fisher", "folds_of", "learned_tests", "learner_scores"]
+__all__ = [
+    "BOOSTED",
+    "CHOSEN",
+    "FOLDS",
+    "LearnedTests",
+    "attack_scores",
+    "fisher",
+    "folds_of",
+    "learned_tests",
+    "learner_scores",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -156,6 +166,33 @@ def learner_scores(
         yield parts[j], scores
         if j + 1 < folds:
             moments = moments + fold_moments(features, inclusion, parts[j], framed)
+
+
+def attack_scores(
+    features: NDArray[np.floating], inclusion: Bits, learner: str, before: Ints, after: Ints
+) -> NDArray[np.float32]:
+    """Scores of later runs under a learner trained on all earlier ones, shape (n_documents, len(after)).
+
+    Parameters
+    ----------
+    features : shape (n_documents, n_runs, n_features)
+        Finite.
+    inclusion : bool, shape (n_documents, n_runs)
+        Only that of the earlier runs is looked at.
+    learner : name of `GAUSSIAN`, `BOOSTED`, or `CHOSEN` for the one with the smallest p in the earlier runs
+    before, after : runs
+    """
+    if learner == CHOSEN:
+        earlier = learned_tests(features[:, before], inclusion[:, before], GAUSSIAN)
+        best = earlier.log10_p.argmin(axis=1)
+        scores = [attack_scores(features, inclusion, name, before, after) for name in GAUSSIAN]
+        return np.asarray(np.stack(scores)[best, np.arange(len(best))])
+    features = np.ascontiguousarray(features)
+    if learner == BOOSTED:
+        return _rounded(boosted_scores(features, inclusion, before, after))
+    framed = frame(features, before)
+    moments = fold_moments(features, inclusion, before, framed)
+    return _rounded(score(features, after, framed, fit(moments, learner)))
 
 
 def _rounded(scores: Floats) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-__all__ = ["anytime_band_width", "look_levels", "spent"]
+__all__ = ["anytime_band_width", "anytime_log10_p", "look_levels", "spent"]
 
 Floats = NDArray[np.float64]
 Spending = Literal["obrien-fleming", "pocock"]
@@ -109,9 +109,53 @@ def anytime_band_width(
         raise ValueError(f"`level` must be in (0, 1); got {level}.")
     if first < 1:
         raise ValueError(f"`first` must be at least 1; got {first}.")
-    total = np.zeros(np.shape(n_with))
+    return _anytime_width(n_with, n_without, np.array(math.log(2 * _HOWARD_RAMDAS / level)), first)
+
+
+def anytime_log10_p(
+    distance: Floats, n_with: NDArray[np.int64], n_without: NDArray[np.int64], first: int = 32
+) -> Floats:
+    """Log10 of a p-value that holds at all numbers of runs together: the level whose band just leaves out 0.
+
+    P(p <= a at any number of runs) <= a where both arms have one distribution. Small p-values are those of the
+    band, so larger than the exact ones by far: the price of stopping at will.
+
+    Parameters
+    ----------
+    distance : in [0, 1], NaN where an arm is empty
+    n_with, n_without : int, of the same shape
+    first : int
+        As for `anytime_band_width`.
+
+    Examples
+    --------
+    >>> anytime_log10_p(np.array([0.224, 0.5]), np.array([200, 200]), np.array([6500, 6500])).round(1)
+    array([ -1.3, -17.6])
+    """
+    if first < 1:
+        raise ValueError(f"`first` must be at least 1; got {first}.")
+    measured = np.nan_to_num(np.asarray(distance, dtype=np.float64))
+    # The width grows with ln(2 * 1612 / level), so the largest that stays within D is found by halving.
+    low = np.full(measured.shape, math.log(2 * _HOWARD_RAMDAS))
+    high = low + 2.0 * np.maximum(n_with, n_without) + 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = _anytime_width(n_with, n_without, middle, first) <= measured
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    return np.asarray((math.log(2 * _HOWARD_RAMDAS) - low) / math.log(10))
+
+
+_HOWARD_RAMDAS = 1612
+"""The constant of their theorem 2."""
+
+
+def _anytime_width(
+    n_with: NDArray[np.int64], n_without: NDArray[np.int64], log_odds: Floats, first: int
+) -> Floats:
+    """Half-width with ln(2 * 1612 / level) given."""
+    total = np.zeros(np.broadcast(n_with, log_odds).shape)
     for arm in (n_with, n_without):
         n = np.maximum(np.asarray(arm, dtype=np.float64), first)
-        radius = 0.85 * np.sqrt((np.log1p(np.log(n / first)) + 0.8 * math.log(2 * 1612 / level)) / n)
+        radius = 0.85 * np.sqrt((np.log1p(np.log(n / first)) + 0.8 * log_odds) / n)
         total = total + np.where(np.asarray(arm) >= first, radius, math.inf)
     return np.asarray(total, dtype=np.float64)

@@ -24,8 +24,15 @@ _WORDS = {
     "prepare": "reading the corpus",
     "sample": "running the mechanism",
     "test": "testing documents",
+    "confirm": "measuring the flagged",
     "curves": "drawing",
 }
+
+
+def _words(stage: str) -> str:
+    """`sample look-2` is the second look's."""
+    verb, _, where = stage.partition(" ")
+    return _WORDS.get(verb, verb) + (f", {where.replace('-', ' ')}" if where else "")
 
 
 class _Bars:
@@ -36,7 +43,7 @@ class _Bars:
     def stage(self, name: str, total: int) -> None:
         if self._bar is not None:
             self._progress.update(self._bar, completed=self._progress.tasks[self._bar].total)
-        self._bar = self._progress.add_task(_WORDS.get(name, name), total=total)
+        self._bar = self._progress.add_task(_words(name), total=total)
 
     def advance(self, units: int) -> None:
         if self._bar is not None:
@@ -50,7 +57,7 @@ class _Bars:
 def terminal() -> Iterator[None]:
     """Show stages as bars while something runs."""
     columns = (
-        TextColumn("{task.description:22}"),
+        TextColumn("{task.description:30}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -79,7 +79,7 @@ def test_controls_do_what_they_say(corpus: Corpus) -> None:
     measured = whole(plan)
     tests = compare_arms(measured.values, measured.inclusion)
     controls = tests[90:]
-    judged = judge_controls([controls])
+    judged = judge_controls([controls], [])
     assert judged.valid, judged.reason
     planted = controls.distance[NULL_CONTROLS:, 0]
     assert planted.mean() == pytest.approx(2 * norm.cdf(3.289707253902945 / 2) - 1, abs=0.02)
@@ -92,7 +92,7 @@ def test_a_shuffled_store_is_noticed(corpus: Corpus) -> None:
     measured = whole(plan)
     order = np.random.default_rng(0).permutation(plan.design.runs)
     wrong = compare_arms({n: v[:, order] for n, v in measured.values.items()}, measured.inclusion)
-    judged = judge_controls([wrong[90:]])
+    judged = judge_controls([wrong[90:]], [])
     assert not judged.valid
     assert "planted leak" in str(judged.reason)
 
@@ -103,7 +103,7 @@ def test_documents_that_took_each_other_s_place_are_noticed_by_null_controls(cor
     measured = whole(plan)
     shifted = {n: np.roll(v, 8, axis=0) for n, v in measured.values.items()}
     bits = np.roll(measured.inclusion, 8, axis=0)
-    judged = judge_controls([compare_arms(shifted, bits)[90:]])
+    judged = judge_controls([compare_arms(shifted, bits)[90:]], [])
     assert not judged.valid
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.testing import ArmTests, compare_arms, judge_controls, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.tails import tail_table
 
@@ -39,3 +39,45 @@ def test_slices_join_in_order() -> None:
     assert len(joined) == 9
     for name in ("n_with", "n_without", "distance", "log10_p", "log10_tail"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+
+
+def test_columns_stand_beside_one_another() -> None:
+    rng = np.random.default_rng(3)
+    inclusion = rng.random((5, 80)) < 0.5
+    values = {name: rng.normal(size=(5, 80)) for name in "abc"}
+    whole = compare_arms(values, inclusion)
+    parts = [compare_arms({n: values[n] for n in some}, inclusion) for some in ("a", "bc")]
+    beside = ArmTests.beside(parts)
+    for name in ("n_with", "n_without", "distance", "log10_p", "log10_tail"):
+        np.testing.assert_array_equal(getattr(beside, name), getattr(whole, name))
+    np.testing.assert_array_equal(whole.columns([2, 0]).distance, whole.distance[:, [2, 0]])
+    np.testing.assert_array_equal(whole[np.array([4, 1])].n_with, whole.n_with[[4, 1]])
+
+
+def test_a_learner_finds_what_no_column_shows_alone() -> None:
+    rng = np.random.default_rng(4)
+    inclusion = rng.random((2, 2000)) < 0.3
+    common = rng.normal(size=(2, 2000)) * 5
+    values = [common + 0.4 * inclusion * [[1], [0]], common + 0.1 * rng.normal(size=(2, 2000))]
+    plain = compare_arms({"a": values[0], "b": values[1]}, inclusion)
+    learned = learn_arms(values, inclusion, ["lda", "chosen"])
+    assert plain.log10_p[0].min() > -3
+    assert learned.log10_p[0].max() < -30
+    assert learned.log10_p[1].min() > -3
+    assert (learned.n_with < plain.n_with).all()
+
+
+def test_shuffled_bits_find_nothing_and_a_mix_up_is_noticed() -> None:
+    """Values that carry the shuffled bits themselves: what a wrong run number would do."""
+    rng = np.random.default_rng(5)
+    inclusion = rng.random((8, 500)) < 0.5
+    order = rng.permutation(500)
+    leak = {"s": rng.normal(size=(8, 500)) + 4 * inclusion}
+    sound = shuffled_log10_p(leak, inclusion, order)
+    assert sound.shape == (8, 1)
+    assert sound.min() > -4
+    mixed = shuffled_log10_p({"s": rng.normal(size=(8, 500)) + 4 * inclusion[:, order]}, inclusion, order)
+    controls = compare_arms({"s": rng.normal(size=(32, 500))}, rng.random((32, 500)) < 0.5)
+    judged = judge_controls([controls], [sound, mixed])
+    assert not judged.valid
+    assert "dealt at random" in str(judged.reason)

@@ -26,12 +26,11 @@ def _summary(
     spec: Any, tested: ArmTests, names: Sequence[str], family: dict[str, str], parties: dict[str, int] | None
 ) -> dict[str, Any]:
     rule = spec.decision
-    arms = (tested.n_with, tested.n_without)
-    decisions = decide(tested.distance, tested.log10_p, *arms, rule)
+    arms = (tested.n_with[:, 0], tested.n_without[:, 0])
+    decisions = decide(tested, rule)
     statistics = {}
     for column, name in enumerate(names):
-        one = slice(column, column + 1)
-        own = decide(tested.distance[:, one], tested.log10_p[:, one], *arms, rule)
+        own = decide(tested.columns([column]), rule)
         distance = np.nan_to_num(tested.distance[:, column])
         statistics[name] = {
             "version": 1,
@@ -44,7 +43,7 @@ def _summary(
     paper = [column for column, name in enumerate(names) if family[name] == "paper"]
     alone = None
     if paper:
-        own = decide(tested.distance[:, paper], tested.log10_p[:, paper], *arms, rule)
+        own = decide(tested.columns(paper), rule)
         smallest = tested.log10_p[:, paper].min(axis=1)
         alone = {
             "statistics": [names[column] for column in paper],
@@ -163,8 +162,8 @@ def build_audit(
     values = {name: values[name] for name in names}
     tested = compare_arms(values, inclusion)
     rule = parsed.decision
-    decisions = decide(tested.distance, tested.log10_p, tested.n_with, tested.n_without, rule)
-    detectable = detectable_distance(tested.n_with, tested.n_without, documents, len(names), rule)
+    decisions = decide(tested, rule)
+    detectable = detectable_distance(tested.n_with[:, 0], tested.n_without[:, 0], documents, len(names), rule)
     known = np.array(ids if ids is not None else [f"mail-{n:05d}" for n in range(documents)])
     store = Store.open(root)
     summary = _summary(parsed, tested, names, family, parties)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -75,6 +76,52 @@ def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tm
     assert_same(tables(store, more["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
 
 
+LOOKS = """
+[decision]
+margin = 0.5
+spending = "pocock"
+"""
+
+
+def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
+    ksdp: Callable, spec: Callable, tmp_path: Path
+) -> None:
+    path = spec("looks", with_runs=120, families=["paper", "learned"])
+    text = path.read_text().replace("with_runs = 120", "with_runs = 120\nlooks = [0.4, 0.8, 1.0]") + LOOKS
+    path.write_text(text)
+    store = tmp_path / "store"
+    out = ksdp("audit", path, "--store", store, "--workers", 2, "--json", check=3).out
+    summary = json.loads((store / "audits" / out["audit"] / "audit.json").read_text())
+    looks = summary["looks"]
+    assert [look["runs"] for look in looks] == [256, 512, 600]
+    assert looks[0]["tested"] == 120
+    assert 0 < looks[1]["tested"] < 120
+    assert sum(look["sensitive"] for look in looks) == out["verdicts"]["sensitive"]
+    assert summary["runs"] == summary["sampled_runs"] == looks[len([n for n in looks if n["tested"]]) - 1]["runs"]
+    assert {"learned-lda", "learned-chosen"} <= set(out["statistics"])
+    assert "coefficient-1" not in out["statistics"]
+    # What a later look reads of earlier runs is what measuring it anew would give.
+    verdicts, statistics = tables(store, out["audit"])
+    late = verdicts[verdicts.n_with + verdicts.n_without > 256].document
+    other = spec("straight", with_runs=120, families=["paper", "learned"])
+    straight = ksdp("audit", other, "--store", tmp_path / "straight", "--workers", 2, "--json").out
+    plain = tables(tmp_path / "straight", straight["audit"])[1]
+    if summary["runs"] == 600:
+        columns = ["document", "statistic", "distance", "log10_p"]
+        final = verdicts[verdicts.n_with + verdicts.n_without == 600].document
+        one = statistics[statistics.document.isin(final)][columns].reset_index(drop=True)
+        two = plain[plain.document.isin(final)][columns].reset_index(drop=True)
+        pd.testing.assert_frame_equal(one, two, check_exact=True)
+    assert len(late)
+    # Fresh runs: every flagged document, with an advantage that nothing selected.
+    effects = pd.read_parquet(store / "audits" / out["audit"] / "effects.parquet")
+    assert len(effects) == out["verdicts"]["sensitive"] == summary["fresh"]["documents"]
+    assert (effects.advantage_low <= effects.advantage).all()
+    assert summary["fresh"]["confirmed"] > 0.8 * len(effects)
+    shown = ksdp("show", out["audit"], effects.document[0], "--store", store, "--json").out
+    assert shown["fresh"]["n_with"] == effects.n_with[0]
+
+
 def test_killed_it_resumes_where_it_was(ksdp: Callable, spec: Callable, server: dict, tmp_path: Path) -> None:
     path, store = spec("long", with_runs=1000), tmp_path / "store"
     command = [sys.executable, "-m", "ksdp", "audit", str(path), "--store", str(store), "--workers", "2", "--json"]
@@ -101,7 +148,9 @@ def test_a_damaged_block_is_named_and_computed_again(ksdp: Callable, spec: Calla
     store = tmp_path / "store"
     first = ksdp("audit", spec(), "--store", store, "--json", check=3).out
     before = tables(store, first["audit"])
-    (block,) = store.glob("runs/*/values/*/*.parquet")
+    block = min(
+        store.glob("runs/*/values/*/*.parquet"), key=lambda path: path.stat().st_mtime
+    )  # not the fresh one
     content = bytearray(block.read_bytes())
     content[len(content) // 3] ^= 8
     block.write_bytes(content)
@@ -148,7 +197,7 @@ def test_stopped_by_the_keyboard_it_says_so(ksdp: Callable, spec: Callable, serv
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 130, err
     assert "the same command resumes" in err
     assert not list(store.glob("audits/*/audit.json"))
 

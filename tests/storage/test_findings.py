@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ksdp.audit.effects import Attack, measure_effect
 from ksdp.audit.errors import StoreError
 from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
@@ -19,6 +20,7 @@ from ksdp.storage.findings import (
     read_summary,
     read_verdicts,
     write_curves,
+    write_effects,
     write_findings,
     write_spec,
     write_summary,
@@ -30,11 +32,17 @@ def test_findings_of_a_document(tmp_path: Path) -> None:
     inclusion = rng.random((5, 300)) < 0.5
     values = {"one": rng.normal(size=(5, 300)) + 2 * inclusion, "two": rng.normal(size=(5, 300))}
     tests = compare_arms(values, inclusion)
-    decisions = decide(tests.distance, tests.log10_p, tests.n_with, tests.n_without, DecisionSpec())
+    decisions = decide(tests, DecisionSpec())
     ids = np.array(list("abcde"))
     write_findings(tmp_path, ids, [("one", 1), ("two", 3)], tests, decisions, np.full(5, 0.2))
     assert read_verdicts(tmp_path)["document"].to_pylist() == list("abcde")
+    held, free = rng.normal(2, 1, 40), rng.normal(size=90)
+    effect = measure_effect(2, "one", Attack(1.0, above=True), held, free, 0.05)
+    write_effects(tmp_path, ids, [effect])
+    assert read_document(tmp_path, "d")["fresh"] is None
     found = read_document(tmp_path, "c")
+    assert found["fresh"]["advantage"] == effect.advantage
+    assert found["fresh"]["statistic"] == "one"
     assert found["verdict"] == "sensitive"
     assert found["statistic"] == "one"
     assert [s["statistic"] for s in found["statistics"]] == ["one", "two"]

@@ -87,7 +87,7 @@ def test_runs_for_margin(share: float, margin: float, documents: int, statistics
         for _ in range(statistics):
             inclusion, values = draw(rng, share, runs)
             t = ks_table(values, inclusion)
-            width = band_width(t.n_with, t.n_without, RULE.level / (documents * statistics))
+            width = band_width(t.n_with[:, 0], t.n_without[:, 0], RULE.level / (documents * statistics))
             highest = np.maximum(highest, t.distance + width)
         rates.append((runs, float(np.mean(highest < margin))))
     needed = runs_needed(rates, 0.8)

@@ -50,7 +50,7 @@ def test_a_corpus_that_leaks_nothing_is_flagged_in_at_most_one_audit_in_twenty(r
     for _ in range(AUDITS):
         t = null_audit(rng, rounding)
         for name, rule in rules.items():
-            verdicts = decide(t.distance, t.log10_p, t.n_with, t.n_without, rule).verdict
+            verdicts = decide(t, rule).verdict
             flagged[name] += bool((verdicts == "sensitive").any())
     rates = {name: count / AUDITS for name, count in flagged.items()}
     print("false-flag rate of an audit at level 0.05:", rates)
@@ -72,7 +72,7 @@ def test_bands_hold_together() -> None:
         inclusion = shared_inclusion(rng, 40, 300, 0.25)
         values = rng.random((40, 300)) + shift * inclusion  # uniform against shifted uniform: D = shift
         t = compare_arms({"one": values}, inclusion)
-        d = decide(t.distance, t.log10_p, t.n_with, t.n_without, rule)
+        d = decide(t, rule)
         held += bool(((d.band_low <= shift) & (shift <= d.band_high)).all())
     print("simultaneous coverage at level 0.2:", held / AUDITS)
     assert held / AUDITS >= 0.8 - 3 * np.sqrt(0.2 * 0.8 / AUDITS)
@@ -86,7 +86,7 @@ def test_a_document_at_the_margin_is_hardly_ever_called_clear() -> None:
         inclusion = rng.random((20, 900)) < 0.5
         values = rng.random((20, 900)) + 0.3 * inclusion
         t = compare_arms({"one": values}, inclusion)
-        wrong += bool((decide(t.distance, t.log10_p, t.n_with, t.n_without, rule).verdict == "clear").any())
+        wrong += bool((decide(t, rule).verdict == "clear").any())
     print("audits that cleared a document at the margin:", wrong / AUDITS)
     assert wrong / AUDITS <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / AUDITS)
 
@@ -101,7 +101,7 @@ def test_false_discoveries_among_the_flagged_stay_at_their_rate() -> None:
         values = dependent_values(rng, 60, 300)
         values[0, :30] += 1.6 * inclusion[:30]
         t = compare_arms({str(s): v for s, v in enumerate(values)}, inclusion)
-        sensitive = decide(t.distance, t.log10_p, t.n_with, t.n_without, DecisionSpec()).verdict == "sensitive"
+        sensitive = decide(t, DecisionSpec()).verdict == "sensitive"
         shares.append(sensitive[30:].sum() / max(sensitive.sum(), 1))
         found.append(sensitive[:30].mean())
     print("false discovery rate:", np.mean(shares), "power:", np.mean(found))

@@ -8,14 +8,22 @@ import numpy as np
 import pytest
 
 from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import decide
-from ksdp.audit.verdicts.ks import ks_distances, ks_table
+from ksdp.audit.verdicts.ks import KSTable, ks_distances, ks_table
 from ksdp.audit.verdicts.multiplicity import adjust, adjust_e, e_from_p
 from ksdp.audit.verdicts.online import advance, level_now, spent_level, start
 from ksdp.audit.verdicts.sequential import anytime_band_width, look_levels
 
 pytestmark = pytest.mark.validity
+
+
+def one_column(table: KSTable) -> ArmTests:
+    """A table of distances as the tests of one column."""
+    shape = (len(table.distance), 1)
+    parts = (table.n_with, table.n_without, table.distance, table.log10_p, np.zeros(shape))
+    return ArmTests(*(np.asarray(part).reshape(shape) for part in parts))
 
 
 @pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
@@ -34,9 +42,7 @@ def test_five_looks_keep_level_and_coverage(spending: str) -> None:
         for part, level in zip(done, levels, strict=True):
             runs = round(250 * part)
             t = ks_table(values[:, :runs], inclusion[:, :runs])
-            d = decide(
-                t.distance[:, None], t.log10_p[:, None], t.n_with, t.n_without, DecisionSpec(level=float(level))
-            )
+            d = decide(one_column(t), DecisionSpec(level=float(level)))
             any_flag |= bool((d.verdict == "sensitive").any())
             any_naive |= bool((adjust(t.log10_p, "holm") <= math.log10(0.05)).any())
             bands_hold &= bool((d.band_low <= 0).all())

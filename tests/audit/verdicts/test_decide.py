@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide, detectable_distance
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -17,26 +18,25 @@ def runs_of(shifts, runs: int, share: float = 0.5, statistics: int = 2, seed: in
     for s in range(statistics):
         shift = np.asarray(shifts)[:, None] * inclusion * (s == 0)
         tables.append(ks_table(rng.normal(size=inclusion.shape) + shift, inclusion))
-    return (
-        np.stack([t.distance for t in tables], axis=1),
+    return ArmTests(
+        *(np.stack([getattr(t, name) for t in tables], axis=1) for name in ("n_with", "n_without", "distance")),
         np.stack([t.log10_p for t in tables], axis=1),
-        tables[0].n_with,
-        tables[0].n_without,
+        np.zeros((len(shifts), statistics)),
     )
 
 
 def test_three_verdicts() -> None:
     shifts = [3.0, 0.0, 0.45]
-    few = decide(*runs_of(shifts, 60, seed=1), DecisionSpec(margin=0.3))
+    few = decide(runs_of(shifts, 60, seed=1), DecisionSpec(margin=0.3))
     assert few.verdict.tolist() == ["sensitive", "undecided", "undecided"]
-    many = decide(*runs_of(shifts, 8000), DecisionSpec(margin=0.3))
+    many = decide(runs_of(shifts, 8000), DecisionSpec(margin=0.3))
     assert many.verdict.tolist() == ["sensitive", "clear", "sensitive"]
     assert (many.band_low <= many.band_high).all()
     assert many.strongest[0] == 0
 
 
 def test_a_small_but_proved_leak_is_never_called_clear() -> None:
-    decisions = decide(*runs_of([0.3], 40_000, statistics=1), DecisionSpec(margin=0.5))
+    decisions = decide(runs_of([0.3], 40_000, statistics=1), DecisionSpec(margin=0.5))
     assert decisions.band_high[0, 0] < 0.5
     assert decisions.verdict[0] == "sensitive"
 
@@ -44,11 +44,11 @@ def test_a_small_but_proved_leak_is_never_called_clear() -> None:
 def test_runs_to_decide_decide() -> None:
     """With the runs it asks for, a document without a leak is cleared."""
     rule = DecisionSpec(margin=0.3)
-    before = decide(*runs_of([0.0], 300, seed=4), rule)
+    before = decide(runs_of([0.0], 300, seed=4), rule)
     needed = int(before.runs_to_decide[0])
     assert before.verdict[0] == "undecided"
     assert 300 < needed < 20_000
-    after = [decide(*runs_of([0.0], needed, seed=seed), rule) for seed in range(5, 15)]
+    after = [decide(runs_of([0.0], needed, seed=seed), rule) for seed in range(5, 15)]
     cleared = [a for a in after if a.verdict[0] == "clear"]
     assert len(cleared) >= 7
     assert np.isnan(cleared[0].runs_to_decide[0])
@@ -67,19 +67,18 @@ def test_detectable_distance_is_detected() -> None:
 
 
 def test_an_empty_arm_stays_undecided() -> None:
-    decisions = decide(
-        np.array([[np.nan]]), np.array([[0.0]]), np.array([0]), np.array([50]), DecisionSpec(margin=0.9)
-    )
+    empty = ArmTests(np.array([[0]]), np.array([[50]]), np.array([[np.nan]]), np.zeros((1, 1)), np.zeros((1, 1)))
+    decisions = decide(empty, DecisionSpec(margin=0.9))
     assert decisions.verdict[0] == "undecided"
     assert decisions.runs_to_decide[0] == np.inf
 
 
 @pytest.mark.parametrize("error", ["fdr", "fwer"])
 def test_decisions_do_not_depend_on_the_order_of_documents(error: str) -> None:
-    distance, log10_p, n, m = runs_of([0.0, 0.5, 1.0, 0.2, 0.8], 400)
+    tests = runs_of([0.0, 0.5, 1.0, 0.2, 0.8], 400)
     rule = DecisionSpec(error=error)
     order = np.array([3, 1, 4, 0, 2])
-    straight = decide(distance, log10_p, n, m, rule)
-    shuffled = decide(distance[order], log10_p[order], n[order], m[order], rule)
+    straight = decide(tests, rule)
+    shuffled = decide(tests[order], rule)
     assert (straight.verdict[order] == shuffled.verdict).all()
     assert straight.log10_adjusted[order] == pytest.approx(shuffled.log10_adjusted)

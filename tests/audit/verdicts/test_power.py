@@ -35,7 +35,7 @@ def test_found_as_often_as_forecast() -> None:
         values = rng.normal(size=(2, 20, 240))
         values[0, 0] += 2 * ndtri((1 + advantage) / 2) * inclusion[0]
         t = compare_arms({"a": values[0], "b": values[1]}, inclusion)
-        found += decide(t.distance, t.log10_p, t.n_with, t.n_without, BY).verdict[0] == "sensitive"
+        found += decide(t, BY).verdict[0] == "sensitive"
     assert found / 300 == pytest.approx(0.8, abs=0.03 + 3 * math.sqrt(0.16 / 300))
 
 
@@ -47,7 +47,7 @@ def test_cleared_as_often_as_forecast() -> None:
     cleared = 0
     for start in range(0, 4000, 50):
         part = t[start : start + 50]
-        d = decide(part.distance, part.log10_p, part.n_with, part.n_without, DecisionSpec(margin=margin))
+        d = decide(part, DecisionSpec(margin=margin))
         cleared += int((d.verdict == "clear").sum())
     assert 0.8 - 3 * math.sqrt(0.16 / 4000) <= cleared / 4000 <= 0.83
 

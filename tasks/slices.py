@@ -1,0 +1,200 @@
+"""What a worker does with one slice of documents: test it over all runs, draw one, measure effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.design import shuffled_runs
+from ksdp.audit.effects import Attack, Effect, best_threshold, learned_scores, measure_effect
+from ksdp.audit.errors import DamagedBlock
+from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
+from ksdp.audit.testing import ArmTests, compare_arms, learn_arms, shuffled_log10_p
+from ksdp.storage.blocks import ROW_GROUP, read_values
+from ksdp.storage.findings import Curve
+from ksdp.tasks.blocks import discard
+from ksdp.tasks.refs import AuditRef, folders_of, open_plan
+
+__all__ = ["Flagged", "Slice", "SliceTests", "curve", "effects", "slices", "test_slice"]
+
+# A slice's values of all runs stay below this in a worker.
+_SLICE_BYTES = 256 * 2**20
+# Real documents of a slice that are tested in shuffled runs too.
+_SHUFFLED = 16
+
+Bits = NDArray[np.bool_]
+Values = list[NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One row group of a lane's documents."""
+
+    lane: int
+    group: int
+
+    @property
+    def rows(self) -> slice:
+        """Rows of the lane's documents."""
+        return slice(self.group * ROW_GROUP, (self.group + 1) * ROW_GROUP)
+
+
+@dataclass(frozen=True, eq=False)
+class SliceTests:
+    """Tests of a slice's documents and controls, and of some of them in shuffled runs."""
+
+    tests: ArmTests
+    shuffled: NDArray[np.float64]
+    """Log10 p, shape (some documents, n_statistics)."""
+
+
+def slices(plan: Plan) -> list[Slice]:
+    """All slices of all lanes, in the order of the documents."""
+    return [
+        Slice(lane, group)
+        for lane in range(plan.design.lanes)
+        for group in range(-(-(len(plan.design.targets(lane)) + CONTROLS) // ROW_GROUP))
+    ]
+
+
+def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
+    """Test the documents (and controls) of a slice over all runs of its lane.
+
+    Raises
+    ------
+    DamagedBlock
+        Naming the block; it is dropped, so that `compute_block` makes it again.
+    """
+    plan = open_plan(ref)
+    names = [statistic.name for statistic in plan.tested]
+    rows = min(ROW_GROUP, len(plan.design.targets(part.lane)) + CONTROLS)
+    at_once = max(1, _SLICE_BYTES // (rows * plan.design.runs * 4))
+    order = shuffled_runs(plan.design, part.lane)
+    real = min(_SHUFFLED, len(plan.design.targets(part.lane)) - part.group * ROW_GROUP)
+    plain, shuffled = [], []
+    for first in range(0, len(names), at_once):
+        some = names[first : first + at_once]
+        inclusion, values = gather(ref, part, some)
+        plain.append(compare_arms(dict(zip(some, values, strict=True)), inclusion))
+        few = {name: array[:real] for name, array in zip(some, values, strict=True)}
+        if real > 0:
+            shuffled.append(shuffled_log10_p(few, inclusion[:real], order))
+    tests = ArmTests.beside(plain)
+    if plan.learners:
+        tests = ArmTests.beside([tests, ArmTests.join(list(_learned(ref, part, plan, len(tests))))])
+    return SliceTests(tests, np.concatenate(shuffled, axis=1) if shuffled else np.zeros((0, len(names))))
+
+
+def _learned(ref: AuditRef, part: Slice, plan: Plan, rows: int) -> Iterator[ArmTests]:
+    """Learned columns; they need all columns of a document at once."""
+    names = [s.name for s in plan.statistics]
+    at_once = max(1, _SLICE_BYTES // (len(names) * plan.design.runs * 4))
+    for first in range(0, rows, at_once):
+        inclusion, values = gather(ref, part, names, slice(first, min(first + at_once, rows)))
+        yield learn_arms(values, inclusion, plan.learners)
+
+
+def gather(
+    ref: AuditRef, part: Slice, names: Sequence[str], rows: slice | NDArray[np.int64] = slice(None)
+) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
+    """Inclusion and values of a slice over all runs of its lane, each of shape (rows, n_runs).
+
+    Raises
+    ------
+    DamagedBlock
+        The block is dropped.
+    """
+    plan, folders = open_plan(ref), folders_of(ref)
+    precision = plan.spec.store.precision
+    inclusion: Any = None
+    values: list[Any] = []
+    for block in plan.blocks:
+        if block.lane != part.lane:
+            continue
+        try:
+            bits, columns = read_values(folders.values, block, folders.values_key, part.group, names, precision)
+        except DamagedBlock:
+            discard(folders.values, block, [])
+            raise
+        if inclusion is None:
+            inclusion = np.empty((len(bits[rows]), plan.design.runs), np.bool_)
+            values = [np.empty((len(bits[rows]), plan.design.runs), precision) for _ in names]
+        inclusion[:, block.start : block.stop] = bits[rows]
+        for whole, column in zip(values, columns, strict=True):
+            whole[:, block.start : block.stop] = column[rows]
+    return inclusion, values
+
+
+def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
+    """The values behind one test: the document in row `row` of its lane."""
+    plan = open_plan(ref)
+    at = row % ROW_GROUP
+    inclusion, (values,) = gather(ref, Slice(lane, row // ROW_GROUP), [statistic], slice(at, at + 1))
+    bits, column = inclusion[0], values[0].astype(np.float64)
+    document = str(plan.corpus.ids[plan.design.targets(lane)[row]])
+    return Curve(document, statistic, np.sort(column[bits]), np.sort(column[~bits]))
+
+
+@dataclass(frozen=True, slots=True)
+class Flagged:
+    """A document whose effect is wanted, under the column that was strongest for it."""
+
+    row: int
+    """Of the corpus."""
+    column: str
+
+
+def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> list[Effect]:
+    """Effects of some documents on the fresh runs; threshold, direction and learner come from the first look.
+
+    Parameters
+    ----------
+    ref, fresh : the first look and the fresh runs of one audit
+    part : slice of the fresh stage
+    flagged : documents of that slice
+    """
+    plan, later = open_plan(ref), open_plan(fresh)
+    found: list[Effect] = []
+    for column in sorted({f.column for f in flagged}):
+        rows = np.array([f.row for f in flagged if f.column == column])
+        here = np.searchsorted(later.design.targets(part.lane), rows) - part.group * ROW_GROUP
+        there = np.searchsorted(plan.design.targets(part.lane), rows)
+        learner = column.removeprefix(LEARNED_PREFIX) if column.startswith(LEARNED_PREFIX) else None
+        names = [s.name for s in later.statistics] if learner else [column]
+        at_once = max(1, _SLICE_BYTES // (len(names) * (plan.design.runs + later.design.runs) * 4))
+        for group in np.unique(there // ROW_GROUP):
+            mine = np.flatnonzero(there // ROW_GROUP == group)
+            for some in np.array_split(mine, -(-len(mine) // at_once)):
+                before = gather(ref, Slice(part.lane, int(group)), names, there[some] % ROW_GROUP)
+                after = gather(fresh, part, names, here[some])
+                for at, row in enumerate(rows[some]):
+                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision.level)
+                    found += [effect] if effect else []
+    return found
+
+
+def _effect(
+    row: int,
+    column: str,
+    learner: str | None,
+    before: tuple[Bits, Values],
+    after: tuple[Bits, Values],
+    at: int,
+    level: float,
+) -> Effect | None:
+    """One document; None where an arm of it is empty."""
+    (first, old), (last, new) = before, after
+    if not 0 < first[at].sum() < first.shape[1] or not 0 < last[at].sum() < last.shape[1]:
+        return None
+    one = slice(at, at + 1)
+    if learner:
+        scores = learned_scores(learner, (first[one], [v[one] for v in old]), (last[one], [v[one] for v in new]))
+        attack = Attack(0.0, above=True)
+    else:
+        scores = new[0][at].astype(np.float64)
+        attack = best_threshold(old[0][at][first[at]], old[0][at][~first[at]])
+    return measure_effect(row, column, attack, scores[last[at]], scores[~last[at]], level)
