@@ -33,6 +33,7 @@ __all__ = [
     "Participant",
     "RandomBytes",
     "check_participants",
+    "derive_alone",
     "open_envelope",
     "os_random",
     "seal",
@@ -189,3 +190,9 @@ class AgreementKey:
         salt = hashlib.sha256(pack("salt", session, first_key, second_key)).digest()
         info = pack("key", VERSION, purpose.encode(), first.encode(), second.encode())
         return HKDF(SHA256(), length, salt, info).derive(secret)
+
+
+def derive_alone(secret: bytes, purpose: str, session: bytes, owner: str, *, length: int = 16) -> bytes:
+    """A key of a purpose from one party's own secret: HKDF-SHA256 as between two, with one name."""
+    info = pack("key", VERSION, purpose.encode(), owner.encode())
+    return HKDF(SHA256(), length, session, info).derive(secret)

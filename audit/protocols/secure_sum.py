@@ -30,9 +30,9 @@ Source: Tsikhanovich, Magdon-Ismail, Ishaq & Zikas, PD-ML-Lite, https://arxiv.or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -50,6 +50,7 @@ from ksdp.audit.protocols.keys import (
     os_random,
     seal,
 )
+from ksdp.audit.protocols.machine import Machine, one_each
 from ksdp.audit.protocols.masks import PairwiseMasks
 from ksdp.audit.protocols.sum_messages import Contribution, SecureTotal, SumTerms, tag, what_follows
 
@@ -61,7 +62,7 @@ _MAX_ENTRIES = 1 << 27
 """1 GiB: what one authenticated message may hold."""
 
 
-class SumParty:
+class SumParty(Machine):
     """One party: `hello`, `begin`, then `contribute` and `combine` in turns.
 
     Any `ProtocolError` ends it: its keys are forgotten and every later call is refused. A vector refused by
@@ -102,21 +103,19 @@ class SumParty:
         *,
         random_bytes: RandomBytes = os_random,
     ) -> None:
-        self._peers = {p.name: p for p in terms.participants if p.name != name}
-        own = Participant(name, identity.public_key().public_bytes_raw())
-        if own not in terms.participants:
+        super().__init__("hello")
+        if Participant(name, identity.public_key().public_bytes_raw()) not in terms.participants:
             raise InputError(f"{name} with this key is not among the participants of the terms.")
         self.name = name
         self._terms = terms
         self._identity = identity
+        self._peers = {p.name: p for p in terms.participants if p.name != name}
         self._agreement: AgreementKey | None = AgreementKey(random_bytes(32))
-        self._phase = "hello"
-        self._number = 0
         self._masks: PairwiseMasks | None = None
         self._send_keys: dict[str, bytes] = {}
         self._receive_keys: dict[str, bytes] = {}
-        self._own: Contribution | None = None
-        self._coding: FixedPoint | None = None
+        self._number = 0
+        self._own: tuple[Contribution, FixedPoint] | None = None
 
     @property
     def next_number(self) -> int:
@@ -125,10 +124,9 @@ class SumParty:
 
     def hello(self) -> Envelope:
         """The first message: this party's signed agreement key, for everybody."""
-        self._due("hello")
-        assert self._agreement is not None
-        self._phase = "begin"
-        return seal(self._identity, self._terms.session, _HELLO, self.name, self._agreement.public)
+        with self._step("hello", "begin"):
+            assert self._agreement is not None
+            return seal(self._identity, self._terms.session, _HELLO, self.name, self._agreement.public)
 
     def begin(self, hellos: Iterable[Envelope]) -> None:
         """Take everybody else's first message and agree on keys.
@@ -138,25 +136,19 @@ class SumParty:
         ProtocolError
             If one is missing, repeated, from a stranger, of another session, or not signed.
         """
-        self._due("begin")
-        assert self._agreement is not None
-        by_sender = self._one_each(hellos, "first message")
-        publics = {}
-        mask_keys = {}
-        for name, envelope in by_sender.items():
-            try:
-                public = open_envelope(envelope, self._terms.session, _HELLO, self._peers[name])
-                publics[name] = public
-                mask_keys[name] = self._key("sum-mask", name, public)
-                self._send_keys[name] = self._key(f"sum-tag {self.name} to {name}", name, public)
-                self._receive_keys[name] = self._key(f"sum-tag {name} to {self.name}", name, public)
-            except ProtocolError as error:
-                self._end(str(error))
-        if len(set(publics.values())) != len(publics):
-            self._end("Two parties sent the same agreement key.")
-        self._masks = PairwiseMasks(self.name, mask_keys)
-        self._agreement = None  # the secret half is not needed again
-        self._phase = "contribute"
+        with self._step("begin", "contribute"):
+            session = self._terms.session
+            publics = {
+                name: open_envelope(envelope, session, _HELLO, self._peers[name])
+                for name, envelope in self._all(hellos, "first message").items()
+            }
+            if len(set(publics.values())) != len(publics):
+                raise ProtocolError("Two parties sent the same agreement key.")
+            self._masks = PairwiseMasks(self.name, self._keys("sum-mask", publics))
+            for peer, public in publics.items():
+                self._send_keys |= self._keys(f"sum-tag {self.name} to {peer}", {peer: public})
+                self._receive_keys |= self._keys(f"sum-tag {peer} to {self.name}", {peer: public})
+            self._agreement = None  # the secret half is not needed again
 
     def contribute(self, values: ArrayLike, coding: FixedPoint) -> Contribution:
         """This party's masked vector, for everybody else; the sum's number is used up.
@@ -175,28 +167,27 @@ class SumParty:
         ProtocolError
             If it is not the time to.
         """
-        self._due("contribute")
-        assert self._masks is not None
-        if coding.parties != len(self._terms.participants):
-            raise InputError(
-                f"`coding` is for sums of {coding.parties}; {len(self._terms.participants)} parties take part."
+        with self._step("contribute", "combine"):
+            assert self._masks is not None
+            if coding.parties != len(self._terms.participants):
+                raise InputError(
+                    f"`coding` is for sums of {coding.parties}; {len(self._terms.participants)} parties take part."
+                )
+            codes = coding.encode(values)
+            if not 0 < codes.size <= _MAX_ENTRIES:
+                raise InputError(f"`values` must have 1 to {_MAX_ENTRIES} entries; got {codes.size}.")
+            flat = codes.reshape(-1)
+            self._masks.add_to(flat, self._number)
+            flat.flags.writeable = False
+            payload = flat.data.cast("B")
+            untagged = Contribution(
+                self._terms.session, self.name, self._number, codes.shape, coding.to_bytes(), payload, ()
             )
-        codes = coding.encode(values)
-        if not 0 < codes.size <= _MAX_ENTRIES:
-            raise InputError(f"`values` must have 1 to {_MAX_ENTRIES} entries; got {codes.size}.")
-        flat = codes.reshape(-1)
-        self._masks.add_to(flat, self._number)
-        flat.flags.writeable = False
-        payload = flat.data.cast("B")
-        untagged = Contribution(
-            self._terms.session, self.name, self._number, codes.shape, coding.to_bytes(), payload, ()
-        )
-        header = untagged.header()
-        tags = tuple((n, tag(k, self._number, header, payload)) for n, k in sorted(self._send_keys.items()))
-        self._own = replace(untagged, tags=tags)
-        self._coding = coding
-        self._phase = "combine"
-        return self._own
+            header = untagged.header()
+            tags = tuple((n, tag(k, self._number, header, payload)) for n, k in self._send_keys.items())
+            contribution = replace(untagged, tags=tags)
+            self._own = contribution, coding
+            return contribution
 
     def combine(self, messages: Iterable[Contribution]) -> SecureTotal:
         """The sum, from everybody else's vectors for it.
@@ -207,65 +198,51 @@ class SumParty:
             If one is missing, repeated, from a stranger, for another sum, of another shape or coding, or does not
             carry its sender's tag; or if the sum is larger than the bounds allow.
         """
-        self._due("combine")
-        assert self._own is not None
-        assert self._coding is not None
-        by_sender = self._one_each(messages, "contribution")
-        total = np.frombuffer(self._own.payload, dtype="<u8").copy()
-        for name, message in by_sender.items():
-            self._check(message, name)
-            total += np.frombuffer(message.payload, dtype="<u8")
-        try:
-            values = self._coding.decode(total.reshape(self._own.shape))
-        except ProtocolError as error:
-            self._end(str(error))
-        result = SecureTotal(values, self._number, len(self._peers) + 1, what_follows(len(self._peers) + 1))
-        self._number += 1
-        self._own = None
-        self._phase = "contribute"
-        return result
+        with self._step("combine", "contribute"):
+            assert self._own is not None
+            own, coding = self._own
+            total = np.frombuffer(own.payload, dtype="<u8").copy()
+            for name, message in self._all(messages, "contribution").items():
+                self._check(message, name, own)
+                total += np.frombuffer(message.payload, dtype="<u8")
+            parties = len(self._terms.participants)
+            result = SecureTotal(
+                coding.decode(total.reshape(own.shape)), self._number, parties, what_follows(parties)
+            )
+            self._number += 1
+            self._own = None
+            return result
 
-    def _check(self, message: Contribution, name: str) -> None:
-        own = self._own
-        assert own is not None
+    def _check(self, message: Contribution, name: str, own: Contribution) -> None:
         if message.session != own.session:
-            self._end(f"A contribution of {name} belongs to another session.")
+            raise ProtocolError(f"A contribution of {name} belongs to another session.")
         if message.number != own.number:
-            self._end(f"{name} sent its vector for sum {message.number} while sum {own.number} is taken.")
+            raise ProtocolError(
+                f"{name} sent its vector for sum {message.number}; sum {own.number} is being taken."
+            )
         if message.coding != own.coding:
-            self._end(f"{name} codes its values otherwise: fraction bits, bound or parties differ.")
+            raise ProtocolError(f"{name} codes its values otherwise: fraction bits, bound or parties differ.")
         if message.shape != own.shape or len(message.payload) != len(own.payload):
-            self._end(f"{name} sent a vector of another shape: {message.shape}, not {own.shape}.")
+            raise ProtocolError(f"{name} sent a vector of another shape: {message.shape}, not {own.shape}.")
         received = dict(message.tags).get(self.name, b"")
         expected = tag(self._receive_keys[name], message.number, message.header(), message.payload)
         if not bytes_eq(received, expected):
-            self._end(f"A contribution of {name} was changed on the way, or is not from {name}.")
+            raise ProtocolError(f"A contribution of {name} was changed on the way, or is not from {name}.")
 
-    def _key(self, purpose: str, peer: str, public: bytes) -> bytes:
+    def _keys(self, purpose: str, publics: Mapping[str, bytes]) -> dict[str, bytes]:
         assert self._agreement is not None
-        return self._agreement.derive(purpose, self._terms.session, self.name, peer, public)
+        return {
+            peer: self._agreement.derive(purpose, self._terms.session, self.name, peer, public)
+            for peer, public in publics.items()
+        }
 
-    def _one_each(self, messages: Iterable[_Message], what: str) -> dict[str, _Message]:
-        by_sender: dict[str, _Message] = {}
-        for message in messages:
-            if message.sender not in self._peers:
-                self._end(f"A {what} came from somebody who is not one of the other parties.")
-            if message.sender in by_sender:
-                self._end(f"{message.sender} sent its {what} twice.")
-            by_sender[message.sender] = message
+    def _all(self, messages: Iterable[_Message], what: str) -> dict[str, _Message]:
+        by_sender = one_each(messages, self._peers, what)
         missing = sorted(set(self._peers) - set(by_sender))
         if missing:
-            self._end(f"The {what} of {', '.join(missing)} is missing: a secure sum needs everybody.")
+            raise ProtocolError(f"The {what} of {', '.join(missing)} is missing: a secure sum needs everybody.")
         return by_sender
 
-    def _due(self, phase: str) -> None:
-        if self._phase == "ended":
-            raise ProtocolError("This run has ended with an error; start a new session.")
-        if self._phase != phase:
-            raise ProtocolError(f"`{self._phase}` is due, not `{phase}`.")
-
-    def _end(self, message: str) -> NoReturn:
-        self._phase = "ended"
-        self._masks = self._own = self._agreement = None
+    def _forget(self) -> None:
+        self._agreement = self._masks = self._own = None
         self._send_keys, self._receive_keys = {}, {}
-        raise ProtocolError(message)

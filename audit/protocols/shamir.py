@@ -82,7 +82,8 @@ def recover(shares: Mapping[int, int], length: int, weights: Mapping[int, int] |
     Raises
     ------
     ProtocolError
-        If the result has more bytes than the secret: a share is false, or too few are here.
+        If the result has more bytes than the secret: a share is false, or too few are here. A false share that
+        changes only low bits is not noticed: compare with what is known of the secret (its public key, its hash).
     """
     weights = lagrange_at_zero(shares) if weights is None else weights
     value = sum(share * weights[point] for point, share in shares.items()) % PRIME
