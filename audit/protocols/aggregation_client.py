@@ -68,6 +68,7 @@ class AggregationClient(Machine):
         self._masking: AgreementKey | None = AgreementKey(self._mask_secret)
         self._peers: dict[str, tuple[bytes, bytes]] = {}
         """Public keys (c, s) of everybody else in round 1."""
+        self._share_keys: dict[str, bytes] = {}
         self._key_list = b""
         self._held: dict[str, tuple[bytes, bytes]] = {}
         """Our shares of (s, b) of everybody who shared, ourselves included."""
@@ -160,8 +161,7 @@ class AggregationClient(Machine):
             PairwiseMasks(self.name, keys).add_to(flat, 0)
             Keystream(mask_key_of_seed(terms.session, self.name, self._seed)).add_to(flat, 0)
             # From here on only shares are needed, and those of others: our own secrets go.
-            self._encrypting = self._masking = None
-            self._mask_secret = self._seed = b""
+            self._forget_own()
             return self._seal("aggregation-masked", flat.tobytes())
 
     def agree(self, survivors: Envelope) -> Envelope:
@@ -220,15 +220,18 @@ class AggregationClient(Machine):
         assert self._masking is not None
         return self._masking.public
 
-    def _derive(self, purpose: str, peer: str, which: int) -> bytes:
+    def _derive(self, purpose: str, peer: str, which: int, *, length: int = 16) -> bytes:
         key = (self._encrypting, self._masking)[which]
         assert key is not None
-        return key.derive(purpose, self._terms.session, self.name, peer, self._peers[peer][which])
+        return key.derive(purpose, self._terms.session, self.name, peer, self._peers[peer][which], length=length)
 
     def _cipher(self, source: str, target: str) -> AESGCM:
-        """For the shares of one direction: session, both names and both keys enter the key itself."""
+        """For the shares of one direction: session, both names and both public keys enter the key itself."""
         peer = target if source == self.name else source
-        return AESGCM(self._derive(f"aggregation-shares {source} to {target}", peer, 0))
+        if peer not in self._share_keys:  # used twice: there and back
+            self._share_keys[peer] = self._derive("aggregation-shares", peer, 0, length=32)
+        both = self._share_keys[peer]
+        return AESGCM(both[:16] if source < target else both[16:])
 
     def _enough(self, names: tuple[str, ...], what: str) -> None:
         if len(names) < self._terms.threshold:
@@ -245,7 +248,11 @@ class AggregationClient(Machine):
         terms = self._terms
         return open_envelope(envelope, terms.session, kind, terms.clients[name], receiver=terms.server.name)
 
-    def _forget(self) -> None:
+    def _forget_own(self) -> None:
         self._encrypting = self._masking = None
         self._mask_secret = self._seed = b""
+        self._share_keys = {}
+
+    def _forget(self) -> None:
+        self._forget_own()
         self._held = {}

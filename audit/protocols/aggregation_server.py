@@ -37,6 +37,26 @@ class AggregationServer(Machine):
         What everybody agreed on.
     identity : Ed25519PrivateKey
         Its signing key.
+
+    Examples
+    --------
+    Three clients, any two of which suffice; cyd leaves before it has sent anything.
+
+    >>> from ksdp.audit.protocols.aggregation_client import AggregationClient
+    >>> from ksdp.audit.protocols.fixed_point import FixedPoint
+    >>> keys = {name: Ed25519PrivateKey.generate() for name in ("ada", "bob", "cyd", "server")}
+    >>> *people, collector = (Participant(n, k.public_key().public_bytes_raw()) for n, k in keys.items())
+    >>> terms = AggregationTerms(tuple(people), collector, 2, FixedPoint(20, 10.0, 3), (2,), b"1 May")
+    >>> clients = {p.name: AggregationClient(terms, p.name, keys[p.name]) for p in people}
+    >>> server = AggregationServer(terms, keys["server"])
+    >>> listed = server.keys(c.advertise() for c in clients.values())
+    >>> each = server.shares([c.share_keys(listed) for c in clients.values()])
+    >>> _ = clients.pop("cyd")
+    >>> survivors = server.masked([c.mask(each[n], [1.5, -2.0]) for n, c in clients.items()])
+    >>> agreements = server.agreed([c.agree(survivors) for c in clients.values()])
+    >>> result = server.unmask(c.unmask(agreements) for c in clients.values())
+    >>> result.values, result.dropped
+    (array([ 3., -4.]), ('cyd',))
     """
 
     def __init__(self, terms: AggregationTerms, identity: Ed25519PrivateKey) -> None:
