@@ -82,6 +82,19 @@ def test_an_envelope_opens_unchanged_and_no_other_way() -> None:
         open_envelope(forged, SESSION, "kind", participant("ada"))
 
 
+def test_any_changed_byte_of_an_envelope_is_refused() -> None:
+    packed = seal(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob").to_bytes()
+    for at in range(len(packed)):
+        for bit in (0x01, 0x80):
+            changed = packed[:at] + bytes([packed[at] ^ bit]) + packed[at + 1 :]
+            with pytest.raises(ProtocolError):
+                arrive(changed)
+
+
+def arrive(packed: bytes) -> bytes:
+    return open_envelope(Envelope.from_bytes(packed), SESSION, "kind", participant("ada"), receiver="bob")
+
+
 def test_participants_are_checked() -> None:
     ada, bob = participant("ada"), participant("bob")
     check_participants((ada, bob), 2)
