@@ -61,6 +61,10 @@ class Participant:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise InputError("A participant must have a name.")
+        try:
+            self.name.encode()
+        except UnicodeEncodeError:
+            raise InputError("A participant's name must be writable as UTF-8.") from None
         if len(self.identity) != 32:
             raise InputError(f"`identity` of {self.name} must be 32 bytes (Ed25519); got {len(self.identity)}.")
 

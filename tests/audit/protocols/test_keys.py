@@ -107,6 +107,8 @@ def test_participants_are_checked() -> None:
         Participant("ada", b"short")
     with pytest.raises(InputError, match="must have a name"):
         Participant(" ", ada.identity)
+    with pytest.raises(InputError, match="UTF-8"):
+        Participant("\ud800", ada.identity)
 
 
 def test_secrets_come_from_the_system() -> None:

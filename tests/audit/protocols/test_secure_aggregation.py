@@ -427,7 +427,7 @@ def test_false_shares_never_give_a_false_sum(gone: dict[str, int]) -> None:
     ("sender", "round_number"), [*(("c001", i) for i in range(5)), *(("server", i) for i in range(1, 5))]
 )
 def test_any_changed_byte_is_refused(sender: str, round_number: int) -> None:
-    """Of one client's message in every round and of the server's to it, at some 40 places (`test_keys`: at all)."""
+    """Of one client's message in every round and of the server's to it, at 40 places (`test_keys`: at all)."""
     terms = terms_of(2, 2, shape=(1,))
     position, size = 0, 1
 
