@@ -1,0 +1,80 @@
+"""What every protocol machine has in common: steps in order, each once, and an end that forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from ksdp.audit.errors import InputError, ProtocolError
+
+__all__ = ["Machine", "one_each"]
+
+
+class _Sent(Protocol):
+    @property
+    def sender(self) -> str: ...
+
+
+_Message = TypeVar("_Message", bound=_Sent)
+
+
+class Machine:
+    """Steps that follow each other; a fault in one ends the machine, and its secrets are forgotten.
+
+    Not a frozen value: whoever could go back to an earlier step could be asked twice.
+
+    Parameters
+    ----------
+    first : str
+        The step that is due first.
+    """
+
+    def __init__(self, first: str) -> None:
+        self._due = first
+
+    @property
+    def due(self) -> str:
+        """The step that may be called now; `done` or `ended` if none."""
+        return self._due
+
+    @contextmanager
+    def _step(self, name: str, then: str) -> Iterator[None]:
+        """Run a step if it is due. Input that is refused changes nothing; any other fault ends the machine."""
+        if self._due == "ended":
+            raise ProtocolError("This run has ended with an error: start a new session.")
+        if self._due == "done":
+            raise ProtocolError("This run is done: nobody may be asked twice.")
+        if self._due != name:
+            raise ProtocolError(f"`{self._due}` is due, not `{name}`.")
+        try:
+            yield
+        except InputError:
+            raise
+        except BaseException:
+            self._due = "ended"
+            self._forget()
+            raise
+        self._due = then
+
+    def _forget(self) -> None:
+        """Drop all secrets."""
+        raise NotImplementedError
+
+
+def one_each(messages: Iterable[_Message], allowed: Container[str], what: str) -> dict[str, _Message]:
+    """Messages by sender, sorted; at most one each, from nobody but `allowed`.
+
+    Raises
+    ------
+    ProtocolError
+        If a sender is a stranger or sent two.
+    """
+    by_sender: dict[str, _Message] = {}
+    for message in messages:
+        if message.sender not in allowed:
+            raise ProtocolError(f"A {what} came from somebody from whom none is due.")
+        if message.sender in by_sender:
+            raise ProtocolError(f"{message.sender} sent its {what} twice.")
+        by_sender[message.sender] = message
+    return dict(sorted(by_sender.items()))
