@@ -10,9 +10,9 @@ in that audit, 0 where there is none; a decision says which version the reviewer
         open ────────────────> waiting ──confirm (another person)──> decided ──withdraw──> ...
                                (four eyes; without them the arrow ends in decided at once)
 
-`more-runs` lets nobody's document into a run, so it never waits. A withdrawal of what is in force waits for a second
-person too: two undo what two have done. A newer audit that asks the same question of the same document supersedes
-what was decided: the old decision is still shown, and counts no more.
+`more-runs` lets nobody's document into a run, so it never waits. A withdrawal of what is in force waits for a
+second person too: two undo what two have done. A newer audit that asks the same question of the same document
+supersedes what was decided: the old decision is still shown, and counts no more.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class State:
     confirmed: Entry | None = None
     """The second person's entry, where one confirmed what is in force."""
     waiting: Entry | None = None
-    """What a second person must confirm: `exclude`, `accept` or `withdraw`. What is in force stays so until then."""
+    """What a second person must confirm: `exclude`, `accept` or `withdraw`; what is in force stays until then."""
     superseded_by: str | None = None
     """The newest audit that holds the document, where this is not it."""
     earlier: Entry | None = None
@@ -177,7 +177,7 @@ def fold(
 ) -> State:
     """Fold a document's entries into its state.
 
-    The rules are those of today: where four eyes are wanted now, what one person decided before waits for a second.
+    The rules are those of today: where four eyes are wanted now, what one person decided before waits.
 
     Parameters
     ----------
@@ -282,7 +282,8 @@ def _newer(state: State, saw: int) -> str:
     newest = state.newest
     if newest is None:
         return f"there is no entry {saw} about it in this audit."
+    when = newest.at.isoformat(timespec="seconds")
     return (
-        f"entry {newest.number} ({newest.decision}, by {newest.reviewer}, {newest.at.isoformat(timespec='seconds')}) "
-        f"is newer than the version {saw} that was seen."
+        f"entry {newest.number} ({newest.decision}, by {newest.reviewer}, {when}) is not the version {saw} that "
+        "was seen."
     )

@@ -19,7 +19,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,10 +35,12 @@ __all__ = [
     "LogHead",
     "add_lines",
     "check_chain",
+    "follow",
     "locked",
     "log_file",
     "make_entry",
     "parse_line",
+    "read_head",
     "read_lines",
     "set_torn_aside",
 ]
@@ -47,6 +49,7 @@ GENESIS = "0" * 64
 """`previous` of the first entry."""
 _PREFIX = b"ksdp-review-1\n"
 _FIELDS = ("number", "audit", "document", "decision", "reason", "reviewer", "at", "saw", "previous")
+_TYPES = {name: int if name in ("number", "saw") else str for name in (*_FIELDS, "hash")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def parse_line(line: bytes) -> Entry:
     """
     try:
         said = json.loads(line.decode("ascii"))
-        if set(said) != {*_FIELDS, "hash"}:
+        if {name: type(value) for name, value in said.items()} != _TYPES:
             raise ValueError("other keys")
         values = {**said, "decision": Decision(said["decision"]), "at": datetime.fromisoformat(said["at"])}
         entry = Entry(**values)
@@ -190,22 +193,123 @@ def add_lines(path: Path, entries: Sequence[Entry]) -> int:
     return len(content)
 
 
+def follow(head: LogHead, lines: Iterable[bytes]) -> Iterator[Entry]:
+    """Entries of the lines that follow `head`, in a chain.
+
+    Raises
+    ------
+    ValueError
+        At the first line that is not the next entry, saying why not.
+    """
+    for line in lines:
+        entry = parse_line(line)
+        if entry.number != head.number + 1:
+            raise ValueError(f"it says that it is entry {entry.number}")
+        if entry.previous != head.hash:
+            raise ValueError("it does not follow from the entry before")
+        head = LogHead(entry.number, entry.hash)
+        yield entry
+
+
+def read_head(path: Path) -> LogHead:
+    """What `head.json` beside a log says; entry 0 where there is none.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
+    file = path.parent / "head.json"
+    try:
+        said = json.loads(file.read_text(encoding="ascii"))
+        return LogHead(int(said["number"]), str(said["hash"]))
+    except FileNotFoundError:
+        return LogHead(0, GENESIS)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{file.name} of the reviews cannot be read: the end of the log cannot be vouched for."
+        ) from error
+
+
 def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
-    """Check every entry of a store's log, or of a log file.
+    """Check every entry of a log, from the file itself.
 
     Parameters
     ----------
     root : Path
-        Folder of the store, or a `log.jsonl`; `head.json` beside it is checked too where it is there.
+        Folder of a store, or a log file; `head.json` beside it is an anchor where it is there.
     anchors : sequence of LogHead
         Entries known from elsewhere, as signed clearances carry them: the log must hold each.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be read.
     """
-    raise NotImplementedError
+    inside = log_file(root) if root.is_dir() else root
+    try:
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):  # a copy of a log has no lock, and needs none
+                lock = stack.enter_context((inside.parent / "lock").open("rb"))
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            return _check(inside, anchors)
+    except OSError as error:
+        raise StoreError(f"the review log {inside} cannot be read: {error.strerror}.") from error
+
+
+def _check(path: Path, anchors: Sequence[LogHead]) -> ChainReport:
+    wanted = [read_head(path), *anchors]
+    lines, torn = read_lines(path)
+    hashes = [GENESIS]
+    why = ""
+    try:
+        for entry in follow(LogHead(0, GENESIS), lines):
+            hashes.append(entry.hash)
+    except ValueError as error:
+        why = f"entry {len(hashes)} is not what was written: {error}."
+    good = len(hashes) - 1
+    broken = len(hashes) if why else None
+    missed = [a for a in wanted if not 0 <= a.number <= good or hashes[a.number] != a.hash]
+    if not why and missed:
+        first = min(missed, key=lambda anchor: anchor.number)
+        broken = min(first.number, good + 1)
+        why = (
+            f"entries {good + 1} to {first.number} are missing at the end."
+            if first.number > good
+            else f"entry {first.number} is not the one that is known from elsewhere: the log was written anew."
+        )
+    elif not why and torn:
+        why = f"a line of {torn} bytes behind entry {good} was cut short; it is no entry."
+    return ChainReport(good, LogHead(good, hashes[-1]), broken, why, torn)
 
 
 def set_torn_aside(root: Path, now: datetime) -> Path | None:
-    """Move a torn last line into `reviews/torn-<time>.bin`; its path, or None where nothing is torn.
+    """Move a torn last line into `reviews/torn-<number>-<time>.bin`; its path, or None where nothing is torn.
 
     The bytes are written and synced there before they are cut off the log.
+
+    Raises
+    ------
+    StoreError
+        If the entries before it are broken: that is no crash, and nothing is moved.
     """
-    raise NotImplementedError
+    with locked(root) as path:
+        report = _check(path, ())
+        if report.broken is not None:
+            raise StoreError(f"the review log is broken, not torn: {report.reason} Nothing was moved.")
+        if not report.torn:
+            return None
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(size - report.torn)
+            torn = file.read()
+        aside = path.parent / f"torn-{report.entries + 1}-{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.bin"
+
+        def write(part: Path) -> None:
+            part.write_bytes(torn)
+
+        write_whole(aside, write)
+        with path.open("r+b") as file:
+            file.truncate(size - report.torn)
+            os.fsync(file.fileno())
+        return aside
