@@ -309,7 +309,7 @@ def set_torn_aside(root: Path, now: datetime) -> Path | None:
             part.write_bytes(torn)
 
         write_whole(aside, write)
-        with path.open("r+b") as file:
-            file.truncate(size - report.torn)
-            os.fsync(file.fileno())
+        with path.open("r+b") as log:
+            log.truncate(size - report.torn)
+            os.fsync(log.fileno())
         return aside
