@@ -2,7 +2,8 @@
 
 A decision is an entry of an append-only log (`ksdp.storage.reviews`); nothing is ever edited. What holds for a
 document is folded from its entries. The *version* of a document's state is the number of the newest entry about it
-in that audit, 0 where there is none; a decision says which version the reviewer saw.
+in that audit, 0 where there is none. A decision says up to which entry its reviewer had seen the log; it is stale
+where the document has a newer one.
 
 ::
 
@@ -106,7 +107,8 @@ class Proposal:
     reason: str
     reviewer: str
     saw: int | None = None
-    """None: whatever holds at present. `confirm` must say it."""
+    """The newest entry of the log, or of the document, when the reviewer looked; 0 where there was none. None:
+    whatever holds at present. `confirm` must say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +262,8 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
         raise StaleDecision(
             f"document {name!r} was audited again in {state.superseded_by}: decide there.", state.newest
         )
-    if proposal.saw is not None and proposal.saw != state.version:
-        raise StaleDecision(f"document {name!r}: {_newer(state, proposal.saw)}", state.newest)
+    if state.newest is not None and proposal.saw is not None and proposal.saw < state.version:
+        raise StaleDecision(f"document {name!r}: {_told(state.newest)} is newer than what was seen.", state.newest)
     match proposal.decision:
         case Decision.CONFIRM:
             if state.waiting is None:
@@ -278,12 +280,6 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
             pass
 
 
-def _newer(state: State, saw: int) -> str:
-    newest = state.newest
-    if newest is None:
-        return f"there is no entry {saw} about it in this audit."
-    when = newest.at.isoformat(timespec="seconds")
-    return (
-        f"entry {newest.number} ({newest.decision}, by {newest.reviewer}, {when}) is not the version {saw} that "
-        "was seen."
-    )
+def _told(entry: Entry) -> str:
+    when = entry.at.isoformat(timespec="seconds")
+    return f"entry {entry.number} ({entry.decision}, by {entry.reviewer}, {when})"

@@ -171,7 +171,8 @@ def open_index(log: Path) -> Iterator[ReviewIndex]:
     try:
         index = _opened(file, log)
     except sqlite3.DatabaseError:
-        file.unlink()  # whatever it was, it can be made again
+        for spoilt in (file, file.with_name("index.sqlite-journal")):
+            spoilt.unlink(missing_ok=True)  # whatever it was, it can be made again
         index = _opened(file, log)
     with contextlib.closing(index._db):
         yield index

@@ -119,6 +119,11 @@ def append(store: Store, proposals: Sequence[Proposal], now: datetime) -> list[E
                 f"the last line of the review log was cut short ({index.torn} bytes, no entry); nothing is added "
                 "behind it. `ksdp log --set-torn-aside` keeps the bytes in a file of their own."
             )
+        for proposal in proposals:
+            if proposal.saw is not None and not 0 <= proposal.saw <= index.head.number:
+                raise InputError(
+                    f"`saw` must be in 0 to {index.head.number}, the newest entry; got {proposal.saw}."
+                )
         versions: dict[tuple[str, str], int] = {}
         for audit, mine in by_audit.items():
             found = _states(store, index, audit, [proposal.document for proposal in mine], four_eyes)

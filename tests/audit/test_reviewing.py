@@ -89,10 +89,10 @@ def test_nothing_enters_a_run_by_one_person_where_two_are_asked_for(taken: list[
 def test_only_the_present_version_can_be_answered(taken: list[str], saw: int, decision: Decision) -> None:
     present = state(*taken)
     proposal = Proposal("a", "7", decision, "why", "Cem", saw)
-    if saw != len(taken):
+    if saw < len(taken):
         with pytest.raises(StaleDecision) as refused:
             check_proposal(proposal, present, four_eyes=True)
-        assert refused.value.newer == (present.newest if taken else None)
+        assert refused.value.newer == present.newest
     else:
         try:
             check_proposal(proposal, present, four_eyes=True)

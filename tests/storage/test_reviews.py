@@ -125,14 +125,16 @@ def test_a_newer_audit_of_the_same_question_makes_old_decisions_stale(
         ("none", ["1"], StoreError, "no finished audit 'none'"),
         ("one", ["77"], InputError, "no document '77'"),
         ("one", ["1", "1"], InputError, "named twice"),
+        ("one", ["4"], InputError, "`saw` must be in 0 to 0, the newest entry; got 4"),
     ],
 )
 def test_what_does_not_exist_is_refused(
     store: Store, audited: Callable[..., str], audit: str, documents: list[str], error: type, message: str
 ) -> None:
     audited()
+    saw = 4 if documents == ["4"] else None
     with pytest.raises(error, match=message):
-        append(store, [Proposal(audit, d, Decision.ACCEPT, "why", "Ana") for d in documents], NOW)
+        append(store, [Proposal(audit, d, Decision.ACCEPT, "why", "Ana", saw) for d in documents], NOW)
     with pytest.raises(InputError, match="time zone"):
         append(store, [], NOW.replace(tzinfo=None))
     assert not log_file(store.root).exists()
