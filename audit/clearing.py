@@ -1,4 +1,4 @@
-"""From verdicts and decisions to the list of a clearance: which documents, how many of each kind, in what words."""
+"""From verdicts and decisions to the list of a clearance: which documents, and what it promises in plain words."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def review_statement(
     margin : float
         Of the decision.
     levels : sequence of float
-        Of every audit that asked this question of this corpus so far. The chance of any wrong word, or the share of
-        wrong ones, adds up to at most their sum (union bound), whatever made people look again.
+        Of every audit that asked this question of this corpus so far. What each of them controls, all together
+        control at the sum (union bound), whatever made people look again.
     rows, among : int
         Documents in a database, and documents they were drawn from.
     selection : Selection
@@ -89,32 +89,32 @@ def review_statement(
     four_eyes : bool
     """
     promises = [
-        f"{len(selection.proved)} listed documents are listed because they were proved clear: the advantage of every "
+        f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
         f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
-        f"{among}. The levels of the {len(levels)} audits that asked this add up to {min(sum(levels), 1.0):g}."
+        f"{among}. Audits that asked this so far: {len(levels)}; their levels add up to {min(sum(levels), 1.0):g}."
     ]
     if selection.accepted:
         others = len(selection.accepted) - accepted_sensitive
         promises.append(
-            f"{len(selection.accepted)} are listed by decision alone: {accepted_sensitive} were proved sensitive, of "
-            f"{others} nothing is proved. Their risk was accepted, each with a reason in the review log."
+            f"{len(selection.accepted)} are listed by decision alone: {accepted_sensitive} were proved sensitive, "
+            f"of {others} nothing is proved. Their risk was accepted, each with a reason in the review log."
         )
     out = len(selection.excluded) + len(selection.left_open)
     promises.append(
-        f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, {len(selection.left_open)} "
-        "left open. What is left when they are out was not audited again: leaving documents out can make others "
+        f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, "
+        f"{len(selection.left_open)} left open. What is left when they are out was not audited again: leaving documents out can make others "
         "sensitive that they hid."
         if out
         else "Every document of the audit is listed."
     )
     promises.append(
-        "Every decision was confirmed by a second person."
+        "Every exclusion and every acceptance was confirmed by a second person."
         if four_eyes
         else "Decisions were made by one person each."
     )
     promises.append(
-        "It says nothing of statistics that were not tried, of adversaries who know other documents of the database, "
-        "of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is not differential "
-        "privacy. That documents were left out is itself information about them."
+        "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
+        "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is not "
+        "differential privacy. That documents were left out is itself information about them."
     )
     return " ".join(promises)

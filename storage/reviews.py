@@ -37,13 +37,16 @@ __all__ = [
     "ChainReport",
     "LogHead",
     "Policy",
+    "Snapshot",
     "append",
     "check_chain",
     "document_state",
     "head",
     "newer_audits",
+    "older_audits",
     "read_log",
     "read_policy",
+    "snapshot",
     "states",
     "write_policy",
 ]
@@ -80,6 +83,17 @@ def read_policy(store: Store) -> Policy:
 def write_policy(store: Store, policy: Policy) -> None:
     """Set the policy of a store. What is in the log is judged by it from now on."""
     write_json(store.root / "reviews" / "policy.json", asdict(policy))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything about an audit's reviews at one moment."""
+
+    states: dict[str, State]
+    """As `states` gives them."""
+    policy: Policy
+    head: LogHead
+    """The newest entry of the log: what `Proposal.saw` may say for whoever sees this."""
 
 
 @contextlib.contextmanager
@@ -204,6 +218,13 @@ def states(store: Store, audit: str, documents: Iterable[str] | None = None) -> 
         return _states(store, index, audit, None if documents is None else list(documents), four_eyes)
 
 
+def snapshot(store: Store, audit: str) -> Snapshot:
+    """States, policy and newest entry, read under one lock."""
+    with _index(store) as index:
+        policy = read_policy(store)
+        return Snapshot(_states(store, index, audit, None, policy.four_eyes), policy, index.head)
+
+
 def document_state(store: Store, audit: str, document: str) -> State:
     """State of one document of an audit."""
     return states(store, audit, [document])[document]
@@ -257,6 +278,11 @@ def newer_audits(store: Store, audit: str) -> list[str]:
         If there is no such finished audit.
     """
     return _lineage(store, audit)[0]
+
+
+def older_audits(store: Store, audit: str) -> list[str]:
+    """The same for audits finished earlier."""
+    return _lineage(store, audit)[1]
 
 
 def _lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
