@@ -100,21 +100,19 @@ def review_statement(
             f"of {others} nothing is proved. Their risk was accepted, each with a reason in the review log."
         )
     out = len(selection.excluded) + len(selection.left_open)
-    promises.append(
-        f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, "
-        f"{len(selection.left_open)} left open. What is left when they are out was not audited again: leaving documents out can make others "
-        "sensitive that they hid."
-        if out
-        else "Every document of the audit is listed."
-    )
-    promises.append(
-        "Every exclusion and every acceptance was confirmed by a second person."
-        if four_eyes
-        else "Decisions were made by one person each."
-    )
+    if out:
+        promises.append(
+            f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, "
+            f"{len(selection.left_open)} left open. What is left when they are out was not audited again: leaving "
+            "documents out can make others sensitive that they hid."
+        )
+    if four_eyes:
+        promises.append("Every exclusion and every acceptance was confirmed by a second person.")
+    else:
+        promises.append("Decisions were made by one person each.")
     promises.append(
         "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
-        "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is not "
-        "differential privacy. That documents were left out is itself information about them."
+        "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
+        "not differential privacy. That documents were left out is itself information about them."
     )
     return " ".join(promises)
