@@ -71,6 +71,7 @@ def review_statement(
     selection: Selection,
     accepted_sensitive: int,
     four_eyes: bool,
+    newest: bool,
 ) -> str:
     """What a clearance made from decisions promises and what it does not, in plain words.
 
@@ -87,6 +88,8 @@ def review_statement(
     accepted_sensitive : int
         Documents proved sensitive among the accepted ones.
     four_eyes : bool
+    newest : bool
+        Whether no later audit asked the same.
     """
     promises = [
         f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
@@ -110,6 +113,8 @@ def review_statement(
         promises.append("Every exclusion and every acceptance was confirmed by a second person.")
     else:
         promises.append("Decisions were made by one person each.")
+    if not newest:
+        promises.append("A later audit asked the same; what it found does not count here.")
     promises.append(
         "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
         "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "

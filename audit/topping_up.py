@@ -43,8 +43,8 @@ def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs:
     The shared design continues the same sequence of runs, so all that was run is used again and every document
     gains. The others, whose runs belong to the documents they name, audit those that were asked for alone.
 
-    The level is halved: looking again because of what was seen is a second look, and the levels of a first look and
-    all that may follow it add up to less than twice the first.
+    The level is halved: looking again because of what was seen is a second look, and the levels of a first look
+    and all that may follow it add up to less than twice the first.
 
     Parameters
     ----------

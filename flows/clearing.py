@@ -23,7 +23,7 @@ from ksdp.storage.reviews import check_chain, newer_audits, older_audits, snapsh
 from ksdp.storage.store import Store
 from ksdp.storage.topups import Origin, read_origin
 
-__all__ = ["clearance_from_decisions"]
+__all__ = ["check_signing", "clearance_from_decisions"]
 
 
 def clearance_from_decisions(
@@ -65,14 +65,14 @@ def clearance_from_decisions(
     Raises
     ------
     InputError
-        If a second person has not answered, a newer audit asked the same, no document may be listed, or an argument
-        is wrong. Nothing was written.
+        If a second person has not answered, a newer audit asked the same, no document may be listed, or an
+        argument is wrong. Nothing was written.
     InvalidAudit
         If the controls of the audit failed.
     StoreError
         If there is no such audit, or the review log is broken or torn.
     """
-    _check(clearance_path, who, now, expires)
+    check_signing(clearance_path, who, now, expires)
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
@@ -122,6 +122,7 @@ def clearance_from_decisions(
             selection=chosen,
             accepted_sensitive=_sensitive(verdicts, chosen.accepted),
             four_eyes=seen.policy.four_eyes,
+            newest=not newer,
         ),
         reviewed=Reviewed(
             accepted=len(chosen.accepted),
@@ -136,7 +137,14 @@ def clearance_from_decisions(
     return _told(clearance_path, cleared, chosen) | {"audit": audit, "fingerprint": fingerprint(private_key)}
 
 
-def _check(path: Path, who: str, now: datetime, expires: datetime) -> None:
+def check_signing(path: Path, who: str, now: datetime, expires: datetime) -> None:
+    """Refuse now what would be refused when people have decided.
+
+    Raises
+    ------
+    InputError
+        If nobody signs, a time is wrong, or the file is there and is no clearance.
+    """
     if not who.strip():
         raise InputError("`who` must say who signs.")
     if now.tzinfo is None or expires.tzinfo is None:

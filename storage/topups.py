@@ -1,7 +1,7 @@
 """Audits that continue others with more runs: what they continue, and how far they are.
 
-`audits/<id>/origin.json` says what an audit continues; `reviews/more-runs/<id>.json` how far the continuation of an
-audit is: the flow writes it, pages read it.
+`audits/<id>/origin.json` says what an audit continues; `reviews/more-runs/<id>.json` how far the continuation of
+an audit is: the flow writes it, pages read it.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        `state` (`running`, `done` or `failed`), `audit` (the new one), `documents` asked for, `with_runs`, `stage`
-        with `units` of `total`, `started` and `changed` (UTC), `process` (who writes this) and `reason` of a failure.
+        `state` (`running`, `done` or `failed`), `audit` (the new one), `documents` asked for, `with_runs`,
+        `stage` with `units` of `total`, `started` and `changed` (UTC), `process` (who writes this) and `reason`
+        of a failure. A process that was killed leaves `running` behind: look at `changed`.
 
     Raises
     ------
