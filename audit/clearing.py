@@ -109,6 +109,8 @@ def review_statement(
             f"{len(selection.left_open)} left open. What is left when they are out was not audited again: leaving "
             "documents out can make others sensitive that they hid."
         )
+    else:
+        promises.append("Every document of the audit is listed.")
     if four_eyes:
         promises.append("Every exclusion and every acceptance was confirmed by a second person.")
     else:

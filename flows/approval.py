@@ -59,8 +59,8 @@ def _markdown(audit: str, waiting: Sequence[str], until: datetime) -> str:
     more = f"\n\nand {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
     names = "\n".join(f"- `{name.replace('`', ' ')}`" for name in waiting[:_SHOWN])
     return (
-        f"# Audit {audit} waits for decisions\n\n{len(waiting)} documents are sensitive, or wait for a second person, "
-        f"until {until.isoformat(timespec='minutes')}:\n\n{names}{more}\n\n"
+        f"# Audit {audit} waits for decisions\n\n{len(waiting)} documents are sensitive, or wait for a second "
+        f"person, until {until.isoformat(timespec='minutes')}:\n\n{names}{more}\n\n"
         f'`ksdp decide {audit} DOCUMENT --decision exclude --reason "..." --who "..."`\n'
     )
 

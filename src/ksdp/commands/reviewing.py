@@ -46,13 +46,13 @@ def decide(
     who: WhoOption = "",
     saw: Annotated[
         int | None,
-        typer.Option("--saw", min=0, help="Newest log entry that you had seen; a newer one is refused."),
+        typer.Option("--saw", min=0, help="Newest entry you had seen: a newer one is shown."),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option("--policy", help="Set how this store decides, and nothing else: four-eyes or one-person."),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, as `ksdp more` does.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, like `ksdp more`.")] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
@@ -78,12 +78,12 @@ def decide(
             newer = _row(error.newer) if error.newer else None
             typer.echo(json.dumps({"refused": "stale", "message": str(error), "newer": newer}))
         raise
-    if as_json:
-        typer.echo(json.dumps({"entries": [_row(entry) for entry in made]}))
-    else:
+    if not as_json:
         typer.echo("\n".join(_line(entry) for entry in made))
-    if decision == "more-runs" and run:
-        more(audit, store=store)
+    elif not run:
+        typer.echo(json.dumps({"entries": [_row(entry) for entry in made]}))
+    if run:
+        more(audit, store=store, as_json=as_json)
     elif decision == "more-runs":
         typer.echo(f"`ksdp more {audit}` runs them.", err=True)
 
