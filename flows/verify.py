@@ -10,13 +10,14 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from ksdp.audit.errors import ClearanceError
+from ksdp.audit.errors import ClearanceError, StoreError
 from ksdp.audit.plan import make_plan
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screen import mechanism_identity
 from ksdp.storage.clearances import read_clearance, verify_clearance
 from ksdp.storage.review_log import LogHead, check_chain
+from ksdp.storage.store import Store
 
 __all__ = ["verify", "verify_log"]
 
@@ -112,8 +113,12 @@ def verify_log(
     ClearanceError
         If a clearance is not whole, not signed with that key, or not made from decisions.
     StoreError
-        If the log cannot be read.
+        If there is no such store or file, or it cannot be read.
     """
+    if path.is_dir():
+        path = Store.open(path, create=False).root
+    elif not path.is_file():
+        raise StoreError(f"there is no review log {path}.")
     anchors = []
     for file in clearances:
         signed = verify_clearance(file, now=read_clearance(file).created, public_key=public_key).clearance

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import InputError, StoreError
+from ksdp.cli import main
 from ksdp.flows.clearing import clearance_from_decisions
 from ksdp.flows.deciding import decide, more_runs
 from ksdp.flows.prepare import read_spec_file
@@ -22,6 +25,13 @@ from ksdp.storage.keys import load_private, load_public, make_identity
 from ksdp.storage.reviews import Policy, read_log, states, write_policy
 from ksdp.storage.store import Store
 from ksdp.storage.topups import read_progress
+
+
+@dataclass(frozen=True)
+class Said:
+    out: dict[str, Any]
+    err: str
+
 
 # After the audit was finished, whenever that was.
 NOW = datetime(2100, 3, 1, tzinfo=UTC)
@@ -36,7 +46,7 @@ def audited(
     shutil.copy(corpus_folder / "counts.npz", folder)
     (folder / "spec.toml").write_text(
         'seed = 3\n[corpus]\npath = "counts.npz"\n[mechanism]\nname = "pd-svd"\nrank = 1\n'
-        "[design]\nparty_size = 0.5\nwith_runs = 60\n[decision]\nmargin = 0.9\n"
+        "[design]\nparty_size = 0.5\nwith_runs = 150\n[decision]\nmargin = 0.6\n"
     )
     out = run_ksdp("audit", folder / "spec.toml", "--store", folder / "store", "--json", check=3).out
     assert min(out["verdicts"].values()) > 1, out["verdicts"]
@@ -139,8 +149,8 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
         decide(store, audit, [], "accept", "why", "Ana", NOW)
     with pytest.raises(InputError, match="nobody asked for more runs"):
         more_runs(store, audit)
-    with pytest.raises(InputError, match="must be above the 60"):
-        more_runs(store, audit, ["1"], with_runs=60)
+    with pytest.raises(InputError, match="must be above the 150"):
+        more_runs(store, audit, ["1"], with_runs=150)
     decide(store, audit, ["1"], "exclude", "why", "Ana", NOW)
     log = store / "reviews" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b"{")
@@ -160,8 +170,8 @@ def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
     )
     again = ran.out
     assert ran.code in {0, 3, 4}, ran.err
-    assert again["cached_runs"] == 120
-    assert again["runs"] >= 240
+    assert again["cached_runs"] == 256
+    assert again["runs"] >= 600
     progress = read_progress(Store(store), audit)
     assert progress is not None
     assert (progress["state"], progress["audit"], progress["documents"]) == ("done", again["audit"], 1)
@@ -179,37 +189,55 @@ def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
     assert verify(Path(out["clearance"]), now=NOW, spec=spec, base=base)["allowed"] == out["listed"]
 
 
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """The command in this process: it starts no flow here, and a process costs seconds."""
+
+    def run(*arguments: str | Path, check: int) -> Said:
+        monkeypatch.setattr(sys, "argv", ["ksdp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        assert left.value.code == check, captured.err
+        out = captured.out.strip()
+        return Said(json.loads(out) if out.startswith("{") else {}, captured.err)
+
+    return run
+
+
 def test_the_commands_and_their_exit_codes(
-    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], run_ksdp: Callable, tmp_path: Path
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], said: Callable, tmp_path: Path
 ) -> None:
     folder, audit = audited
     name, there = kinds["sensitive"][0], ("--store", store)
     told = ("--reason", "known risk", "--who", "Ana", *there)
-    made = run_ksdp("decide", audit, name, "--decision", "accept", *told, "--saw", "0", "--json", check=0).out
+    made = said("decide", audit, name, "--decision", "accept", *told, "--saw", "0", "--json", check=0).out
     (entry,) = made["entries"]
     assert (entry["number"], entry["document"], entry["decision"]) == (1, name, "accept")
-    late = run_ksdp("decide", audit, name, "--decision", "exclude", *told, "--saw", "0", "--json", check=2)
+    late = said("decide", audit, name, "--decision", "exclude", *told, "--saw", "0", "--json", check=2)
     assert late.out["newer"] == entry
     assert "is newer than what was seen" in late.err
-    run_ksdp("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
-    run_ksdp("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
-    run_ksdp("decide", "--policy", "four-eyes", *there, check=0)
+    said("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
+    said("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
+    said("decide", "--policy", "four-eyes", *there, check=0)
     signed = ("--clearance", tmp_path / "c.json", "--key", folder / "ana.key", "--who", "Ana", *there)
-    assert "wait for a second person" in run_ksdp("clear", audit, *signed, check=2).err
-    run_ksdp("decide", "--policy", "one-person", *there, check=0)
-    out = run_ksdp("clear", audit, *signed, "--days", "3", "--json", check=0).out
+    assert "wait for a second person" in said("clear", audit, *signed, check=2).err
+    said("decide", "--policy", "one-person", *there, check=0)
+    out = said("clear", audit, *signed, "--days", "3", "--json", check=0).out
     assert out["accepted"] == 1
-    assert run_ksdp("log", *there, "--json", check=0).out["entries"] == [entry]
-    run_ksdp("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
-    good = run_ksdp("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
+    assert said("log", *there, "--json", check=0).out["entries"] == [entry]
+    said("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
+    good = said("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
     assert (good["whole"], good["entries"], good["anchors"]) == (True, 1, 1)
+    for nothing in (tmp_path, tmp_path / "none.jsonl"):
+        said("verify", nothing, check=1)
     log = store / "reviews" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b"torn")
-    assert run_ksdp("verify", log, "--json", check=1).out["torn"] == 4
-    run_ksdp("log", "--set-torn-aside", *there, check=0)
-    run_ksdp("verify", log, check=0)
+    assert said("verify", log, "--json", check=1).out["torn"] == 4
+    said("log", "--set-torn-aside", *there, check=0)
+    said("verify", log, check=0)
     log.write_bytes(log.read_bytes().replace(b"known risk", b"known fact"))
-    bad = run_ksdp("verify", log, "--json", check=1).out
+    bad = said("verify", log, "--json", check=1).out
     assert bad["broken"] == 1
     assert "entry 1 is not what was written" in json.dumps(bad)
 
