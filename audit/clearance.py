@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Clearance", "MechanismIdentity", "hash_document"]
+__all__ = ["Clearance", "MechanismIdentity", "Reviewed", "hash_document"]
 
 _SALT_BYTES = 16
 
@@ -28,6 +28,24 @@ class MechanismIdentity:
     version: int
     parameters: Mapping[str, Any]
     """Values as JSON knows them (lists, not tuples)."""
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What people decided, where a clearance was made from their decisions."""
+
+    accepted: int
+    """Documents on the list by decision alone: their verdict would not have put them there."""
+    excluded: int
+    """Documents left out by decision."""
+    left_open: int
+    """Documents left out because nothing was proved of them or decided, or not yet by everybody who must."""
+    four_eyes: bool
+    """Whether each decision was confirmed by a second person."""
+    log_entries: int
+    """Entries of the review log when it was made."""
+    log_head: str
+    """Hash of the newest of them: a log that does not hold it is not the one that was signed for."""
 
 
 def hash_document(document: str, salt: bytes) -> str:
@@ -49,7 +67,7 @@ class Clearance:
     spec: str
     """Hash of the spec that was screened."""
     audits: tuple[str, ...]
-    """Ids of the audits it rests on, in order; the last one found nothing sensitive."""
+    """Ids of the audits it rests on, in order; the last one found nothing sensitive, unless people decided."""
     verdicts: Mapping[str, int]
     """Documents by verdict in the last audit."""
     allowed: tuple[str, ...]
@@ -59,7 +77,7 @@ class Clearance:
     salt: bytes | None
     """None where `documents` are plain ids."""
     excluded: int
-    """Documents left out as sensitive."""
+    """Documents left out as sensitive, or by decision."""
     excluded_documents: tuple[str, ...] | None
     """Their ids in plain, only if asked for; sorted."""
     reviewer: str
@@ -69,6 +87,8 @@ class Clearance:
     """The first moment at which it holds no more."""
     statement: str
     """What this promises and what not, in plain words."""
+    reviewed: Reviewed | None = None
+    """None where no decision was looked at."""
 
     def __post_init__(self) -> None:
         for name in ("created", "expires"):

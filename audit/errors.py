@@ -5,7 +5,8 @@
     KsdpError
     ├── InputError         the person's input is refused; nothing was written (exit 2)
     │   ├── SpecError      a key or value of the spec
-    │   └── CorpusError    a file, row or column of the corpus
+    │   ├── CorpusError    a file, row or column of the corpus
+    │   └── StaleDecision  somebody, or a newer audit, was faster; `newer` is what the reviewer had not seen
     ├── StoreError         the store cannot be read or written
     │   └── DamagedBlock   a block's checksum or shape is not what its key promises
     ├── ClearanceError     a clearance is refused; `failed` says which check
@@ -17,6 +18,11 @@ No message ever holds the text of a document: only file names, row numbers, ids 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ksdp.audit.reviewing import Entry
+
 __all__ = [
     "ClearanceError",
     "CorpusError",
@@ -26,6 +32,7 @@ __all__ = [
     "KsdpError",
     "ProtocolError",
     "SpecError",
+    "StaleDecision",
     "StoreError",
 ]
 
@@ -44,6 +51,21 @@ class SpecError(InputError):
 
 class CorpusError(InputError):
     """A file, a row or a column of the corpus is wrong."""
+
+
+class StaleDecision(InputError):
+    """A decision was made without having seen what is in force by now; nothing was recorded.
+
+    Parameters
+    ----------
+    message : str
+    newer : Entry or None
+        The newest entry about the document; None where a newer audit, and no entry, is what was not seen.
+    """
+
+    def __init__(self, message: str, newer: Entry | None = None) -> None:
+        super().__init__(message)
+        self.newer = newer
 
 
 class StoreError(KsdpError):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.clearance import Clearance, MechanismIdentity
+from ksdp.audit.clearance import Clearance, MechanismIdentity, Reviewed
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.store import write_whole
@@ -36,6 +36,8 @@ __all__ = [
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
+_OPTIONAL = ("reviewed",)
+"""Fields that came later: not written where they say nothing, so that older files keep their one form."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,16 @@ def _content(clearance: Clearance) -> dict[str, Any]:
     said: dict[str, Any] = {"format": FORMAT}
     for field in fields(clearance):
         value = getattr(clearance, field.name)
+        if field.name in _OPTIONAL and value is None:
+            continue
         if isinstance(value, datetime):
             value = value.astimezone(UTC).isoformat()
         elif isinstance(value, bytes):
             value = value.hex()
         elif isinstance(value, MechanismIdentity):
             value = {"name": value.name, "version": value.version, "parameters": dict(value.parameters)}
+        elif isinstance(value, Reviewed):
+            value = asdict(value)
         elif isinstance(value, tuple):
             value = list(value)
         elif isinstance(value, Mapping):
@@ -77,6 +83,8 @@ def _clearance(said: dict[str, Any]) -> Clearance:
         values[name] = datetime.fromisoformat(values[name])
     values["salt"] = None if values["salt"] is None else bytes.fromhex(values["salt"])
     values["mechanism"] = MechanismIdentity(**values["mechanism"])
+    if "reviewed" in values:
+        values["reviewed"] = Reviewed(**values["reviewed"])
     return Clearance(**values)
 
 

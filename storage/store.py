@@ -9,6 +9,7 @@
         values/<statistics>/   <lane>-<start>-<stop>.parquet, one row a document
       audits/<id>/             spec.json, audit.json, report.html,
                                verdicts.parquet, statistics.parquet, curves.parquet
+      reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
       screens/                 <id>.json and <id>-excluded.parquet: rounds of a screening
       prefect/                 Prefect's own database: status, never the truth
 

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, looking
+from ksdp.commands import audits, clearing, looking, reviewing
 
 __all__ = ["app", "main"]
 
@@ -43,6 +43,11 @@ for _name, _command in (
     ("keys", clearing.keys),
     ("screen", clearing.screen),
     ("verify", clearing.verify),
+    ("decide", reviewing.decide),
+    ("more", reviewing.more),
+    ("clear", reviewing.clear),
+    ("log", reviewing.log),
+    ("approve", reviewing.approve),
 ):
     app.command(_name)(_command)
 

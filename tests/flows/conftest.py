@@ -79,8 +79,8 @@ def spec(corpus_folder: Path) -> Callable[..., Path]:
     return write
 
 
-@pytest.fixture
-def ksdp(server: dict[str, str]) -> Callable[..., Ran]:
+@pytest.fixture(scope="session")
+def run_ksdp(server: dict[str, str]) -> Callable[..., Ran]:
     """Run the command in a process of its own."""
 
     def run(*arguments: str | Path, environment: dict[str, str] | None = None, check: int | None = None) -> Ran:
@@ -99,3 +99,9 @@ def ksdp(server: dict[str, str]) -> Callable[..., Ran]:
         return Ran(done.returncode, out, done.stderr)
 
     return run
+
+
+@pytest.fixture
+def ksdp(run_ksdp: Callable[..., Ran]) -> Callable[..., Ran]:
+    """The same, for one test."""
+    return run_ksdp

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.clearance import Clearance, MechanismIdentity, hash_document
+from ksdp.audit.clearance import Clearance, MechanismIdentity, Reviewed, hash_document
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.storage.clearances import read_clearance, verify_clearance, write_clearance
 from ksdp.storage.keys import fingerprint
@@ -228,3 +228,24 @@ def test_a_clearance_of_a_later_format_is_refused_although_its_signature_is_good
     write_clearance(tmp_path / "c", made(), KEY)
     monkeypatch.undo()
     assert failed(tmp_path / "c") == "file"
+
+
+def test_what_people_decided_travels_and_older_files_keep_their_form(tmp_path: Path, written: Path) -> None:
+    reviewed = Reviewed(accepted=1, excluded=2, left_open=3, four_eyes=True, log_entries=9, log_head="ab" * 32)
+    path = tmp_path / "clearance.json"
+    write_clearance(path, made(reviewed=reviewed), KEY)
+    assert verify_clearance(path, now=NOW).clearance.reviewed == reviewed
+    assert "reviewed" not in json.loads(written.read_text())["clearance"]
+    # Nothing said in another way is not the same file: a signed null is refused.
+    said = json.loads(written.read_text())["clearance"] | {"reviewed": None}
+    signed = b"ksdp-clearance-1\n" + json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    signature = {
+        "algorithm": "ed25519",
+        "content": hashlib.sha256(signed).hexdigest(),
+        "fingerprint": fingerprint(KEY),
+        "public_key": KEY.public_key().public_bytes_raw().hex(),
+        "signature": KEY.sign(signed).hex(),
+    }
+    whole = {"clearance": said, "signature": signature}
+    path.write_text(json.dumps(whole, sort_keys=True, indent=1) + "\n")
+    assert failed(path) == "file"

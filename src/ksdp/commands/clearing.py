@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption
+from ksdp.commands.reviewing import tell_chain
 
 __all__ = ["keys", "screen", "verify"]
 
@@ -77,20 +78,27 @@ def screen(
 
 
 def verify(
-    clearance: Annotated[Path, typer.Argument(help="A clearance file.")],
+    clearance: Annotated[Path, typer.Argument(help="A clearance file; or a store, or its review log.")],
     key: Annotated[Path | None, typer.Option("--key", help="The public key it must be signed with.")] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
+    ] = None,
     spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a clearance: whole, signed, in force, and made for this corpus, mechanism and spec."""
+    """Check a clearance: whole, signed, in force, made for this corpus, mechanism and spec. Or a review log."""
     from datetime import UTC, datetime
 
     from ksdp.flows.prepare import read_spec_file
     from ksdp.flows.verify import verify as run_verify
+    from ksdp.flows.verify import verify_log
     from ksdp.storage.keys import load_public
 
-    read, base = read_spec_file(spec) if spec else (None, None)
     public = load_public(key) if key else None
+    if clearance.is_dir() or clearance.suffix == ".jsonl":
+        tell_chain(verify_log(clearance, against or (), public), as_json)
+        return
+    read, base = read_spec_file(spec) if spec else (None, None)
     out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
     if as_json:
         typer.echo(json.dumps(out, default=str))

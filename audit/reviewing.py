@@ -1,0 +1,285 @@
+"""Reviewing: what people decided about the documents of an audit, and which decision may follow which.
+
+A decision is an entry of an append-only log (`ksdp.storage.reviews`); nothing is ever edited. What holds for a
+document is folded from its entries. The *version* of a document's state is the number of the newest entry about it
+in that audit, 0 where there is none. A decision says up to which entry its reviewer had seen the log; it is stale
+where the document has a newer one.
+
+::
+
+              exclude, accept
+        open ────────────────> waiting ──confirm (another person)──> decided ──withdraw──> ...
+                               (four eyes; without them the arrow ends in decided at once)
+
+`more-runs` lets nobody's document into a run, so it never waits. A withdrawal of what is in force waits for a
+second person too: two undo what two have done. A newer audit that asks the same question of the same document
+supersedes what was decided: the old decision is still shown, and counts no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from ksdp.audit.errors import InputError, StaleDecision
+from ksdp.audit.spec import Spec
+
+__all__ = [
+    "LONGEST_NAME",
+    "LONGEST_REASON",
+    "Decision",
+    "Entry",
+    "Proposal",
+    "State",
+    "Status",
+    "check_proposal",
+    "fold",
+    "question",
+    "same_person",
+]
+
+LONGEST_REASON = 2000
+"""Characters of a reason, at most."""
+LONGEST_NAME = 200
+"""Characters of a reviewer's name, at most."""
+
+
+class Decision(StrEnum):
+    """What a reviewer says about a document."""
+
+    EXCLUDE = "exclude"
+    """It may not enter a protocol run."""
+    ACCEPT = "accept"
+    """It may, and somebody answers for the risk."""
+    MORE_RUNS = "more-runs"
+    """It is audited again with more runs; until then it may not enter."""
+    CONFIRM = "confirm"
+    """A second person agrees with what waits."""
+    WITHDRAW = "withdraw"
+    """What waits is dropped; else what is in force is taken back."""
+
+
+class Status(StrEnum):
+    """Where a document stands."""
+
+    OPEN = "open"
+    """Nothing was decided, or it was withdrawn."""
+    WAITING = "waiting"
+    """A second person must confirm."""
+    DECIDED = "decided"
+    SUPERSEDED = "superseded"
+    """A newer audit holds the document: what was decided here is shown, and counts no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the review log."""
+
+    number: int
+    """From 1, without gaps, over the whole store."""
+    audit: str
+    document: str
+    decision: Decision
+    reason: str
+    reviewer: str
+    at: datetime
+    """In UTC."""
+    saw: int
+    """The version of the document's state that the reviewer had before them."""
+    previous: str
+    """Hash of the entry before; 64 zeros in the first."""
+    hash: str
+    """SHA-256 over all of the above in canonical form, in hex."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A decision that somebody wants recorded."""
+
+    audit: str
+    document: str
+    decision: Decision
+    reason: str
+    reviewer: str
+    saw: int | None = None
+    """The newest entry of the log, or of the document, when the reviewer looked; 0 where there was none. None:
+    whatever holds at present. `confirm` must say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What holds for a document in an audit."""
+
+    audit: str
+    document: str
+    status: Status
+    version: int
+    """Number of the newest entry about it in this audit; 0 where there is none."""
+    newest: Entry | None = None
+    """That entry."""
+    decided: Entry | None = None
+    """In force: `exclude`, `accept` or `more-runs`."""
+    confirmed: Entry | None = None
+    """The second person's entry, where one confirmed what is in force."""
+    waiting: Entry | None = None
+    """What a second person must confirm: `exclude`, `accept` or `withdraw`; what is in force stays until then."""
+    superseded_by: str | None = None
+    """The newest audit that holds the document, where this is not it."""
+    earlier: Entry | None = None
+    """What was in force for it in the audit before this one, where anything was. Shown; it counts no more."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision in force."""
+        return self.decided.decision if self.decided else None
+
+
+def question(spec: Spec) -> str:
+    """A hash of what an audit asks: its spec without seed, number of runs, documents, level and storage.
+
+    Audits with equal questions ask the same of a document, so a newer one supersedes an older. Corpora are told
+    apart by their path: a file that grows between two scheduled audits is the same corpus.
+    """
+    tables = spec.model_dump(mode="json", exclude={"seed": True, "store": True})
+    for name in ("with_runs", "documents"):
+        tables["design"].pop(name)
+    tables["decision"].pop("level")
+    text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def same_person(one: str, other: str) -> bool:
+    """Whether two names are one person's: case, spaces and Unicode spelling do not count.
+
+    Examples
+    --------
+    >>> same_person("Ada  Lovelace ", "ada lovelace"), same_person("Ada", "Grace")
+    (True, False)
+    """
+    return _plain(one) == _plain(other)
+
+
+def _plain(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def fold(
+    entries: Iterable[Entry],
+    audit: str,
+    document: str,
+    *,
+    four_eyes: bool,
+    superseded_by: str | None = None,
+    earlier: Entry | None = None,
+) -> State:
+    """Fold a document's entries into its state.
+
+    The rules are those of today: where four eyes are wanted now, what one person decided before waits.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        In the order of the log. Those about other audits or documents are passed over.
+    audit, document : str
+    four_eyes : bool
+        Whether a second person must confirm.
+    superseded_by, earlier : optional
+        As `State` has them.
+    """
+    newest = decided = confirmed = waiting = None
+    for entry in entries:
+        if entry.audit != audit or entry.document != document:
+            continue
+        newest = entry
+        match entry.decision:
+            case Decision.MORE_RUNS:
+                decided, confirmed, waiting = entry, None, None
+            case Decision.CONFIRM:
+                if waiting is not None and not same_person(entry.reviewer, waiting.reviewer):
+                    undone = waiting.decision is Decision.WITHDRAW
+                    decided, confirmed, waiting = (None, None, None) if undone else (waiting, entry, None)
+            case Decision.WITHDRAW if waiting is not None:
+                waiting = None
+            case Decision.WITHDRAW if not four_eyes:
+                decided = confirmed = None
+            case Decision.WITHDRAW:
+                waiting = entry if decided is not None else None
+            case _ if four_eyes:
+                waiting = entry
+            case _:
+                decided, confirmed = entry, None
+    if superseded_by is not None:
+        status = Status.SUPERSEDED
+    elif waiting is not None:
+        status = Status.WAITING
+    else:
+        status = Status.OPEN if decided is None else Status.DECIDED
+    return State(
+        audit=audit,
+        document=document,
+        status=status,
+        version=newest.number if newest else 0,
+        newest=newest,
+        decided=decided,
+        confirmed=confirmed,
+        waiting=waiting,
+        superseded_by=superseded_by,
+        earlier=earlier,
+    )
+
+
+def _bounded(name: str, text: str, longest: int, *, lines: bool) -> None:
+    if not text.strip():
+        raise InputError(f"`{name}` must say something.")
+    if len(text) > longest:
+        raise InputError(f"`{name}` must have at most {longest} characters; got {len(text)}.")
+    allowed = "\n\t" if lines else ""
+    if any(unicodedata.category(letter) in {"Cc", "Cs"} and letter not in allowed for letter in text):
+        raise InputError(f"`{name}` must not hold control characters.")
+
+
+def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None:
+    """Refuse what may not follow the present state.
+
+    Raises
+    ------
+    StaleDecision
+        If the document has a newer entry than the reviewer saw, or a newer audit.
+    InputError
+        If the reason or the name is missing, too long or holds control characters; if nothing waits for a
+        confirmation, or the one who confirms is the one who proposed, or does not say what they saw; if there is
+        nothing to withdraw.
+    """
+    _bounded("reason", proposal.reason, LONGEST_REASON, lines=True)
+    _bounded("reviewer", proposal.reviewer, LONGEST_NAME, lines=False)
+    name = proposal.document
+    if state.superseded_by is not None:
+        raise StaleDecision(
+            f"document {name!r} was audited again in {state.superseded_by}: decide there.", state.newest
+        )
+    if state.newest is not None and proposal.saw is not None and proposal.saw < state.version:
+        raise StaleDecision(f"document {name!r}: {_told(state.newest)} is newer than what was seen.", state.newest)
+    match proposal.decision:
+        case Decision.CONFIRM:
+            if state.waiting is None:
+                why = "nothing waits" if four_eyes else "no second person is asked for, so nothing waits"
+                raise InputError(f"document {name!r}: {why} for a confirmation.")
+            if same_person(proposal.reviewer, state.waiting.reviewer):
+                raise InputError(f"document {name!r}: {state.waiting.reviewer} proposed it; another must confirm.")
+            if proposal.saw is None:
+                raise InputError(f"document {name!r}: `saw` must name the entry that is confirmed.")
+        case Decision.WITHDRAW:
+            if state.decided is None and state.waiting is None:
+                raise InputError(f"document {name!r}: there is nothing to withdraw.")
+        case _:
+            pass
+
+
+def _told(entry: Entry) -> str:
+    when = entry.at.isoformat(timespec="seconds")
+    return f"entry {entry.number} ({entry.decision}, by {entry.reviewer}, {when})"

@@ -1,0 +1,73 @@
+"""More runs for documents that somebody asked them for: the spec of the audit that continues another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.spec import Spec
+
+__all__ = ["topped_up", "wanted_factor"]
+
+_LEAST, _MOST = 2.0, 16.0
+
+
+def wanted_factor(runs: NDArray[np.float64], runs_to_decide: NDArray[np.float64]) -> float:
+    """How many times as many runs would decide every document, between 2 and 16.
+
+    Parameters
+    ----------
+    runs : shape (n_documents,)
+        Runs done.
+    runs_to_decide : shape (n_documents,)
+        As the audit forecast them; NaN where decided, infinity where no number would do. Neither counts.
+
+    Examples
+    --------
+    >>> wanted_factor(np.array([100.0, 100.0, 100.0]), np.array([310.0, np.inf, np.nan]))
+    3.1
+    >>> wanted_factor(np.array([100.0]), np.array([np.nan]))
+    2.0
+    """
+    factors = runs_to_decide[np.isfinite(runs_to_decide)] / runs[np.isfinite(runs_to_decide)]
+    return float(min(max(_LEAST, *factors), _MOST)) if len(factors) else _LEAST
+
+
+def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs: int | None = None) -> Spec:
+    """The spec of the audit that looks again.
+
+    The shared design continues the same sequence of runs, so all that was run is used again and every document
+    gains. The others, whose runs belong to the documents they name, audit those that were asked for alone.
+
+    The level is halved: looking again because of what was seen is a second look, and the levels of a first look
+    and all that may follow it add up to less than twice the first.
+
+    Parameters
+    ----------
+    spec : Spec
+        Of the audit to continue.
+    documents : sequence of str
+        Ids that were asked for.
+    factor : float
+        Times as many runs as before, above 1; `with_runs` goes before it.
+    with_runs : int, optional
+
+    Raises
+    ------
+    InputError
+        If that is not more than before.
+    """
+    before = spec.design.with_runs
+    more = math.ceil(before * factor) if with_runs is None else with_runs
+    if more <= before:
+        raise InputError(f"`with_runs` must be above the {before} of the audit; got {more}.")
+    tables = spec.model_dump(mode="json")
+    tables["design"]["with_runs"] = more
+    tables["decision"]["level"] = spec.decision.level / 2
+    if spec.design.kind != "shared":
+        tables["design"]["documents"] = sorted(documents)
+    return Spec.model_validate(tables)

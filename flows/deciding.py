@@ -1,0 +1,167 @@
+"""Decide about documents, and run what more runs were asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.reviewing import Decision, Entry, Proposal
+from ksdp.audit.topping_up import topped_up, wanted_factor
+from ksdp.flows.prepare import prepare_stored
+from ksdp.flows.progress import Listener, current, listening
+from ksdp.flows.run import run_prepared
+from ksdp.storage.findings import read_spec, read_summary, read_verdicts
+from ksdp.storage.memory import open_corpus
+from ksdp.storage.reviews import append, states
+from ksdp.storage.store import Store
+from ksdp.storage.topups import Origin, read_origin, write_origin, write_progress
+
+__all__ = ["decide", "more_runs"]
+
+
+def decide(
+    store: Path,
+    audit: str,
+    documents: Sequence[str],
+    decision: str,
+    reason: str,
+    reviewer: str,
+    now: datetime,
+    *,
+    saw: int | None = None,
+) -> list[Entry]:
+    """Record one decision about documents of an audit, all or none; the entries of the log.
+
+    Whether a second person must confirm is the policy of the store. `more-runs` is recorded only; `more_runs`
+    runs them.
+
+    Raises
+    ------
+    StaleDecision
+        If a document has an entry newer than `saw`, or a newer audit.
+    InputError
+        If anything else is refused.
+    StoreError
+        If there is no such audit, or the log is broken or torn.
+    """
+    if decision not in set(Decision):
+        raise InputError(f"`decision` must be one of {', '.join(Decision)}; got {decision!r}.")
+    if not documents:
+        raise InputError("`documents` must name at least one.")
+    kind = Decision(decision)
+    proposals = [Proposal(audit, document, kind, reason, reviewer, saw) for document in documents]
+    return append(Store.open(store, create=False), proposals, now)
+
+
+class _Written:
+    """Passes progress on, and writes it into the store, once a second at most."""
+
+    def __init__(self, store: Store, audit: str, about: dict[str, Any], clock: Callable[[], datetime]) -> None:
+        self._store, self._audit, self._about, self._clock = store, audit, about, clock
+        self._next: Listener = current()
+        self._last = clock()
+
+    def stage(self, name: str, total: int) -> None:
+        self._next.stage(name, total)
+        self.write(stage=name, units=0, total=total)
+
+    def advance(self, units: int) -> None:
+        self._next.advance(units)
+        self._about["units"] += units
+        if (self._clock() - self._last).total_seconds() >= 1:
+            self.write()
+
+    def say(self, text: str) -> None:
+        self._next.say(text)
+
+    def write(self, **changes: Any) -> None:
+        self._last = self._clock()
+        self._about |= changes | {"changed": self._last.isoformat(timespec="seconds")}
+        write_progress(self._store, self._audit, self._about)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def more_runs(
+    store: Path,
+    audit: str,
+    documents: Sequence[str] | None = None,
+    *,
+    with_runs: int | None = None,
+    workers: int | None = None,
+    dask: str | None = None,
+    clock: Callable[[], datetime] = _now,
+) -> dict[str, Any]:
+    """Audit again with more runs, and return the summary of the audit that continues this one.
+
+    Its runs contain this one's (shared design), its level is half of this one's, and it asks the same question, so
+    it supersedes this one: decide there. `ksdp.storage.topups.read_progress` says how far it is.
+
+    Parameters
+    ----------
+    store : Path
+    audit : str
+    documents : sequence of str, optional
+        Those whose decision in force is `more-runs`, where none are named.
+    with_runs : int, optional
+        Runs in the smaller arm; what the audit forecast for these documents, where not given.
+    workers, dask : optional
+        As for `run_audit`.
+    clock : callable
+        The present time, for the progress file.
+
+    Raises
+    ------
+    InputError
+        If nobody asked for more runs, a document is not in the audit, or the number is not above the present one.
+    StoreError
+        If there is no such audit, or another one is running in the store.
+    """
+    opened = Store.open(store, create=False)
+    folder = opened.audit(audit)
+    spec, summary = read_spec(folder), read_summary(folder)
+    found = states(opened, audit) if documents is None else {}
+    asked = [name for name, state in found.items() if state.decision == Decision.MORE_RUNS]
+    asked = asked if documents is None else list(dict.fromkeys(documents))
+    if not asked:
+        raise InputError(f"nobody asked for more runs of documents of audit {audit}.")
+    rows = read_verdicts(folder).to_pandas().set_index("document")
+    missing = [name for name in asked if name not in rows.index]
+    if missing:
+        raise InputError(f"audit {audit} has no document {missing[0]!r}.")
+    mine = rows.loc[asked]
+    done = (mine["n_with"] + mine["n_without"]).to_numpy(dtype=np.float64)
+    factor = wanted_factor(done, mine["runs_to_decide"].to_numpy(dtype=np.float64))
+    more = topped_up(spec, asked, factor, with_runs=with_runs)
+    prepared = prepare_stored(more, open_corpus(opened.corpus(summary["corpus"])), opened.root, may_sample=True)
+    before = read_origin(opened, audit) or Origin(spec.hash, (audit,))
+    write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
+    about = {
+        "state": "running",
+        "audit": prepared.ref.audit,
+        "documents": len(asked),
+        "with_runs": more.design.with_runs,
+        "stage": "prepare",
+        "units": 0,
+        "total": 1,
+        "started": clock().isoformat(timespec="seconds"),
+        "process": os.getpid(),
+    }
+    written = _Written(opened, audit, about, clock)
+    written.write()
+    try:
+        with listening(written):
+            out = run_prepared([prepared], workers=workers, dask=dask)[0]
+    except BaseException as error:
+        written.write(state="failed", reason=str(error) or type(error).__name__)
+        raise
+    written.write(state="done")
+    return out

@@ -1,0 +1,315 @@
+"""The review log: `reviews/log.jsonl`, one decision a line, chained by hashes, only ever added to.
+
+Each line is the canonical JSON of an entry (sorted keys, no spaces, ASCII). `hash` is the SHA-256, behind a fixed
+prefix, of the line without it; `previous` is the hash of the line before. So no line can be changed, left out or
+moved unnoticed, save at the end: `reviews/head.json`, written after each addition, names the newest line, and each
+clearance made from decisions carries the newest line of its day, signed (give it as an anchor).
+
+Whoever may write the folder can make up a whole new chain; signed clearances are what they cannot make up.
+
+Additions hold a lock, are synced, and never touch earlier bytes. A crash may leave a *torn* last line, without its
+line break. It was never reported as recorded, so it is no entry; it is reported by `check_chain`, and nothing is
+added behind it until `set_torn_aside` was called, which keeps the torn bytes in a file of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.reviewing import Decision, Entry
+from ksdp.storage.store import write_json, write_whole
+
+__all__ = [
+    "GENESIS",
+    "ChainReport",
+    "LogHead",
+    "add_lines",
+    "check_chain",
+    "follow",
+    "locked",
+    "log_file",
+    "make_entry",
+    "parse_line",
+    "read_head",
+    "read_lines",
+    "set_torn_aside",
+]
+
+GENESIS = "0" * 64
+"""`previous` of the first entry."""
+_PREFIX = b"ksdp-review-1\n"
+_FIELDS = ("number", "audit", "document", "decision", "reason", "reviewer", "at", "saw", "previous")
+_TYPES = {name: int if name in ("number", "saw") else str for name in (*_FIELDS, "hash")}
+
+
+@dataclass(frozen=True, slots=True)
+class LogHead:
+    """The newest entry of a log; number 0 where there is none."""
+
+    number: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """What checking a log found."""
+
+    entries: int
+    """Whole lines that are good, from the first one on."""
+    head: LogHead
+    """The last of them."""
+    broken: int | None
+    """Line number (from 1) of the first entry that is not what it should be; None where the chain holds."""
+    reason: str
+    """A sentence on what is wrong; empty where nothing is."""
+    torn: int
+    """Bytes of a last line that a crash cut short."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every entry is good and nothing is torn."""
+        return self.broken is None and not self.torn
+
+
+def log_file(root: Path) -> Path:
+    """The log of a store."""
+    return root / "reviews" / "log.jsonl"
+
+
+@contextlib.contextmanager
+def locked(root: Path) -> Iterator[Path]:
+    """Hold the reviews of a store; the log's path."""
+    path = log_file(root)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (path.parent / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield path
+
+
+def _canonical(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def _said(entry: Entry) -> dict[str, Any]:
+    said = {name: getattr(entry, name) for name in _FIELDS}
+    return said | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
+
+
+def _hash(said: dict[str, Any]) -> str:
+    return hashlib.sha256(_PREFIX + _canonical(said)).hexdigest()
+
+
+def make_entry(
+    head: LogHead,
+    *,
+    audit: str,
+    document: str,
+    decision: Decision,
+    reason: str,
+    reviewer: str,
+    at: datetime,
+    saw: int,
+) -> Entry:
+    """The entry that follows `head`."""
+    bare = Entry(
+        number=head.number + 1,
+        audit=audit,
+        document=document,
+        decision=decision,
+        reason=reason,
+        reviewer=reviewer,
+        at=at.astimezone(UTC),
+        saw=saw,
+        previous=head.hash,
+        hash="",
+    )
+    values = {name: getattr(bare, name) for name in _FIELDS}
+    return Entry(**values, hash=_hash(_said(bare)))
+
+
+def parse_line(line: bytes) -> Entry:
+    """Read a line, without its line break.
+
+    Raises
+    ------
+    ValueError
+        If it is not the canonical form of an entry with its right hash.
+    """
+    try:
+        said = json.loads(line.decode("ascii"))
+        if {name: type(value) for name, value in said.items()} != _TYPES:
+            raise ValueError("other keys")
+        values = {**said, "decision": Decision(said["decision"]), "at": datetime.fromisoformat(said["at"])}
+        entry = Entry(**values)
+        whole = _said(entry)
+        if _canonical(whole | {"hash": entry.hash}) != line or _hash(whole) != entry.hash:
+            raise ValueError("another form")
+    except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError("it was changed, or is no entry") from error
+    return entry
+
+
+def read_lines(path: Path, start: int = 0) -> tuple[list[bytes], int]:
+    """Whole lines from byte `start` on, without their line breaks, and how many bytes are torn behind them."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            content = file.read()
+    except FileNotFoundError:
+        return [], 0
+    *lines, torn = content.split(b"\n")
+    return lines, len(torn)
+
+
+def add_lines(path: Path, entries: Sequence[Entry]) -> int:
+    """Add entries to the log and sync; bytes written. The lock must be held, and nothing torn be at the end."""
+    content = b"".join(_canonical(_said(entry) | {"hash": entry.hash}) + b"\n" for entry in entries)
+    new = not path.exists()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(handle, left) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    if new:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    write_json(path.parent / "head.json", {"number": entries[-1].number, "hash": entries[-1].hash})
+    return len(content)
+
+
+def follow(head: LogHead, lines: Iterable[bytes]) -> Iterator[Entry]:
+    """Entries of the lines that follow `head`, in a chain.
+
+    Raises
+    ------
+    ValueError
+        At the first line that is not the next entry, saying why not.
+    """
+    for line in lines:
+        entry = parse_line(line)
+        if entry.number != head.number + 1:
+            raise ValueError(f"it says that it is entry {entry.number}")
+        if entry.previous != head.hash:
+            raise ValueError("it does not follow from the entry before")
+        head = LogHead(entry.number, entry.hash)
+        yield entry
+
+
+def read_head(path: Path) -> LogHead:
+    """What `head.json` beside a log says; entry 0 where there is none.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
+    file = path.parent / "head.json"
+    try:
+        said = json.loads(file.read_text(encoding="ascii"))
+        return LogHead(int(said["number"]), str(said["hash"]))
+    except FileNotFoundError:
+        return LogHead(0, GENESIS)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{file.name} of the reviews cannot be read: the end of the log cannot be vouched for."
+        ) from error
+
+
+def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
+    """Check every entry of a log, from the file itself.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of a store, or a log file; `head.json` beside it is an anchor where it is there.
+    anchors : sequence of LogHead
+        Entries known from elsewhere, as signed clearances carry them: the log must hold each.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be read.
+    """
+    inside = log_file(root) if root.is_dir() else root
+    try:
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):  # a copy of a log has no lock, and needs none
+                lock = stack.enter_context((inside.parent / "lock").open("rb"))
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            return _check(inside, anchors)
+    except OSError as error:
+        raise StoreError(f"the review log {inside} cannot be read: {error.strerror}.") from error
+
+
+def _check(path: Path, anchors: Sequence[LogHead]) -> ChainReport:
+    wanted = [read_head(path), *anchors]
+    lines, torn = read_lines(path)
+    hashes = [GENESIS]
+    why = ""
+    try:
+        for entry in follow(LogHead(0, GENESIS), lines):
+            hashes.append(entry.hash)
+    except ValueError as error:
+        why = f"entry {len(hashes)} is not what was written: {error}."
+    good = len(hashes) - 1
+    broken = len(hashes) if why else None
+    missed = [a for a in wanted if not 0 <= a.number <= good or hashes[a.number] != a.hash]
+    if not why and missed:
+        first = min(missed, key=lambda anchor: anchor.number)
+        broken = min(first.number, good + 1)
+        why = (
+            f"entries {good + 1} to {first.number} are missing at the end."
+            if first.number > good
+            else f"entry {first.number} is not the one that is known from elsewhere: the log was written anew."
+        )
+    elif not why and torn:
+        why = f"a line of {torn} bytes behind entry {good} was cut short; it is no entry."
+    return ChainReport(good, LogHead(good, hashes[-1]), broken, why, torn)
+
+
+def set_torn_aside(root: Path, now: datetime) -> Path | None:
+    """Move a torn last line into `reviews/torn-<number>-<time>.bin`; its path, or None where nothing is torn.
+
+    The bytes are written and synced there before they are cut off the log.
+
+    Raises
+    ------
+    StoreError
+        If the entries before it are broken: that is no crash, and nothing is moved.
+    """
+    with locked(root) as path:
+        report = _check(path, ())
+        if report.broken is not None:
+            raise StoreError(f"the review log is broken, not torn: {report.reason} Nothing was moved.")
+        if not report.torn:
+            return None
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(size - report.torn)
+            torn = file.read()
+        aside = path.parent / f"torn-{report.entries + 1}-{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.bin"
+
+        def write(part: Path) -> None:
+            part.write_bytes(torn)
+
+        write_whole(aside, write)
+        with path.open("r+b") as log:
+            log.truncate(size - report.torn)
+            os.fsync(log.fileno())
+        return aside

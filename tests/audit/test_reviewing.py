@@ -1,0 +1,156 @@
+"""What may follow what, for one person and for two."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ksdp.audit.errors import InputError, StaleDecision
+from ksdp.audit.reviewing import (
+    LONGEST_REASON,
+    Decision,
+    Entry,
+    Proposal,
+    State,
+    Status,
+    check_proposal,
+    fold,
+    question,
+    same_person,
+)
+from ksdp.audit.spec import parse_spec
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SPEC = {"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}}
+
+
+def said(*lines: str) -> list[Entry]:
+    """Entries from words like `accept Ana`."""
+    entries = []
+    for number, line in enumerate(lines, 1):
+        decision, who = line.split()
+        entries.append(Entry(number, "a", "7", Decision(decision), "why", who, NOW, number - 1, "", str(number)))
+    return entries
+
+
+def state(*lines: str, four_eyes: bool = True, **more: str) -> State:
+    return fold(said(*lines), "a", "7", four_eyes=four_eyes, **more)
+
+
+@pytest.mark.parametrize(
+    ("lines", "four_eyes", "status", "decision", "waiting"),
+    [
+        ((), True, "open", None, None),
+        (("accept Ana",), False, "decided", "accept", None),
+        (("accept Ana",), True, "waiting", None, "accept"),
+        (("accept Ana", "confirm Ben"), True, "decided", "accept", None),
+        (("accept Ana", "confirm Ana"), True, "waiting", None, "accept"),
+        (("accept Ana", "exclude Ben"), True, "waiting", None, "exclude"),
+        (("accept Ana", "exclude Ben"), False, "decided", "exclude", None),
+        (("accept Ana", "withdraw Ben"), True, "open", None, None),
+        (("accept Ana", "withdraw Ben"), False, "open", None, None),
+        (("exclude Ana", "confirm Ben", "withdraw Ana"), True, "waiting", "exclude", "withdraw"),
+        (("exclude Ana", "confirm Ben", "withdraw Ana", "confirm Ben"), True, "open", None, None),
+        (("exclude Ana", "confirm Ben", "withdraw Ana", "withdraw Ben"), True, "decided", "exclude", None),
+        (("exclude Ana", "confirm Ben", "accept Ana"), True, "waiting", "exclude", "accept"),
+        (("exclude Ana", "confirm Ben", "more-runs Cem"), True, "decided", "more-runs", None),
+        (("accept Ana", "more-runs Ben"), True, "decided", "more-runs", None),
+        (("confirm Ben",), True, "open", None, None),
+    ],
+)
+def test_what_holds_after_these_entries(
+    lines: tuple[str, ...], four_eyes: bool, status: str, decision: str | None, waiting: str | None
+) -> None:
+    found = state(*lines, four_eyes=four_eyes)
+    assert (found.status, found.decision) == (status, decision)
+    assert (found.waiting.decision if found.waiting else None) == waiting
+    assert found.version == len(lines)
+    assert (found.confirmed is not None) == (four_eyes and found.decision in {"accept", "exclude"})
+
+
+lines = st.lists(
+    st.tuples(st.sampled_from(list(Decision)), st.sampled_from(["Ana", "ana", "Ben"])).map(" ".join), max_size=8
+)
+
+
+@given(lines)
+def test_nothing_enters_a_run_by_one_person_where_two_are_asked_for(taken: list[str]) -> None:
+    found = state(*taken)
+    if found.decision is Decision.ACCEPT:
+        assert found.decided is not None
+        assert found.confirmed is not None
+        assert not same_person(found.decided.reviewer, found.confirmed.reviewer)
+
+
+@given(lines, st.integers(0, 9), st.sampled_from(list(Decision)))
+def test_only_the_present_version_can_be_answered(taken: list[str], saw: int, decision: Decision) -> None:
+    present = state(*taken)
+    proposal = Proposal("a", "7", decision, "why", "Cem", saw)
+    if saw < len(taken):
+        with pytest.raises(StaleDecision) as refused:
+            check_proposal(proposal, present, four_eyes=True)
+        assert refused.value.newer == present.newest
+    else:
+        try:
+            check_proposal(proposal, present, four_eyes=True)
+        except StaleDecision:
+            pytest.fail("it was not stale")
+        except InputError:
+            assert decision in {Decision.CONFIRM, Decision.WITHDRAW}
+
+
+def test_a_newer_audit_supersedes_what_is_shown_still() -> None:
+    old = state("accept Ana", "confirm Ben", superseded_by="b")
+    assert (old.status, old.decision) == (Status.SUPERSEDED, "accept")
+    with pytest.raises(StaleDecision, match="audited again in b"):
+        check_proposal(Proposal("a", "7", Decision.EXCLUDE, "why", "Cem"), old, four_eyes=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reason": " \n"}, "`reason` must say"),
+        ({"reason": "x" * (LONGEST_REASON + 1)}, "at most 2000 characters; got 2001"),
+        ({"reason": "a\x1b[2J"}, "`reason` must not hold control"),
+        ({"reviewer": ""}, "`reviewer` must say"),
+        ({"reviewer": "Ana\nBen"}, "`reviewer` must not hold control"),
+        ({"decision": Decision.CONFIRM, "reviewer": "ana "}, "another must confirm"),
+        ({"decision": Decision.CONFIRM, "saw": None}, "must name the entry"),
+    ],
+)
+def test_refused_with_its_reason(change: dict, message: str) -> None:
+    values = {"audit": "a", "document": "7", "decision": Decision.ACCEPT, "reason": "why", "reviewer": "Ben"}
+    check_proposal(Proposal(**values, saw=1), state("accept Ana"), four_eyes=True)
+    with pytest.raises(InputError, match=message):
+        check_proposal(Proposal(**values | {"saw": 1} | change), state("accept Ana"), four_eyes=True)
+
+
+@pytest.mark.parametrize(
+    ("decision", "four_eyes", "message"),
+    [("confirm", True, "nothing waits"), ("confirm", False, "no second person"), ("withdraw", True, "nothing to")],
+)
+def test_there_must_be_something_to_answer(decision: str, four_eyes: bool, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_proposal(Proposal("a", "7", Decision(decision), "why", "Ben", 0), state(), four_eyes=four_eyes)
+
+
+def test_the_question_leaves_out_how_hard_one_looks_and_nothing_else() -> None:
+    asked = question(parse_spec(SPEC))
+    for same in ({"seed": 9}, {"design": {"with_runs": 9}}, {"decision": {"level": 0.01}}):
+        assert question(parse_spec(SPEC | same)) == asked
+    for other in (
+        {"decision": {"margin": 0.3}},
+        {"design": {"party_size": 0.1}},
+        {"statistics": {"names": ["d-sum"]}},
+        {"mechanism": {"name": "pd-svd", "rank": 4}},
+        {"corpus": {"path": "post.parquet"}},
+    ):
+        assert question(parse_spec(SPEC | other)) != asked
+
+
+def test_names_are_compared_as_people_read_them() -> None:
+    assert same_person("Zoe\u0308 B.", "zoë  b.")
+    assert not same_person("Zoe B.", "Zoë B.")
