@@ -26,6 +26,8 @@ __all__ = ["Ended", "check_screenable", "ending", "round_level", "round_seed", "
 
 # First element of the spawn key; those of `ksdp.audit.design` are small numbers.
 _SCREEN = 101
+_SEARCH = 2**31
+"""In the place of a round's number: no screen has so many."""
 
 
 def round_level(level: float, number: int, rounds: int) -> float:
@@ -55,6 +57,11 @@ def round_seed(seed: int, number: int) -> int:
         return seed
     drawn = np.random.SeedSequence(seed, spawn_key=(_SCREEN, number)).generate_state(1, np.uint64)
     return int(drawn[0] >> np.uint64(11))
+
+
+def search_seed(seed: int) -> int:
+    """Seed of a search, below 2^53: none of its runs are those of a round that decided whether to search."""
+    return round_seed(seed, _SEARCH)
 
 
 def check_screenable(spec: Spec) -> None:
