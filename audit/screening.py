@@ -22,7 +22,18 @@ from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import Spec
 
-__all__ = ["Ended", "check_screenable", "ending", "round_level", "round_seed", "round_spec", "statement"]
+__all__ = [
+    "Ended",
+    "check_screenable",
+    "ending",
+    "fewest_documents",
+    "no_proof",
+    "round_level",
+    "round_seed",
+    "round_spec",
+    "search_seed",
+    "statement",
+]
 
 # First element of the spawn key; those of `ksdp.audit.design` are small numbers.
 _SCREEN = 101
@@ -120,6 +131,49 @@ class Ended:
     reason: str
 
 
+def fewest_documents(rows: int, share: float) -> int:
+    """Documents that databases of `rows` need to be drawn from: never more than half of the way to the whole.
+
+    Close to the whole nothing is random any more, and runs go as 1 / (1 - share).
+
+    Parameters
+    ----------
+    rows : int
+        Documents in a database.
+    share : float
+        `rows` over the documents that databases were drawn from in the first round.
+
+    Examples
+    --------
+    >>> fewest_documents(24, 0.2)
+    40
+    """
+    return math.ceil(2 * rows / (1 + share))
+
+
+def no_proof(
+    spec: Spec, *, number: int, rounds: int, listed: int, among: int, rows: int, share: float
+) -> str | None:
+    """Why the listed documents cannot be audited by themselves after this round; None if they can.
+
+    Parameters
+    ----------
+    spec : Spec
+    number, rounds : int
+        This round, and the most there may be.
+    listed, among : int
+        Documents to list, and documents that databases were drawn from in this round.
+    rows, share : as for `fewest_documents`
+    """
+    if spec.parties.honest or spec.parties.coalition:
+        return "the other parties' documents are drawn from the same corpus, and are not listed"
+    if listed < (fewest := fewest_documents(rows, share)):
+        return f"{listed} listed documents are too few for databases of {rows} (at least {fewest} are needed)"
+    if number == rounds:
+        return f"no round was left for it after {rounds}"
+    return None
+
+
 def ending(
     *,
     number: int,
@@ -166,8 +220,7 @@ def ending(
         )
     if number == rounds:
         return Ended("limit", False, f"{counted}, the last that was allowed: each exclusion uncovered others.")
-    # Close to the whole corpus nothing is random any more (runs go as 1 / (1 - share)): half of the way at most.
-    fewest = math.ceil(2 * rows / (1 + share))
+    fewest = fewest_documents(rows, share)
     if left < fewest:
         return Ended(
             "too-few",
@@ -179,7 +232,15 @@ def ending(
 
 
 def statement(
-    *, margin: float, level: float, rows: int, among: int, allowed: Sequence[str], beside: int, rounds: int
+    *,
+    margin: float,
+    level: float,
+    rows: int,
+    among: int,
+    allowed: Sequence[str],
+    beside: int,
+    rounds: int,
+    why: str | None = None,
 ) -> str:
     """What a clearance promises and what it does not, in plain words.
 
@@ -194,6 +255,8 @@ def statement(
     beside : int
         Documents in `among` that are not on the list.
     rounds : int
+    why : str, optional
+        Why the listed documents were not audited by themselves, where some were beside them.
     """
     promises = [
         f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
@@ -212,8 +275,10 @@ def statement(
     if beside:
         promises.append(
             f"The audit's databases also held {beside} documents that are not listed (undecided or not audited); "
-            "runs without them were not audited."
+            f"the listed ones were not audited without them{f', because {why}' if why else ''}."
         )
+    else:
+        promises.append("The audit's databases were drawn from the listed documents and from no others.")
     promises.append(
         "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
         "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "

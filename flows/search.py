@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
@@ -48,8 +49,15 @@ class Search:
     refused: dict[str, str] = field(default_factory=dict)
     """Dials that this spec does not have, and why."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Dials that were asked for, in their order."""
+        return tuple(name for name in DIALS if name in self.refused or name in {d.name for d in self.dials})
 
-def plan_search(spec: Spec, corpus: Corpus, *, quota: float = 0.05, documents: int = 200) -> Search:
+
+def plan_search(
+    spec: Spec, corpus: Corpus, *, quota: float = 0.05, documents: int = 200, names: Sequence[str] = tuple(DIALS)
+) -> Search:
     """Decide what to search and refuse what cannot show anything.
 
     Each value is one audit of the same random documents: a balanced one, in which each of them is in half of the
@@ -64,6 +72,8 @@ def plan_search(spec: Spec, corpus: Corpus, *, quota: float = 0.05, documents: i
         The largest share of the documents that may exceed the margin.
     documents : int
         Size of the sample; all, where there are fewer.
+    names : sequence of str
+        Keys of `DIALS`.
 
     Raises
     ------
@@ -80,7 +90,7 @@ def plan_search(spec: Spec, corpus: Corpus, *, quota: float = 0.05, documents: i
     found: list[Dial] = []
     refused: dict[str, str] = {}
     base = _sampled(spec, corpus, drawn, named)
-    for name in DIALS:
+    for name in names:
         try:
             found.append(make_dial(name, base, len(corpus)))
         except InputError as error:
@@ -150,8 +160,8 @@ def run_search(
 
     present = attempt(None, None, search.spec)
     present["quality"] = learn(search.spec)
-    answers = []
-    for name in () if present["good"] else DIALS:
+    answers: list[dict[str, Any]] = []
+    for name in () if present["good"] else search.names:
         dial = next((d for d in search.dials if d.name == name), None)
         if dial is None:
             reason = f"Nothing to search: {search.refused[name]}"
@@ -246,11 +256,12 @@ def _attempt(
     }
 
 
-def _largest(statistics: pa.Table) -> np.ndarray:
+def _largest(statistics: pa.Table) -> NDArray[np.float64]:
     """The largest D of each document, over statistics; 1 where an arm was empty and nothing is known."""
     plain = statistics.select(["document", "distance"]).to_pandas()
     plain["distance"] = plain["distance"].fillna(1.0)
-    return plain.groupby("document", observed=True, sort=False)["distance"].max().to_numpy(np.float64)
+    largest = plain.groupby("document", observed=True, sort=False)["distance"].max()
+    return np.asarray(largest, dtype=np.float64)
 
 
 def _seen(about: dict[str, Any]) -> str:
@@ -261,8 +272,8 @@ def _seen(about: dict[str, Any]) -> str:
 
 def _few(search: Search) -> str:
     return (
-        f"at most {search.quota:.1%} of the documents have a measured D above {search.spec.decision.margin:g}, with "
-        "the confidence stated"
+        f"at most {search.quota:.1%} of the documents have a measured D above {search.spec.decision.margin:g}, "
+        "with the confidence stated"
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -76,8 +77,9 @@ import json, sys
 from datetime import datetime
 from pathlib import Path
 from ksdp.audit.spec import parse_spec
-from ksdp.flows.party_size import search_party_size
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screen import screen
+from ksdp.flows.search import plan_search, run_search
 from ksdp.storage.keys import load_private
 
 if __name__ == "__main__":
@@ -85,7 +87,8 @@ if __name__ == "__main__":
     spec, base = parse_spec(asked["spec"]), Path(asked["base"])
     common = asked["arguments"] | {"workers": 1}
     if asked["what"] == "search":
-        out = search_party_size(spec, base, base / "store", **common)
+        corpus = spec_corpus(spec, base)
+        out = run_search(plan_search(spec, corpus, **asked["arguments"]), corpus, base / "store", workers=1)
     else:
         for name in ("now", "expires"):
             common[name] = datetime.fromisoformat(common[name])
@@ -108,10 +111,11 @@ def call(base: Path, server: dict[str, str]) -> Callable[..., dict[str, Any]]:
     """Call a flow in a process of its own, with the module where workers find it."""
 
     def run(what: str, spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+        path = [str(base), os.environ.get("PYTHONPATH")]
         asked = json.dumps({"what": what, "spec": spec, "base": str(base), "arguments": arguments})
         done = subprocess.run(
             [sys.executable, str(base / "call.py"), asked],
-            env=os.environ | server | {"PYTHONPATH": str(base)},
+            env=os.environ | server | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
             capture_output=True,
             text=True,
             timeout=240,
@@ -211,14 +215,25 @@ def test_where_everything_stands_out_it_says_so_and_a_larger_party_helps(
     assert found["clearance"] is None
     assert not (base / "clearance.json").exists()
 
-    # D = 2 Phi(s / 2) - 1 with s = 32 / party size: 0.95 at 8 rows, 0.68 at 16.
-    fading = asked | {"decision": {"margin": 0.85}}
-    searched = call("search", fading, documents=60, share=0.15, largest=16, steps=1)
-    assert searched["sizes"] == [8, 16]
-    assert searched["found"] == 16, searched
-    assert [about["party_rows"] for about in searched["tried"]] == [8, 16]
-    assert searched["tried"][0]["upper_limit"] > 0.9
-    assert searched["tried"][1]["upper_limit"] <= 0.15
+    assert found["search"] is None
+    page = Path(found["report"]).read_text()
+    assert "<code>ksdp screen --search</code>" in page
+    assert "No clearance was written." in page
+
+    # D = 2 Phi(s / 2) - 1 with s = 32 / party size: 0.95 at 8 rows, 0.85 at 11, 0.68 at 16.
+    fading = asked | {"decision": {"margin": 0.8}}
+    start = time.monotonic()
+    searched = call("search", fading, documents=60, quota=0.2, names=["party-size", "rank"])
+    print(time.monotonic() - start)
+    assert not searched["present"]["good"]
+    assert searched["present"]["upper_limit"] > 0.9
+    size, rank = searched["answers"]
+    assert (size["search"], size["present"], size["found"]) == ("party-size", 8, 16), size
+    assert [about["value"] for about in size["tried"]] == [11, 16, 23]
+    assert [about["good"] for about in size["tried"]] == [False, True, True]
+    assert size["quality"] == {"from_all": None, "from_a_party": None}
+    assert "16 in place of 8" in size["reason"]
+    assert (rank["found"], rank["reason"]) == (None, "Nothing to search: the mechanism has no rank.")
 
 
 def test_undecided_documents_are_listed_only_if_the_reviewer_says_so(

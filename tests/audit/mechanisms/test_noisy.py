@@ -30,7 +30,7 @@ def run(mechanism: Mechanism, seed: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("pd-svd", {"rank": 3, "reveal_sigma": True, "solver": "power"}),
+        ("pd-svd", {"rank": 3, "reveal_sigma": True, "solver": "power", "iterations": 5}),
         ("pd-nmf", {"rank": 3, "announce": ["T", "numerators", "denominators"]}),
         ("pd-pca", {"rank": 2}),
     ],
