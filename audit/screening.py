@@ -21,6 +21,7 @@ import numpy as np
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.bands import band_width
 
 __all__ = [
     "Ended",
@@ -28,6 +29,7 @@ __all__ = [
     "ending",
     "fewest_documents",
     "no_proof",
+    "proof_runs",
     "round_level",
     "round_seed",
     "round_spec",
@@ -39,6 +41,9 @@ __all__ = [
 _SCREEN = 101
 _SEARCH = 2**31
 """In the place of a round's number: no screen has so many."""
+_NARROWER = 0.8
+"""A proof's bands against those of the round before it. Were they no narrower, what was just clear would be a coin
+toss away from undecided each time, and fewer documents would be left of every proof."""
 
 
 def round_level(level: float, number: int, rounds: int) -> float:
@@ -90,7 +95,14 @@ def check_screenable(spec: Spec) -> None:
         raise SpecError("`design.documents` must be left out where `parties` are given.")
 
 
-def round_spec(spec: Spec, number: int, rounds: int, documents: int, audited: Sequence[str] | None) -> Spec:
+def round_spec(
+    spec: Spec,
+    number: int,
+    rounds: int,
+    documents: int,
+    audited: Sequence[str] | None,
+    with_runs: int | None = None,
+) -> Spec:
     """The spec of a round.
 
     Parameters
@@ -105,6 +117,8 @@ def round_spec(spec: Spec, number: int, rounds: int, documents: int, audited: Se
         databases have the same size in all rounds.
     audited : sequence of str or None
         Ids to audit, where the spec names any.
+    with_runs : int, optional
+        In place of the spec's own.
     """
     tables = spec.model_dump(mode="json")
     tables["decision"]["level"] = round_level(spec.decision.level, number, rounds)
@@ -116,6 +130,8 @@ def round_spec(spec: Spec, number: int, rounds: int, documents: int, audited: Se
             tables["parties"][name] = None if size is None else as_rows(size, documents)
         if spec.design.documents is not None:
             tables["design"]["documents"] = list(audited or ())
+        if with_runs is not None:
+            tables["design"]["with_runs"] = with_runs
     return Spec.model_validate(tables)
 
 
@@ -229,6 +245,41 @@ def ending(
             f"{fewest} are needed).",
         )
     return None
+
+
+def proof_runs(before: tuple[int, int, float], share: float, level: float) -> int:
+    """Runs in the smaller arm at which a proof's bands are four fifths as wide as those of the round before.
+
+    Parameters
+    ----------
+    before : (n_with, n_without, level)
+        A document's arms in that round, and the level of each of its bands.
+    share : float
+        Probability that a run of the proof holds a document.
+    level : float
+        Of each band of the proof.
+
+    Examples
+    --------
+    >>> proof_runs((200, 6500, 0.01), 0.03, 0.005), proof_runs((200, 6500, 0.01), 0.5, 0.005)
+    (351, 1061)
+    """
+    width = _NARROWER * _width(*before)
+    ratio = max(share, 1 - share) / min(share, 1 - share)
+    low, high = 1, 2
+    while _width(high, round(high * ratio), level) > width:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _width(middle, round(middle * ratio), level) > width:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _width(n_with: int, n_without: int, level: float) -> float:
+    return float(band_width(np.array([n_with]), np.array([n_without]), level)[0])
 
 
 def statement(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Plan
-from ksdp.audit.screening import Ended, ending, no_proof, round_spec
+from ksdp.audit.screening import Ended, ending, no_proof, proof_runs, round_level, round_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.flows.progress import current
@@ -76,12 +76,14 @@ def run_rounds(
     """Audit and leave out until nothing new is sensitive, a limit is reached or too few documents are left.
 
     With `rules.proof`, documents that may not be listed are then left out as well and the rest is audited again,
-    until everything in the databases may be listed: what is cleared is what was audited together. A document
-    found sensitive there (the others had hidden it) is left out like any other.
+    until everything in the databases may be listed: what is cleared is what was audited together. Such an audit
+    has as many runs as make its bands narrower than those before it (`proof_runs`). A document found sensitive
+    there (the others had hidden it) is left out like any other.
     """
     about: list[dict[str, Any]] = []
     sensitive: list[pa.Table] = []
     proving = False
+    with_runs: int | None = None
     prepared = prepare_stored(round_spec(spec, 1, rules.rounds, len(corpus), None), corpus, store, may_sample=True)
     share = prepared.plan.party_rows / _pool(prepared.plan)
     while True:
@@ -127,8 +129,9 @@ def run_rounds(
             if why_not:
                 return _beside(done, why_not)
             proving, stay = True, done.listed
+            with_runs = _proof_runs(plan, len(stay), number, rules.rounds, spec.decision.level)
         try:
-            prepared = _later(spec, corpus, stay, store, number + 1, rules.rounds)
+            prepared = _later(spec, corpus, stay, store, number + 1, rules.rounds, with_runs)
         except InputError as error:
             if ended is not None:
                 return _beside(done, f"that audit is refused: {error}".rstrip("."))
@@ -145,12 +148,24 @@ def _others(plan: Plan, out: Sequence[str]) -> list[str]:
     return [str(name) for name in plan.corpus.ids[~np.isin(plan.corpus.ids, list(out))]]
 
 
-def _later(spec: Spec, corpus: Corpus, stay: Sequence[str], store: Path, number: int, rounds: int) -> Prepared:
+def _later(
+    spec: Spec, corpus: Corpus, stay: Sequence[str], store: Path, number: int, rounds: int, with_runs: int | None
+) -> Prepared:
     """The audit of a later round."""
     rest = restrict(corpus, np.flatnonzero(np.isin(corpus.ids, list(stay))))
     named = spec.design.documents
     audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) else None
-    return prepare_stored(round_spec(spec, number, rounds, len(corpus), audited), rest, store, may_sample=True)
+    later = round_spec(spec, number, rounds, len(corpus), audited, with_runs)
+    return prepare_stored(later, rest, store, may_sample=True)
+
+
+def _proof_runs(plan: Plan, listed: int, number: int, rounds: int, level: float) -> int:
+    """Runs for a proof of the listed documents after a round."""
+    held, statistics = plan.design.runs * plan.design.share, len(plan.statistics)
+    each = round_level(level, number, rounds) / (len(plan.audited) * statistics)
+    arms = (round(held), round(plan.design.runs - held), each)
+    share = plan.party_rows / listed if plan.spec.design.kind == "shared" else plan.design.share
+    return proof_runs(arms, share, round_level(level, number + 1, rounds) / (listed * statistics))
 
 
 def _pool(plan: Plan) -> int:
