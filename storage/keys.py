@@ -113,8 +113,9 @@ def needs_passphrase(path: Path) -> bool:
     InputError
         If it cannot be read.
     """
+    content = _read(path)
     try:
-        pem.load_pem_private_key(_read(path), None)
+        pem.load_pem_private_key(content, None)
     except TypeError:
         return True
     except (ValueError, UnsupportedAlgorithm):

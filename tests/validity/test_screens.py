@@ -1,8 +1,8 @@
 """Screens of corpora that leak nothing, replayed: all rounds together flag at the stated rate and no more.
 
 A screen stops at its first round that flags nothing, which is nearly always the first here. The promise is for
-every way to go on, so all rounds are run: what was flagged is left out, and after the first round also the documents
-with the larger D, as if they were undecided and a proof followed.
+every way to go on, so all rounds are run: what was flagged is left out, and after the first round also the
+documents with the larger D, as if they were undecided and a proof followed.
 """
 
 from __future__ import annotations
