@@ -87,8 +87,13 @@ def check_screenable(spec: Spec) -> None:
     ------
     SpecError
         If `design.documents` is a number (other documents would be drawn in each round), or names documents while
-        `parties` holds some back (each round draws the parties' documents anew).
+        `parties` holds some back (each round draws the parties' documents anew), or the spec audits groups or
+        several views at once, which screening does not.
     """
+    if getattr(spec.design, "unit", "document") != "document":
+        raise SpecError("`design.unit` must be document: screening decides about single documents.")
+    if getattr(spec, "views", None) is not None:
+        raise SpecError("`views` must be left out: screen the strongest view.")
     if isinstance(spec.design.documents, int):
         raise SpecError("`design.documents` must name ids or be left out: screening decides about each document.")
     if spec.design.documents is not None and (spec.parties.honest or spec.parties.coalition):
