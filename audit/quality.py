@@ -1,4 +1,4 @@
-"""What leaving documents out costs: how well a basis learnt without them describes everybody's documents."""
+"""What protecting documents costs: how well the basis that is learnt then describes everybody's documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.statistics.products import BASES
 
-__all__ = ["learning_cost", "residual_share"]
+__all__ = ["MEASURE", "learning_cost", "learnt_residual", "residual_share"]
+
+MEASURE = "share of the whole corpus's energy outside the row space of the basis"
+"""What `learnt_residual` is, for whoever prints it."""
 
 _LEARN = 102
 """First element of the spawn key; those of `ksdp.audit.design` are small numbers."""
@@ -66,6 +69,40 @@ def residual_share(
     return float(np.clip(1 - (inside**2).sum() / total, 0.0, 1.0))
 
 
+def learnt_residual(
+    mechanism: Mechanism, corpus: Corpus, seed: int, *, kept: NDArray[np.int64] | None = None
+) -> float | None:
+    """`residual_share`, on the whole corpus, of the basis that one run of a mechanism learns from it.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    corpus : Corpus
+    seed : int
+        Of the mechanism's own randomness.
+    kept : int64, shape (n_kept,), optional
+        Rows to learn from, in place of all; the basis is judged on all.
+
+    Returns
+    -------
+    float or None
+        None where the mechanism announces no basis.
+
+    Raises
+    ------
+    ValueError
+        Where the mechanism does not run on so few documents.
+    """
+    matrix = corpus.matrix if kept is None else restrict(corpus, kept).matrix
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_LEARN,)))
+    seen = mechanism.run(Database((matrix,)), rng)
+    basis = [name for name in BASES if name in seen]
+    if not basis:
+        return None
+    mean = np.asarray(seen["mean"], dtype=np.float64) if "mean" in seen else None
+    return residual_share(corpus.matrix, np.asarray(seen[basis[0]], dtype=np.float64), mean)
+
+
 def learning_cost(
     mechanism: Mechanism, corpus: Corpus, kept: NDArray[np.int64], seed: int
 ) -> dict[str, Any] | None:
@@ -88,20 +125,14 @@ def learning_cost(
         `learnt_from_all` and `learnt_from_cleared` as `residual_share` defines them; `refused` where the mechanism
         does not run on so few documents; None where it announces no basis.
     """
-    shares = []
-    for matrix in (corpus.matrix, restrict(corpus, kept).matrix):
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_LEARN,)))
-        try:
-            seen = mechanism.run(Database((matrix,)), rng)
-        except ValueError as error:
-            return {"refused": str(error)}
-        basis = [name for name in BASES if name in seen]
-        if not basis:
-            return None
-        mean = np.asarray(seen["mean"], dtype=np.float64) if "mean" in seen else None
-        shares.append(residual_share(corpus.matrix, np.asarray(seen[basis[0]], dtype=np.float64), mean))
+    try:
+        shares = [learnt_residual(mechanism, corpus, seed, kept=rows) for rows in (None, kept)]
+    except ValueError as error:
+        return {"refused": str(error)}
+    if shares[0] is None:
+        return None
     return {
-        "measure": "share of the whole corpus's energy outside the row space of the basis",
+        "measure": MEASURE,
         "learnt_from_all": shares[0],
         "learnt_from_cleared": shares[1],
         "documents_all": len(corpus),

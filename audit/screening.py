@@ -21,11 +21,29 @@ import numpy as np
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.bands import band_width
 
-__all__ = ["Ended", "check_screenable", "ending", "round_level", "round_seed", "round_spec", "statement"]
+__all__ = [
+    "Ended",
+    "check_screenable",
+    "ending",
+    "fewest_documents",
+    "no_proof",
+    "proof_runs",
+    "round_level",
+    "round_seed",
+    "round_spec",
+    "search_seed",
+    "statement",
+]
 
 # First element of the spawn key; those of `ksdp.audit.design` are small numbers.
 _SCREEN = 101
+_SEARCH = 2**31
+"""In the place of a round's number: no screen has so many."""
+_NARROWER = 0.8
+"""A proof's bands against those of the round before it. Were they no narrower, what was just clear would be a coin
+toss away from undecided each time, and fewer documents would be left of every proof."""
 
 
 def round_level(level: float, number: int, rounds: int) -> float:
@@ -57,6 +75,11 @@ def round_seed(seed: int, number: int) -> int:
     return int(drawn[0] >> np.uint64(11))
 
 
+def search_seed(seed: int) -> int:
+    """Seed of a search, below 2^53: none of its runs are those of a round that decided whether to search."""
+    return round_seed(seed, _SEARCH)
+
+
 def check_screenable(spec: Spec) -> None:
     """Refuse what cannot be screened.
 
@@ -64,15 +87,27 @@ def check_screenable(spec: Spec) -> None:
     ------
     SpecError
         If `design.documents` is a number (other documents would be drawn in each round), or names documents while
-        `parties` holds some back (each round draws the parties' documents anew).
+        `parties` holds some back (each round draws the parties' documents anew), or the spec audits groups or
+        several views at once, which screening does not.
     """
+    if getattr(spec.design, "unit", "document") != "document":
+        raise SpecError("`design.unit` must be document: screening decides about single documents.")
+    if getattr(spec, "views", None) is not None:
+        raise SpecError("`views` must be left out: screen the strongest view.")
     if isinstance(spec.design.documents, int):
         raise SpecError("`design.documents` must name ids or be left out: screening decides about each document.")
     if spec.design.documents is not None and (spec.parties.honest or spec.parties.coalition):
         raise SpecError("`design.documents` must be left out where `parties` are given.")
 
 
-def round_spec(spec: Spec, number: int, rounds: int, documents: int, audited: Sequence[str] | None) -> Spec:
+def round_spec(
+    spec: Spec,
+    number: int,
+    rounds: int,
+    documents: int,
+    audited: Sequence[str] | None,
+    with_runs: int | None = None,
+) -> Spec:
     """The spec of a round.
 
     Parameters
@@ -87,6 +122,8 @@ def round_spec(spec: Spec, number: int, rounds: int, documents: int, audited: Se
         databases have the same size in all rounds.
     audited : sequence of str or None
         Ids to audit, where the spec names any.
+    with_runs : int, optional
+        In place of the spec's own.
     """
     tables = spec.model_dump(mode="json")
     tables["decision"]["level"] = round_level(spec.decision.level, number, rounds)
@@ -98,6 +135,8 @@ def round_spec(spec: Spec, number: int, rounds: int, documents: int, audited: Se
             tables["parties"][name] = None if size is None else as_rows(size, documents)
         if spec.design.documents is not None:
             tables["design"]["documents"] = list(audited or ())
+        if with_runs is not None:
+            tables["design"]["with_runs"] = with_runs
     return Spec.model_validate(tables)
 
 
@@ -111,6 +150,49 @@ class Ended:
     """Whether leaving documents out makes the rest safe to use; None where nothing had to be left out, or the
     audit is void."""
     reason: str
+
+
+def fewest_documents(rows: int, share: float) -> int:
+    """Documents that databases of `rows` need to be drawn from: never more than half of the way to the whole.
+
+    Close to the whole nothing is random any more, and runs go as 1 / (1 - share).
+
+    Parameters
+    ----------
+    rows : int
+        Documents in a database.
+    share : float
+        `rows` over the documents that databases were drawn from in the first round.
+
+    Examples
+    --------
+    >>> fewest_documents(24, 0.2)
+    40
+    """
+    return math.ceil(2 * rows / (1 + share))
+
+
+def no_proof(
+    spec: Spec, *, number: int, rounds: int, listed: int, among: int, rows: int, share: float
+) -> str | None:
+    """Why the listed documents cannot be audited by themselves after this round; None if they can.
+
+    Parameters
+    ----------
+    spec : Spec
+    number, rounds : int
+        This round, and the most there may be.
+    listed, among : int
+        Documents to list, and documents that databases were drawn from in this round.
+    rows, share : as for `fewest_documents`
+    """
+    if spec.parties.honest or spec.parties.coalition:
+        return "the other parties' documents are drawn from the same corpus, and are not listed"
+    if listed < (fewest := fewest_documents(rows, share)):
+        return f"{listed} listed documents are too few for databases of {rows} (at least {fewest} are needed)"
+    if number == rounds:
+        return f"no round was left for it after {rounds}"
+    return None
 
 
 def ending(
@@ -159,8 +241,7 @@ def ending(
         )
     if number == rounds:
         return Ended("limit", False, f"{counted}, the last that was allowed: each exclusion uncovered others.")
-    # Close to the whole corpus nothing is random any more (runs go as 1 / (1 - share)): half of the way at most.
-    fewest = math.ceil(2 * rows / (1 + share))
+    fewest = fewest_documents(rows, share)
     if left < fewest:
         return Ended(
             "too-few",
@@ -171,8 +252,51 @@ def ending(
     return None
 
 
+def proof_runs(before: tuple[int, int, float], share: float, level: float) -> int:
+    """Runs in the smaller arm at which a proof's bands are four fifths as wide as those of the round before.
+
+    Parameters
+    ----------
+    before : (n_with, n_without, level)
+        A document's arms in that round, and the level of each of its bands.
+    share : float
+        Probability that a run of the proof holds a document.
+    level : float
+        Of each band of the proof.
+
+    Examples
+    --------
+    >>> proof_runs((200, 6500, 0.01), 0.03, 0.005), proof_runs((200, 6500, 0.01), 0.5, 0.005)
+    (351, 1061)
+    """
+    width = _NARROWER * _width(*before)
+    ratio = max(share, 1 - share) / min(share, 1 - share)
+    low, high = 1, 2
+    while _width(high, round(high * ratio), level) > width:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _width(middle, round(middle * ratio), level) > width:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _width(n_with: int, n_without: int, level: float) -> float:
+    return float(band_width(np.array([n_with]), np.array([n_without]), level)[0])
+
+
 def statement(
-    *, margin: float, level: float, rows: int, among: int, allowed: Sequence[str], beside: int, rounds: int
+    *,
+    margin: float,
+    level: float,
+    rows: int,
+    among: int,
+    allowed: Sequence[str],
+    beside: int,
+    rounds: int,
+    why: str | None = None,
 ) -> str:
     """What a clearance promises and what it does not, in plain words.
 
@@ -187,6 +311,8 @@ def statement(
     beside : int
         Documents in `among` that are not on the list.
     rounds : int
+    why : str, optional
+        Why the listed documents were not audited by themselves, where some were beside them.
     """
     promises = [
         f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
@@ -205,8 +331,10 @@ def statement(
     if beside:
         promises.append(
             f"The audit's databases also held {beside} documents that are not listed (undecided or not audited); "
-            "runs without them were not audited."
+            f"the listed ones were not audited without them{f', because {why}' if why else ''}."
         )
+    else:
+        promises.append("The audit's databases were drawn from the listed documents and from no others.")
     promises.append(
         "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
         "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "

@@ -17,7 +17,7 @@ from ksdp.dashboards.charts import scale_svg, shares_svg
 from ksdp.dashboards.view import read_audit_view
 from ksdp.storage.store import Store
 
-__all__ = ["make_environment", "render_report"]
+__all__ = ["make_environment", "render_report", "stylesheet"]
 
 _HERE = Path(__file__).parent
 _VERDICTS = ("sensitive", "clear", "undecided")
@@ -48,7 +48,7 @@ def _environment() -> Environment:
 
 
 @lru_cache(maxsize=1)
-def _stylesheet() -> tuple[Markup, str]:
+def stylesheet() -> tuple[Markup, str]:
     """The style sheet and its hash, which is all that the page's own policy allows."""
     css = (_HERE / "static" / "app.css").read_text(encoding="utf-8")
     return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
@@ -74,7 +74,7 @@ def render_report(store: Store, audit: str) -> str:
         If the audit is not there, not finished, or cannot be read.
     """
     view = read_audit_view(store, audit)
-    css, css_hash = _stylesheet()
+    css, css_hash = stylesheet()
     return (
         _environment()
         .get_template("report.html.j2")

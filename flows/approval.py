@@ -27,7 +27,7 @@ from ksdp.storage.keys import load_private
 from ksdp.storage.reviews import newer_audits, snapshot
 from ksdp.storage.screens import verdict_ids
 from ksdp.storage.store import Store
-from ksdp.tasks.blocks import AuditRef, open_plan
+from ksdp.tasks.refs import AuditRef, open_plan
 
 __all__ = ["await_decisions", "run_approval", "undecided_documents"]
 

@@ -5,56 +5,38 @@ Every round is an audit of its own in the same store, so an interrupted screen r
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import time
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.clearance import Clearance, MechanismIdentity
-from ksdp.audit.corpus import Corpus, restrict
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.plan import Plan
 from ksdp.audit.quality import learning_cost
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.screening import Ended, check_screenable, ending, round_spec, statement
+from ksdp.audit.screening import check_screenable, statement
 from ksdp.audit.spec import Spec
-from ksdp.flows.prepare import Prepared, prepare_stored, spec_corpus
+from ksdp.dashboards.screen import render_screen
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
-from ksdp.flows.run import run_prepared
+from ksdp.flows.rounds import Rounds, Rules, run_rounds
+from ksdp.flows.search import Search, plan_search, run_search
 from ksdp.storage.clearances import read_clearance, write_clearance
-from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import fingerprint
-from ksdp.storage.screens import sensitive_documents, verdict_ids, write_excluded, write_screen
+from ksdp.storage.screens import page_path, verdict_ids, write_excluded, write_page, write_screen
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["mechanism_identity", "screen"]
+__all__ = ["NO_HELP", "mechanism_identity", "screen"]
 
-
-@dataclass(frozen=True, eq=False)
-class _Rounds:
-    """What the rounds have found; `plan` and `last` (its verdicts) are of the last one."""
-
-    about: list[dict[str, Any]]
-    sensitive: list[pa.Table]
-    """The sensitive documents of each round."""
-    plan: Plan
-    last: pa.Table
-    ended: Ended
-
-    @property
-    def excluded(self) -> list[str]:
-        """Ids of all sensitive documents."""
-        return _ids(self.sensitive)
-
-
-def _ids(tables: list[pa.Table]) -> list[str]:
-    return [str(name) for table in tables for name in table["document"].to_pylist()]
+NO_HELP = ("hopeless", "limit", "too-few")
+"""Outcomes in which leaving documents out does not make the rest safe."""
 
 
 def mechanism_identity(plan: Plan) -> MechanismIdentity:
@@ -80,6 +62,10 @@ def screen(
     salted: bool = False,
     list_excluded: bool = False,
     allow_undecided: bool = False,
+    proof: bool = True,
+    search: bool = False,
+    quota: float = 0.05,
+    sampled: int = 200,
 ) -> dict[str, Any]:
     """Audit and leave out until nothing new is sensitive; then write the clearance. The same call resumes.
 
@@ -110,12 +96,23 @@ def screen(
         Name the excluded documents in the clearance, in plain.
     allow_undecided : bool
         List undecided documents besides clear ones.
+    proof : bool
+        Where the databases of the last round also held documents that may not be listed (undecided ones), leave
+        these out too and audit the listed ones by themselves, so that what is cleared is what was audited
+        together. Where that cannot be, the clearance says so and why.
+    search : bool
+        Where leaving documents out does not help, search what would (`ksdp.flows.search`).
+    quota : float in (0, 1)
+        For the search: the share of the documents that may exceed the margin.
+    sampled : int
+        For the search: documents drawn at random for every audit of it.
 
     Returns
     -------
     dict
         As `screens/<id>.json` holds it. `outcome` is `cleared`, `nothing-proved` (nothing is sensitive, and
-        nothing may be listed), `hopeless`, `limit`, `too-few` or `void`; `reason` says it in a sentence.
+        nothing may be listed), `hopeless`, `limit`, `too-few` or `void`; `reason` says it in a sentence. `report`
+        names the page for people.
 
     Raises
     ------
@@ -127,53 +124,29 @@ def screen(
     _check(clearance_path, who, now, expires, rounds, most)
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
-    found = _rounds(spec, corpus, store, rounds, most, workers, dask)
-    name = content_key({"screen": 1, "spec": spec.hash, "corpus": corpus.hash, "rounds": rounds, "most": most})[
-        :12
-    ]
+    planned = plan_search(spec, corpus, quota=quota, documents=sampled) if search else None
+    allowed = ("clear", "undecided") if allow_undecided else ("clear",)
+    rules = Rules(rounds, most, allowed, proof)
+    found = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)
+    name = _name(spec, corpus, rules, planned)
     opened = Store.open(store)
-    if found.sensitive:
+    if found.excluded:
         write_excluded(opened, name, found.sensitive)
-    kinds = ["clear", "undecided"] if allow_undecided else ["clear"]
-    ids = verdict_ids(found.last, kinds) if found.ended.outcome == "stable" else []
-    outcome, reason = found.ended.outcome, found.ended.reason
-    if outcome == "stable":
-        outcome = "cleared" if ids else "nothing-proved"
-        if not ids:
-            reason += f" {_undecided(found.last)} documents are undecided and none may be listed: do more runs."
-    quality = None
+    outcome, reason = _outcome(found)
+    quality, said = None, None
     if outcome == "cleared":
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-        quality = learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, ids)), spec.seed)
+        quality = learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, found.listed)), spec.seed)
         salt = secrets.token_bytes(16) if salted else None
-        cleared = Clearance(
-            corpus=corpus.hash,
-            mechanism=mechanism_identity(found.plan),
-            spec=spec.hash,
-            audits=tuple(about["audit"] for about in found.about),
-            verdicts={kind: found.about[-1][kind] for kind in ("sensitive", "clear", "undecided")},
-            allowed=tuple(kinds),
-            documents=Clearance.entries(ids, salt),
-            salt=salt,
-            excluded=len(found.excluded),
-            excluded_documents=tuple(sorted(found.excluded)) if list_excluded else None,
-            reviewer=who,
-            created=now,
-            expires=expires,
-            statement=statement(
-                margin=spec.decision.margin,
-                level=spec.decision.level,
-                rows=found.plan.party_rows,
-                among=_pool(found.plan),
-                allowed=kinds,
-                beside=_pool(found.plan) - len(ids),
-                rounds=len(found.about),
-            ),
-        )
+        cleared = _clearance(spec, corpus, found, rules, salt, list_excluded, who, now, expires)
         write_clearance(clearance_path, cleared, private_key)
+        said = cleared.statement
     elif clearance_path.exists():
         current().say(f"{clearance_path} is an older clearance and was left as it is")
+    searched = None
+    if planned is not None and outcome in NO_HELP:
+        searched = run_search(planned, corpus, store, workers=workers, dask=dask)
     summary = {
         "screen": name,
         "corpus": corpus.hash,
@@ -184,19 +157,91 @@ def screen(
         "reason": reason,
         "documents": len(corpus),
         "excluded": len(found.excluded),
-        "allowed": len(ids),
-        "allowed_verdicts": kinds,
+        "allowed": len(found.listed),
+        "allowed_verdicts": list(allowed),
+        "exact": outcome == "cleared" and not found.beside,
+        "beside": found.beside if outcome == "cleared" else None,
+        "why_beside": found.why_beside,
+        "statement": said,
         "rounds": found.about,
+        "most": most,
+        "level": spec.decision.level,
+        "margin": spec.decision.margin,
         "party_rows": found.plan.party_rows,
         "quality": quality,
+        "search": searched,
         "clearance": str(clearance_path.resolve()) if outcome == "cleared" else None,
         "fingerprint": fingerprint(private_key),
         "reviewer": who,
+        "finished": now.isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - started, 3),
         "store": str(opened.root),
+        "report": str(page_path(opened, name)),
     }
     write_screen(opened, name, summary)
+    write_page(opened, name, render_screen(opened, name))
     return summary
+
+
+def _name(spec: Spec, corpus: Corpus, rules: Rules, planned: Search | None) -> str:
+    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus.hash} | dataclasses.asdict(rules)
+    sought = None if planned is None else {"quota": planned.quota, "documents": planned.drawn}
+    return content_key(asked | {"search": sought})[:12]
+
+
+def _outcome(found: Rounds) -> tuple[str, str]:
+    outcome, reason = found.ended.outcome, found.ended.reason
+    if outcome != "stable":
+        return outcome, reason
+    if not found.listed:
+        undecided = len(verdict_ids(found.last, ["undecided"]))
+        return (
+            "nothing-proved",
+            f"{reason} {undecided} documents are undecided and none may be listed: do more runs.",
+        )
+    if found.why_beside:
+        reason += f" The listed documents were not audited by themselves, because {found.why_beside}."
+    elif found.about[-1]["proof"]:
+        reason += " It audited the listed documents by themselves."
+    return "cleared", reason
+
+
+def _clearance(
+    spec: Spec,
+    corpus: Corpus,
+    found: Rounds,
+    rules: Rules,
+    salt: bytes | None,
+    list_excluded: bool,
+    who: str,
+    now: datetime,
+    expires: datetime,
+) -> Clearance:
+    return Clearance(
+        corpus=corpus.hash,
+        mechanism=mechanism_identity(found.plan),
+        spec=spec.hash,
+        audits=tuple(about["audit"] for about in found.about),
+        verdicts={kind: found.about[-1][kind] for kind in ("sensitive", "clear", "undecided")},
+        allowed=rules.allowed,
+        documents=Clearance.entries(found.listed, salt),
+        salt=salt,
+        excluded=len(found.excluded),
+        excluded_documents=tuple(sorted(found.excluded)) if list_excluded else None,
+        reviewer=who,
+        created=now,
+        expires=expires,
+        statement=statement(
+            margin=spec.decision.margin,
+            level=spec.decision.level,
+            rows=found.plan.party_rows,
+            among=found.among,
+            allowed=rules.allowed,
+            beside=found.beside,
+            rounds=len(found.about),
+            why=found.why_beside,
+        ),
+    )
 
 
 def _check(path: Path, who: str, now: datetime, expires: datetime, rounds: int, most: float) -> None:
@@ -217,73 +262,3 @@ def _check(path: Path, who: str, now: datetime, expires: datetime, rounds: int, 
             read_clearance(path)
         except ClearanceError as error:
             raise InputError(f"{path} exists and is not a clearance; name another file.") from error
-
-
-def _rounds(
-    spec: Spec, corpus: Corpus, store: Path, rounds: int, most: float, workers: int | None, dask: str | None
-) -> _Rounds:
-    about: list[dict[str, Any]] = []
-    sensitive: list[pa.Table] = []
-    prepared = prepare_stored(round_spec(spec, 1, rounds, len(corpus), None), corpus, store, may_sample=True)
-    share = prepared.plan.party_rows / _pool(prepared.plan)
-    while True:
-        number, before, plan = len(about) + 1, len(_ids(sensitive)), prepared.plan
-        current().say(f"round {number}: {len(plan.audited)} documents")
-        summary = run_prepared([prepared], workers=workers, dask=dask)[0]
-        verdicts = read_verdicts(Store(Path(prepared.ref.store)).audit(prepared.ref.audit))
-        about.append(_about(number, prepared, summary))
-        if not summary["valid"]:
-            why = f"Round {number} is void: {summary['controls']['reason']}. Nothing of it may be used."
-            return _Rounds(about, sensitive, plan, verdicts, Ended("void", None, why))
-        sensitive.append(sensitive_documents(verdicts, number))
-        ended = ending(
-            number=number,
-            rounds=rounds,
-            audited=len(plan.audited),
-            sensitive=len(sensitive[-1]),
-            before=before,
-            left=_pool(plan) - len(sensitive[-1]),
-            rows=plan.party_rows,
-            share=share,
-            most=most,
-        )
-        if ended is None:
-            try:
-                prepared = _without(spec, corpus, _ids(sensitive), store, number + 1, rounds)
-            except InputError as error:
-                ended = Ended("too-few", False, f"What is left cannot be audited: {error}")
-        if ended is not None:
-            return _Rounds(about, sensitive, plan, verdicts, ended)
-
-
-def _without(spec: Spec, corpus: Corpus, out: list[str], store: Path, number: int, rounds: int) -> Prepared:
-    """The audit of a later round."""
-    rest = restrict(corpus, np.flatnonzero(~np.isin(corpus.ids, out)))
-    named = spec.design.documents
-    audited = sorted(set(named) - set(out)) if isinstance(named, tuple) else None
-    return prepare_stored(round_spec(spec, number, rounds, len(corpus), audited), rest, store, may_sample=True)
-
-
-def _pool(plan: Plan) -> int:
-    """Documents that the victim's databases are drawn from."""
-    return len(plan.corpus) - len(plan.honest) - len(plan.coalition)
-
-
-def _about(number: int, prepared: Prepared, summary: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "round": number,
-        "audit": prepared.ref.audit,
-        "corpus": prepared.ref.corpus,
-        "among": _pool(prepared.plan),
-        "documents": summary["documents"],
-        **summary["verdicts"],
-        "level": prepared.plan.spec.decision.level,
-        "seed": prepared.plan.spec.seed,
-        "runs": summary["runs"],
-        "cached_runs": summary["cached_runs"],
-        "valid": summary["valid"],
-    }
-
-
-def _undecided(verdicts: pa.Table) -> int:
-    return len(verdict_ids(verdicts, ["undecided"]))

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Identity", "fingerprint", "load_private", "load_public", "make_identity"]
+__all__ = ["Identity", "fingerprint", "load_private", "load_public", "make_identity", "needs_passphrase"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FINGERPRINT_BYTES = 16
@@ -103,6 +103,24 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def needs_passphrase(path: Path) -> bool:
+    """Whether a private key is encrypted; False too where the file is no key, which loading it will say.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    content = _read(path)
+    try:
+        pem.load_pem_private_key(content, None)
+    except TypeError:
+        return True
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    return False
 
 
 def load_private(path: Path, *, passphrase: bytes | None = None) -> Ed25519PrivateKey:

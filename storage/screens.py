@@ -1,4 +1,7 @@
-"""Screens in the store: `screens/<id>.json`, and `screens/<id>-excluded.parquet`: what was left out, and when."""
+"""Screens in the store.
+
+`screens/<id>.json` is what was found, `<id>-excluded.parquet` what was left out and when, `<id>.html` the page.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,16 @@ import pyarrow.parquet as pq
 from ksdp.audit.errors import StoreError
 from ksdp.storage.store import Store, write_json, write_whole
 
-__all__ = ["read_excluded", "read_screen", "sensitive_documents", "verdict_ids", "write_excluded", "write_screen"]
+__all__ = [
+    "page_path",
+    "read_excluded",
+    "read_screen",
+    "sensitive_documents",
+    "verdict_ids",
+    "write_excluded",
+    "write_page",
+    "write_screen",
+]
 
 _COLUMNS = ("document", "statistic", "distance", "log10_adjusted_p")
 
@@ -40,6 +52,22 @@ def write_screen(store: Store, screen: str, summary: Mapping[str, Any]) -> Path:
     path = _file(store, f"{screen}.json")
     write_json(path, dict(summary))
     return path
+
+
+def page_path(store: Store, screen: str) -> Path:
+    """Where the page of a screen is, or will be."""
+    return _file(store, f"{screen}.html")
+
+
+def write_page(store: Store, screen: str, page: str) -> Path:
+    """Write `screens/<id>.html`."""
+    path = page_path(store, screen)
+    write_whole(path, lambda part: _write_text(part, page))
+    return path
+
+
+def _write_text(part: Path, text: str) -> None:
+    part.write_text(text, encoding="utf-8")
 
 
 def read_screen(store: Store, screen: str) -> dict[str, Any]:

@@ -8,9 +8,10 @@
         observables/           <lane>-<start>-<stop>.parquet, one row a run
         values/<statistics>/   <lane>-<start>-<stop>.parquet, one row a document
       audits/<id>/             spec.json, audit.json, report.html,
-                               verdicts.parquet, statistics.parquet, curves.parquet
+                               verdicts.parquet, statistics.parquet, curves.parquet, effects.parquet,
+                               stages/: later looks, and the fresh runs
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
-      screens/                 <id>.json and <id>-excluded.parquet: rounds of a screening
+      screens/                 <id>.json, <id>.html and <id>-excluded.parquet: rounds of a screening
       prefect/                 Prefect's own database: status, never the truth
 
 Everything is written under a temporary name, synced and renamed: a file is whole or absent.

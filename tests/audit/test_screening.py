@@ -7,13 +7,26 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.screening import check_screenable, ending, round_level, round_seed, round_spec, statement
+from ksdp.audit.screening import (
+    check_screenable,
+    ending,
+    fewest_documents,
+    no_proof,
+    proof_runs,
+    round_level,
+    round_seed,
+    round_spec,
+    search_seed,
+    statement,
+)
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.verdicts.bands import band_width
 
 
 def spec(**tables: Any) -> Spec:
@@ -71,6 +84,14 @@ def test_later_rounds_keep_the_numbers_of_rows() -> None:
 def test_what_cannot_be_screened(tables: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"`design.documents`"):
         check_screenable(spec(**tables))
+
+
+@pytest.mark.parametrize(("where", "changes"), [("design", {"unit": "group"}), (None, {"views": {"final": True}})])
+def test_groups_and_views_are_not_screened(where: str | None, changes: dict[str, Any]) -> None:
+    whole = spec()
+    changed = {where: whole.design.model_copy(update=changes)} if where else changes
+    with pytest.raises(SpecError, match=r"`design.unit`|`views`"):
+        check_screenable(whole.model_copy(update=changed))
 
 
 def test_what_can_be_screened() -> None:
@@ -135,3 +156,58 @@ def test_the_statement_promises_what_was_proved_and_no_more() -> None:
     assert "nothing is proved of them" in both
     assert "4 documents that are not listed" in both
     assert "not differential privacy" in clear
+
+
+def test_a_statement_says_whether_the_listed_ones_were_audited_alone() -> None:
+    common: dict[str, Any] = {
+        "margin": 0.2,
+        "level": 0.05,
+        "rows": 30,
+        "among": 900,
+        "rounds": 3,
+        "allowed": ["clear"],
+    }
+    assert "from the listed documents and from no others" in statement(**common, beside=0)
+    beside = statement(**common, beside=4, why="there are too few")
+    assert "not audited without them, because there are too few." in beside
+    assert "from no others" not in beside
+
+
+@given(
+    smaller=st.integers(20, 2000),
+    share=st.floats(0.01, 0.99),
+    later=st.floats(0.01, 0.99),
+    level=st.floats(1e-9, 1e-2),
+)
+def test_a_proof_has_the_fewest_runs_that_narrow_its_bands(
+    smaller: int, share: float, later: float, level: float
+) -> None:
+    def width(runs: int, held: float, each: float) -> float:
+        other = round(runs * max(held, 1 - held) / min(held, 1 - held))
+        return float(band_width(np.array([runs]), np.array([other]), each)[0])
+
+    other = round(smaller * max(share, 1 - share) / min(share, 1 - share))
+    found = proof_runs((smaller, other, level), later, level / 2)
+    before = width(smaller, share, level)
+    assert width(found, later, level / 2) <= 0.8 * before
+    assert width(found - 1, later, level / 2) > 0.8 * before
+
+
+def test_a_proof_may_have_more_runs() -> None:
+    assert round_spec(spec(), 2, 5, 1000, None, 640).design.with_runs == 640
+    assert round_spec(spec(), 2, 5, 1000, None).design.with_runs == 200
+
+
+def test_when_the_listed_ones_cannot_be_audited_alone() -> None:
+    common: dict[str, Any] = {"number": 2, "rounds": 5, "listed": 400, "among": 900, "rows": 30, "share": 0.03}
+    assert no_proof(spec(), **common) is None
+    assert "the other parties" in str(no_proof(spec(parties={"honest": 5}), **common))
+    assert "no round was left" in str(no_proof(spec(), **common | {"number": 5}))
+    fewest = fewest_documents(30, 0.03)
+    assert no_proof(spec(), **common | {"listed": fewest}) is None
+    assert "too few for databases of 30" in str(no_proof(spec(), **common | {"listed": fewest - 1}))
+
+
+@given(seed=st.integers(0, 2**70))
+def test_a_search_has_runs_of_its_own(seed: int) -> None:
+    assert search_seed(seed) not in {round_seed(seed, number) for number in range(1, 30)}

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
 from ksdp.audit.errors import InputError
-from ksdp.storage.keys import fingerprint, load_private, load_public, make_identity
+from ksdp.storage.keys import fingerprint, load_private, load_public, make_identity, needs_passphrase
 
 
 @pytest.mark.parametrize("passphrase", [None, b"correct horse"])
@@ -98,3 +98,12 @@ def test_other_files_and_other_kinds_of_key(tmp_path: Path) -> None:
         load_private(made.public)
     with pytest.raises(InputError, match="cannot be read"):
         load_public(tmp_path / "none")
+
+
+def test_only_an_encrypted_key_needs_a_passphrase(tmp_path: Path) -> None:
+    plain, locked = make_identity(tmp_path, "plain"), make_identity(tmp_path, "locked", passphrase=b"x")
+    assert not needs_passphrase(plain.private)
+    assert needs_passphrase(locked.private)
+    assert not needs_passphrase(plain.public)
+    with pytest.raises(InputError, match="cannot be read"):
+        needs_passphrase(tmp_path / "nothing.key")

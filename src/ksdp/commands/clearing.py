@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption
 from ksdp.commands.reviewing import tell_chain
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = ["keys", "screen", "verify"]
 
@@ -30,6 +33,16 @@ def keys(
     typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
 
 
+def _signing_key(path: Path) -> Ed25519PrivateKey:
+    """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
+    from ksdp.storage.keys import load_private, needs_passphrase
+
+    secret = None
+    if needs_passphrase(path):
+        secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
+    return load_private(path, passphrase=secret)
+
+
 def screen(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
@@ -38,7 +51,29 @@ def screen(
     days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
     salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    list_excluded: Annotated[
+        bool, typer.Option("--list-excluded", help="Name what was left out, in plain.")
+    ] = False,
     allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided ones too.")] = False,
+    proof: Annotated[
+        bool,
+        typer.Option("--proof/--no-proof", help="Last, audit the documents to be cleared without any others."),
+    ] = True,
+    most: Annotated[
+        float, typer.Option("--most", help="Share of sensitive documents above which exclusion is called no help.")
+    ] = 0.5,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search", help="Where exclusion does not help: larger party, lower rank, fewer iterations, noise?"
+        ),
+    ] = False,
+    quota: Annotated[
+        float, typer.Option("--quota", help="Search: the share of documents that may exceed the margin.")
+    ] = 0.05,
+    sampled: Annotated[
+        int, typer.Option("--sampled", min=1, help="Search: documents drawn for each audit.")
+    ] = 200,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
@@ -48,32 +83,45 @@ def screen(
     from datetime import UTC, datetime, timedelta
 
     from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.screen import NO_HELP
     from ksdp.flows.screen import screen as run_screen
-    from ksdp.storage.keys import load_private
     from ksdp.terminal import terminal
 
     now = datetime.now(UTC)
     read, base = read_spec_file(spec)
+    private = _signing_key(key)
     with terminal():
         out = run_screen(
             read,
             base,
             store,
             clearance,
-            load_private(key),
+            private,
             who=who,
             now=now,
             expires=now + timedelta(days=days),
             rounds=rounds,
+            most=most,
             workers=workers,
             dask=dask,
             salted=salted,
+            list_excluded=list_excluded,
             allow_undecided=allow_undecided,
+            proof=proof,
+            search=search,
+            quota=quota,
+            sampled=sampled,
         )
     if as_json:
         typer.echo(json.dumps(out))
     else:
         typer.echo(f"{out['outcome']}: {out['reason']}", err=True)
+        if out["search"]:
+            found = [answer["reason"] for answer in out["search"]["answers"]]
+            typer.echo("\n".join([out["search"]["reason"], *found]), err=True)
+        elif out["outcome"] in NO_HELP:
+            typer.echo("--search tries a larger party, a lower rank, fewer iterations and noise.", err=True)
+        typer.echo(f"screen  {out['screen']}\nreport  {out['report']}", err=True)
     raise typer.Exit(_SCREENED.get(out["outcome"], 3))
 
 

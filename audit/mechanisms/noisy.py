@@ -1,0 +1,121 @@
+"""Another mechanism's announcement with noise on it: what measured privacy costs in learning quality."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.registry import make_mechanism
+
+__all__ = ["Noisy"]
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Announces what another mechanism announces, each array A as A + noise * rms(A) * Z.
+
+    Z is standard normal, independent for every entry and run, and rms(A) is the root mean square of this run's A.
+    Arrays of a mechanism that takes and gives nonnegative numbers only are clipped at 0 afterwards.
+
+    This is measured privacy, not differential privacy: the noise is not calibrated to what one document can
+    change, its size itself depends on the data, and what an audit finds holds for the statistics tried.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of the other mechanism.
+    noise : float
+        At least 0; 1 is as much noise as signal.
+    parameters : mapping
+        Of the other mechanism; its defaults are filled in.
+    plain : names of arrays
+        Announced without noise: everybody sees when a protocol ends, so its number of rounds cannot be hidden.
+    mechanism_version : int
+        Of the other mechanism; filled in. So runs of another version are never taken for these.
+
+    Raises
+    ------
+    SpecError
+        If a parameter, or one of the other mechanism's, is refused.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> rng = np.random.default_rng(0)
+    >>> matrix = sp.csr_array(rng.random((20, 5)))
+    >>> mechanism = Noisy("pd-svd", noise=0.1, parameters={"rank": 2})
+    >>> exact = make_mechanism("pd-svd", {"rank": 2}).run(Database((matrix,)), rng)["V"]
+    >>> off = mechanism.run(Database((matrix,)), rng)["V"] - exact
+    >>> bool(0.05 < np.sqrt((off**2).mean() / (exact**2).mean()) < 0.2)
+    True
+    """
+
+    name: ClassVar[str] = "noisy"
+    version: ClassVar[int] = 1
+
+    mechanism: str = "pd-svd"
+    noise: float = 0.1
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    plain: tuple[str, ...] = ("sweeps", "iterations")
+    mechanism_version: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noise, Real) or isinstance(self.noise, bool) or not 0 <= self.noise < np.inf:
+            raise SpecError(f"`noise` must be a number of at least 0; got {self.noise!r}.")
+        if not isinstance(self.parameters, Mapping):
+            raise SpecError("`parameters` must be a table: those of the other mechanism.")
+        inner = self.inner
+        if isinstance(inner, Noisy):
+            raise SpecError("`mechanism` must not be noisy itself; add up the noise instead.")
+        if self.mechanism_version not in (None, inner.version):
+            raise SpecError(f"`mechanism_version` must be {inner.version}; got {self.mechanism_version!r}.")
+        filled = dict(self.parameters)
+        if dataclasses.is_dataclass(inner):
+            filled = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner) if f.init}
+        for name, value in (
+            ("noise", float(self.noise)),
+            ("parameters", filled),
+            ("mechanism_version", inner.version),
+        ):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def inner(self) -> Mechanism:
+        """The other mechanism."""
+        return make_mechanism(self.mechanism, self.parameters)
+
+    @property
+    def rank(self) -> int | None:
+        """Of the other mechanism, where it has one."""
+        rank = getattr(self.inner, "rank", None)
+        return int(rank) if isinstance(rank, Integral) else None
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether the other mechanism refuses negative entries, and what it announces has none."""
+        return bool(getattr(self.inner, "nonnegative", False))
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes: those of the other mechanism."""
+        return self.inner.observables(features)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run the other mechanism, then add the noise; both draw from `rng`."""
+        seen = self.inner.run(database, rng)
+        return Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
+
+    def _disturbed(self, name: str, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if name in self.plain or not array.size:
+            return array
+        exact = array.astype(np.float64)
+        deviation = self.noise * float(np.sqrt(np.mean(exact**2)))
+        disturbed = exact + deviation * rng.standard_normal(exact.shape)
+        return np.maximum(disturbed, 0.0) if self.nonnegative else disturbed
