@@ -14,7 +14,9 @@ __all__ = [
     "announces",
     "correction",
     "design",
+    "fresh",
     "headline",
+    "looks",
     "naive_practice",
     "others",
     "paper_alone",
@@ -99,6 +101,45 @@ def advantage_means(distance: float) -> str:
         f"“it took part” {100 * distance:.0f} percentage points more often when the document did take part than "
         "when it did not. Were taking part a coin toss, this adversary would be right about "
         f"{50 + 50 * distance:.0f} times in 100 instead of 50."
+    )
+
+
+def fresh(summary: Summary) -> list[str]:
+    """What the flagged documents give away on fresh runs; empty where none were made."""
+    found = summary.get("fresh")
+    if not found:
+        return []
+    level = summary["spec"]["decision"]["level"]
+    flagged = f"{_documents(found['documents'])} flagged here {'was' if found['documents'] == 1 else 'were'}"
+    runs = f"{count(found['runs'])} fresh runs ({count(found['n_with_median'])} with each)"
+    confirmed = f"{count(found['confirmed'])} of {count(found['documents'])} are confirmed"
+    return [
+        "A document is flagged for the largest of many measured values, and such a value is too large on average. "
+        f"So the {flagged} measured again on {runs}, under the statistic and the threshold that the first runs had "
+        f"chosen. There the advantage of half of them is at least {decimal(found['median_advantage'])}; {confirmed} "
+        f"(each by itself, at {percent(level)}).",
+        "At 1 % false alarms, an adversary detects half of them at least "
+        f"{percent(found['median_tpr_at_fpr_01'])} of the time. The strongest disproves every differential privacy "
+        f"with epsilon below {decimal(found['largest_epsilon_low'])} (delta 0), with a confidence of "
+        f"{percent(1 - level)} for that document by itself.",
+    ]
+
+
+def looks(summary: Summary) -> str | None:
+    """When the audit looked and what each look decided; nothing where it looked once."""
+    planned = summary.get("looks") or []
+    if len(planned) < 2:
+        return None
+    made = [look for look in planned if look["tested"]]
+    told = "; ".join(
+        f"after {count(look['runs'])} runs {count(look['sensitive'])} sensitive and {count(look['clear'])} clear "
+        f"of {count(look['tested'])} open"
+        for look in made
+    )
+    saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
+    return (
+        f"The audit looked {plural(len(made), 'time', 'times')}, each at its own part of the level, planned "
+        f"beforehand: {told}.{saved if len(made) < len(planned) else ''}"
     )
 
 
