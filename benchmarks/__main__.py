@@ -14,7 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks import audit_cost, ks_cost, secure_aggregation, secure_sum
+from benchmarks import advantage, audit_cost, ks_cost, secure_aggregation, secure_sum
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,10 +23,15 @@ def main() -> None:
     os.environ.setdefault("KSDP_DATA", str(ROOT.parent / "shared" / "data"))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "name", nargs="?", choices=["ks", "secure-sum", "secure-aggregation", "audit", "all"], default="all"
+        "name",
+        nargs="?",
+        choices=["ks", "secure-sum", "secure-aggregation", "audit", "advantage", "all"],
+        default="all",
     )
     parser.add_argument("--spec", type=Path, default=ROOT / "examples/specs/enron-mail6-svd.toml")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--corpora", nargs="+", default=list(advantage.CORPORA))
+    parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     chosen = parser.parse_args()
     if chosen.name in ("ks", "all"):
         ks_cost.run()
@@ -36,6 +41,8 @@ def main() -> None:
         secure_aggregation.run()
     if chosen.name in ("audit", "all"):
         audit_cost.run(chosen.spec, chosen.workers)
+    if chosen.name == "advantage":
+        advantage.run(chosen.corpora, chosen.sizes, workers=chosen.workers)
 
 
 if __name__ == "__main__":

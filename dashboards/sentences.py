@@ -114,12 +114,12 @@ def fresh(summary: Summary) -> list[str]:
     runs = f"{count(found['runs'])} fresh runs ({count(found['n_with_median'])} with each)"
     confirmed = f"{count(found['confirmed'])} of {count(found['documents'])} are confirmed"
     return [
-        "A document is flagged for the largest of many measured values, and such a value is too large on average. "
-        f"So the {flagged} measured again on {runs}, under the statistic and the threshold that the first runs had "
-        f"chosen. There the advantage of half of them is at least {decimal(found['median_advantage'])}; {confirmed} "
-        f"(each by itself, at {percent(level)}).",
+        "A document is flagged for the largest of many measured values, which is too large on average. So "
+        f"the {flagged} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
+        f"There the advantage of half of them is at least {decimal(found['median_advantage'])}; {confirmed} (each "
+        f"by itself, at {percent(level)}).",
         "At 1 % false alarms, an adversary detects half of them at least "
-        f"{percent(found['median_tpr_at_fpr_01'])} of the time. The strongest disproves every differential privacy "
+        f"{percent(found['median_tpr_at_fpr_01'])} of the time. The strongest disproves all differential privacy "
         f"with epsilon below {decimal(found['largest_epsilon_low'])} (delta 0), with a confidence of "
         f"{percent(1 - level)} for that document by itself.",
     ]
