@@ -1,0 +1,161 @@
+"""Looks and fresh runs: the level over all looks, what they save, and effects without the winner's curse.
+
+Slow on purpose (`make validity`). Each test prints the figure that it checks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ksdp.audit.effects import best_threshold, measure_effect
+from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.stages import Look
+from ksdp.audit.standing import Standing, after_look, open_documents
+from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.sequential import look_levels
+
+pytestmark = pytest.mark.validity
+
+AUDITS = 1000
+
+
+def shared_inclusion(rng: np.random.Generator, documents: int, runs: int, share: float) -> np.ndarray:
+    """Fixed-size random subsets: what the shared design draws."""
+    order = rng.random((runs, documents)).argsort(axis=1).argsort(axis=1)
+    return np.ascontiguousarray((order < share * documents).T)
+
+
+def dependent_values(rng: np.random.Generator, documents: int, runs: int) -> np.ndarray:
+    """Three statistics that share noise with one another, and with every document of the same run."""
+    run = rng.normal(size=(1, 1, runs))
+    own = rng.normal(size=(1, documents, runs))
+    return run + own + 0.5 * rng.normal(size=(3, documents, runs))
+
+
+def arms_of(values: np.ndarray, inclusion: np.ndarray, rows: np.ndarray, runs: int) -> ArmTests:
+    some = {str(n): np.ascontiguousarray(v[rows, :runs]) for n, v in enumerate(values)}
+    return compare_arms(some, np.ascontiguousarray(inclusion[rows, :runs]))
+
+
+def looked(
+    values: np.ndarray, inclusion: np.ndarray, rule: DecisionSpec, shares: tuple[float, ...]
+) -> tuple[Standing, int]:
+    """All looks of one audit, and the document-runs that they measured."""
+    runs = inclusion.shape[1]
+    levels = look_levels(shares, rule.level, rule.spending)
+    if rule.stopping == "anytime":
+        levels = np.full(len(shares), rule.level)
+    standing: Standing | None = None
+    measured = before = 0
+    for number, (share, level) in enumerate(zip(shares, levels, strict=True)):
+        rows = np.arange(len(inclusion)) if standing is None else open_documents(standing)
+        end = round(share * runs)
+        measured, before = measured + len(rows) * (end - before), end
+        tests = arms_of(values, inclusion, rows, end)
+        standing = after_look(standing, tests, number, Look(end, float(level)), rule, [])
+        if not len(open_documents(standing)):
+            break
+    assert standing is not None
+    return standing, measured
+
+
+RULES = {
+    "by": DecisionSpec(spending="pocock"),
+    "bh": DecisionSpec(procedure="bh", spending="pocock"),
+    "holm": DecisionSpec(error="fwer", spending="pocock"),
+    "anytime": DecisionSpec(error="fwer", stopping="anytime"),
+}
+
+
+def test_four_looks_flag_an_audit_without_a_leak_at_most_one_time_in_twenty() -> None:
+    rng = np.random.default_rng(31)
+    flagged = dict.fromkeys(RULES, 0)
+    for _ in range(AUDITS):
+        values, inclusion = dependent_values(rng, 60, 240), shared_inclusion(rng, 60, 240, 0.2)
+        for name, rule in RULES.items():
+            standing, _ = looked(values, inclusion, rule, (0.25, 0.5, 0.75, 1.0))
+            flagged[name] += bool((standing.decisions.verdict == "sensitive").any())
+    rates = {name: count / AUDITS for name, count in flagged.items()}
+    print("false-flag rate of an audit of four looks at level 0.05:", rates)
+    assert max(rates.values()) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / AUDITS)
+
+
+def test_false_discoveries_over_all_looks_stay_at_their_rate() -> None:
+    """Half of the documents leak, so looks decide some of them early; the share is counted at the end."""
+    rng = np.random.default_rng(32)
+    shares = []
+    for _ in range(AUDITS // 2):
+        values, inclusion = dependent_values(rng, 60, 300), shared_inclusion(rng, 60, 300, 0.3)
+        values[0, :30] += 1.6 * inclusion[:30]
+        standing, _ = looked(values, inclusion, RULES["by"], (0.3, 0.6, 1.0))
+        sensitive = standing.decisions.verdict == "sensitive"
+        shares.append(sensitive[30:].sum() / max(sensitive.sum(), 1))
+    print("false discovery rate over three looks:", np.mean(shares))
+    assert np.mean(shares) <= 0.05
+
+
+def test_looks_decide_as_the_fixed_design_does_with_fewer_runs() -> None:
+    """Leaks as strong as real ones: most documents are decided at the first look."""
+    rng = np.random.default_rng(33)
+    rule = DecisionSpec(margin=0.45)
+    agree, spent, decided = [], [], []
+    for _ in range(100):
+        runs, documents = 3000, 40
+        inclusion = shared_inclusion(rng, documents, runs, 0.25)
+        values = rng.normal(size=(2, documents, runs))
+        values[0] += np.r_[np.full(24, 1.8), np.full(8, 0.5), np.zeros(8)][:, None] * inclusion
+        standing, measured = looked(values, inclusion, rule, (0.05, 0.2, 0.5, 1.0))
+        fixed = decide(arms_of(values, inclusion, np.arange(documents), runs), rule).verdict
+        agree.append((fixed == standing.decisions.verdict).mean())
+        decided.append(((fixed != "undecided") & (standing.decisions.verdict == "undecided")).mean())
+        spent.append(measured / (runs * documents))
+    print(
+        f"same verdicts {np.mean(agree):.3f}, left open {np.mean(decided):.4f}, of the runs {np.mean(spent):.2f}"
+    )
+    assert np.mean(agree) >= 0.97
+    assert np.mean(spent) <= 0.5
+
+
+def test_clear_is_wrong_in_at_most_one_audit_in_twenty_over_all_looks() -> None:
+    rng = np.random.default_rng(34)
+    rule = DecisionSpec(margin=0.3, spending="pocock")
+    wrong = 0
+    for _ in range(AUDITS):
+        inclusion = rng.random((20, 900)) < 0.5
+        values = (rng.random((20, 900)) + 0.3 * inclusion)[None]
+        standing, _ = looked(values, inclusion, rule, (0.4, 0.7, 1.0))
+        wrong += bool((standing.decisions.verdict == "clear").any())
+    print("audits that cleared a document at the margin at any look:", wrong / AUDITS)
+    assert wrong / AUDITS <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / AUDITS)
+
+
+def test_the_advantage_on_fresh_runs_is_free_of_the_winner_s_curse() -> None:
+    """A hundred documents of one true advantage; the few that are flagged were lucky, and fresh runs say so."""
+    rng = np.random.default_rng(35)
+    true, naive, fresh, covered, lower = 0.3, [], [], [], []
+    for _ in range(150):
+        inclusion = rng.random((100, 260)) < 0.5
+        values = {str(s): rng.random((100, 260)) + true * inclusion for s in range(3)}
+        tests = compare_arms(values, inclusion)
+        decided = decide(tests, DecisionSpec())
+        for row in np.flatnonzero(decided.verdict == "sensitive"):
+            best = decided.strongest[row]
+            naive.append(tests.distance[row, best])
+            mine, bits = values[str(best)][row], inclusion[row]
+            attack = best_threshold(mine[bits], mine[~bits])
+            again = rng.random(200) < 0.5
+            new = rng.random(200) + true * again
+            effect = measure_effect(int(row), str(best), attack, new[again], new[~again], 0.05)
+            # The true advantage of the very attack that is measured.
+            t = attack.threshold
+            exact = (min(max(t, 0), 1) - min(max(t - true, 0), 1)) * (1 if attack.above else -1)
+            fresh.append(effect.advantage - exact)
+            covered.append(effect.advantage_low <= exact <= effect.advantage_high)
+            lower.append(effect.epsilon_low)
+    print(f"flagged {len(naive)}: measured D {np.mean(naive):.3f}, true {true}; on fresh runs off by")
+    print(f"{np.mean(fresh):+.4f} on average, interval holds {np.mean(covered):.3f}")
+    assert np.mean(naive) > true + 0.05
+    assert abs(np.mean(fresh)) < 3 * np.std(fresh) / np.sqrt(len(fresh)) + 1e-3
+    assert np.mean(covered) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / len(covered))
