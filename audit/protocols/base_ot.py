@@ -1,10 +1,11 @@
 """Base oblivious transfer: 128 pairs of keys for a sender, one key of each pair for a receiver, over edwards25519.
 
-Chou and Orlandi's protocol. The sender draws a and announces A = a B. For a choice c the receiver draws x uniformly
-and answers R = x B + c A, which is uniform in the group whatever c is: the sender learns nothing, without assumption.
-Keys are k_c = hash(c's point) with points a R (for 0) and a (R - A) (for 1); the receiver knows the one that equals
-x A. That it does not know the other: the Diffie-Hellman problem on Curve25519 (computational) with SHA-256 as a random
-oracle, for parties that follow the protocol. Every key hashes the session, both names, the number, A and R.
+Chou and Orlandi's protocol. The sender draws a and announces A = a B. For a choice c the receiver draws x
+uniformly and answers R = x B + c A, which is uniform in the group whatever c is: the sender learns nothing,
+without assumption. Keys are k_c = hash(c's point) with points a R (for 0) and a (R - A) (for 1); the receiver
+knows the one that equals x A. That it does not know the other: the Diffie-Hellman problem on Curve25519
+(computational) with SHA-256 as a random oracle, for parties that follow the protocol. Every key hashes the
+session, both names, the number, A and R.
 
 Source: Chou & Orlandi, The simplest protocol for oblivious transfer, https://eprint.iacr.org/2015/267.
 """
@@ -12,13 +13,14 @@ Source: Chou & Orlandi, The simplest protocol for oblivious transfer, https://ep
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.protocols.edwards import ORDER, Table, add, base_table, decode, encode, montgomery_u, negate
+from ksdp.audit.protocols.keys import RandomBytes
 
 __all__ = ["KEY_BYTES", "BaseReceiver", "BaseSender"]
 
@@ -37,7 +39,7 @@ class BaseSender:
         Source of secrets.
     """
 
-    def __init__(self, label: bytes, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, label: bytes, random_bytes: RandomBytes) -> None:
         seed = random_bytes(32)
         self._label = label
         self.announcement = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
@@ -90,7 +92,7 @@ class BaseReceiver:
     """
 
     def __init__(
-        self, label: bytes, announcement: bytes, choices: Sequence[int], random_bytes: Callable[[int], bytes]
+        self, label: bytes, announcement: bytes, choices: Sequence[int], random_bytes: RandomBytes
     ) -> None:
         point = decode(announcement)
         table = Table(point)

@@ -1,7 +1,7 @@
 """The few group operations of edwards25519 that base oblivious transfer needs and no library in use exposes.
 
-Addition, decoding, and multiples of a fixed point through a table, on Python integers: correct (tested against Ed25519
-and X25519 keys), **not constant time**. Multiples of received points go through X25519, which is.
+Addition, decoding, and multiples of a fixed point through a table, on Python integers: correct (tested against
+Ed25519 and X25519 keys), **not constant time**. Multiples of received points go through X25519, which is.
 
 Formulas: RFC 8032, section 5.1.4 (extended coordinates, complete for this curve); the map to Montgomery's u of
 RFC 7748: u = (1 + y) / (1 - y).
@@ -66,8 +66,8 @@ def decode(data: bytes, *, prime_order: bool = True) -> Point:
     data : bytes
         As RFC 8032 says.
     prime_order : bool
-        Check that it is in the prime-order subgroup, too; not needed where it is multiplied by the cofactor, as X25519
-        does.
+        Check that it is in the prime-order subgroup, too; not needed where it is multiplied by the cofactor, as
+        X25519 does.
 
     Raises
     ------

@@ -2,28 +2,26 @@
 
 The own masks are drawn by each party alone. The shares of products come from the parties themselves
 (`normed_offline`, by oblivious transfer, `offline="ot"`), or from a dealer who sees every mask (`deal`,
-`offline="dealer"`): a dealer learns no input, but together with any one party it learns all of them. It is here for
-tests. Every material and every result says which it was.
+`offline="dealer"`): a dealer learns no input, but together with any one party it learns all of them. It is here
+for tests. Every material and every result says which it was.
 
-Material serves **one** sum: two sums under the same masks give their difference away. `spend` refuses the second use
-within a process; whoever stores material must delete it before it is used.
+Material serves **one** sum: two sums under the same masks give their difference away. `spend` refuses the second
+use within a process; whoever stores material must delete it before it is used.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.protocols.keys import RandomBytes, os_random
 from ksdp.audit.protocols.normed_parameters import NormedSumParameters
 from ksdp.audit.protocols.wide_ring import LIMB_BITS, Limbs, WideRing
 
-__all__ = ["NormedMaterial", "Offline", "OwnMasks", "RandomBytes", "check_correlations", "deal"]
+__all__ = ["NormedMaterial", "Offline", "OwnMasks", "check_correlations", "deal"]
 
-RandomBytes = Callable[[int], bytes]
-"""A source of secret bytes: asked for n, it gives n. The operating system's unless a test injects another."""
 Offline = Literal["ot", "dealer"]
 """Where shares of products come from."""
 
@@ -62,7 +60,7 @@ class OwnMasks:
     """Drowns the low bits of the result, shape (L, d)."""
 
     @classmethod
-    def draw(cls, parameters: NormedSumParameters, random_bytes: RandomBytes = os.urandom) -> OwnMasks:
+    def draw(cls, parameters: NormedSumParameters, random_bytes: RandomBytes = os_random) -> OwnMasks:
         """Fresh ones."""
         p = parameters
         steps = range(len(p.steps))
@@ -130,11 +128,11 @@ class NormedMaterial:
             If it has been used before.
         """
         if self._spent:
-            raise ProtocolError("This material has been used: a second sum under the same masks would give both away.")
+            raise ProtocolError("This material has been used: two sums under the same masks give both away.")
         self._spent.append(True)
 
 
-def deal(parameters: NormedSumParameters, random_bytes: RandomBytes = os.urandom) -> tuple[NormedMaterial, ...]:
+def deal(parameters: NormedSumParameters, random_bytes: RandomBytes = os_random) -> tuple[NormedMaterial, ...]:
     """Material for all parties from somebody who sees all masks; for tests, and labelled so.
 
     Parameters

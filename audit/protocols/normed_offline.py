@@ -1,19 +1,20 @@
-"""The offline phase of a normed sum: the parties make their own material, by oblivious transfer between every pair.
+"""The offline phase of a normed sum: the parties make their own material, by oblivious transfer between every
+pair.
 
 Three rounds after `ot_setup`, none of which depends on an input:
 
-1. choices: for every pair and direction the receiver announces its extension, whose choice bits are those of its masks
-   (lambda of every step, mu of the result; its vector u for one direction of each pair).
+1. choices: for every pair and direction the receiver announces its extension, whose choice bits are those of its
+   masks (lambda of every step, mu of the result; its vector u for one direction of each pair).
 2. announcements of the first products: lambda_k lambda_k', beta_k lambda_k mu_k, P lambda, mu u, and 2 <u, u'>.
 3. announcements of the second: beta_k^2 lambda_k times the shares of lambda_k^2.
 
 Every product of sums over parties splits into each party's own term and one term for every ordered pair.
 
-**Claim.** Parties that follow the protocol, up to M - 1 of them together, learn nothing of another's masks beyond what
-their own shares are. Assumptions: the Diffie-Hellman problem on Curve25519 with SHA-256 as a random oracle (base
-transfers); AES-128 as a pseudorandom generator (extension) and, under a fixed key, as an ideal permutation (hash of
-products). **Not claimed**: a party that deviates can spoil the material or, by choosing announcements, learn bits of
-masks; nothing is checked against that. Python's integers take time that depends on their values.
+**Claim.** Parties that follow the protocol, up to M - 1 of them together, learn nothing of another's masks beyond
+what their own shares are. Assumptions: the Diffie-Hellman problem on Curve25519 with SHA-256 as a random oracle
+(base transfers); AES-128 as a pseudorandom generator (extension) and, under a fixed key, as an ideal permutation
+(hash of products). **Not claimed**: a party that deviates can spoil the material or, by choosing announcements,
+learn bits of masks; nothing is checked against that. Python's integers take time that depends on their values.
 
 Messages need an authenticated channel, not a secret one: base transfers hide the keys from who listens.
 """
@@ -21,12 +22,12 @@ Messages need an authenticated channel, not a secret one: base transfers hide th
 from __future__ import annotations
 
 import hashlib
-import os
 
 import numpy as np
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.protocols.normed_material import NormedMaterial, OwnMasks, RandomBytes
+from ksdp.audit.protocols.keys import RandomBytes, os_random
+from ksdp.audit.protocols.normed_material import NormedMaterial, OwnMasks
 from ksdp.audit.protocols.normed_parameters import NormedSumParameters
 from ksdp.audit.protocols.ot_extension import (
     SECURITY,
@@ -49,6 +50,7 @@ from ksdp.audit.protocols.ot_products import (
 )
 from ksdp.audit.protocols.ot_setup import OtSetup
 from ksdp.audit.protocols.round_machine import Exchange, RoundMachine, Script
+from ksdp.audit.protocols.wide_ring import Limbs
 
 __all__ = ["NormedOfflineParty"]
 
@@ -84,7 +86,7 @@ class NormedOfflineParty(RoundMachine[NormedMaterial]):
         parameters: NormedSumParameters,
         number: int,
         *,
-        random_bytes: RandomBytes = os.urandom,
+        random_bytes: RandomBytes = os_random,
     ) -> None:
         if setup.parties != parameters.parties:
             raise InputError(f"`setup` is of {setup.parties} parties, `parameters` of {parameters.parties}.")
@@ -161,13 +163,12 @@ class _Shares:
         self.test = own.factor * self.lam[-1]
         self.product = [p.ring.multiply(own.output_part(), own.vector)]
 
-    def first(self, squares: list[int], crosses: list[int], vector: object, inner: int) -> None:
+    def first(self, squares: list[int], crosses: list[int], vector: Limbs, inner: int) -> None:
         """Take in the shares of one direction with one peer; the last of `squares` is the test's."""
         *squares, test = squares
         self.squares = [a + b for a, b in zip(self.squares, squares, strict=True)]
         self.crosses = [a + b for a, b in zip(self.crosses, crosses, strict=True)]
         self.test += test
-        assert isinstance(vector, np.ndarray)
         self.product.append(vector)
         self.square += inner
 

@@ -5,14 +5,14 @@ iteration works on t = x / 2^B in [0, 1] and y = sqrt(t_k 2^B / x), both with F 
 
     g_k = alpha_k - beta_k t_k,    t_{k+1} = t_k g_k^2,    y_{k+1} = y_k g_k
 
-and ends with t = 1, y = 2^(f + e) / ||S||. For t in [lo, 1] the best two public constants are those with
-max t g^2 = 1 and equal ends: r = alpha / beta = 1 + sqrt(lo) + lo, beta = sqrt(27 / (4 r^3)). The lower end grows by
-almost 6.75 a step (Newton's 3/2 - t/2: by 2.25), near 1 they become Newton's. They are rounded to 20 bits so that t
-stays at most 1; that costs no accuracy, for any g serves as long as t and y use the same.
+and ends with t = 1, y = 2^(f + e) / ||S||. For t in [lo, 1] the best two public constants are those with max t
+g^2 = 1 and equal ends: r = alpha / beta = 1 + sqrt(lo) + lo, beta = sqrt(27 / (4 r^3)). The lower end grows by
+almost 6.75 a step (Newton's 3/2 - t/2: by 2.25), near 1 they become Newton's. They are rounded to 20 bits so that
+t stays at most 1; that costs no accuracy, for any g serves as long as t and y use the same.
 
 Widths. With kappa' = kappa + 9 a mask is 2^kappa' times wider than what it hides, so that fewer than 128 openings
-together are within 2^-(kappa + 2) of telling nothing. `y_bits` makes the error of y vanish against the noise of the
-output: d (error / width of the noise) is at most 2^-(kappa + 4). F covers the smallest norm that is promised.
+together are within 2^-(kappa + 2) of telling nothing. `y_bits` makes the error of y vanish against the noise of
+the output: d (error / width of the noise) is at most 2^-(kappa + 4). F covers the smallest norm that is promised.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class NormedSumParameters:
     integer_bits : int
         e: every party's vector must have a norm of at most 2^e / M, so that ||s|| is at most 2^e. May be negative.
     floor_bits : int, optional
-        Sums with ||s|| < 2^-floor_bits may be refused, without having been opened. At most f, where only a sum that
-        is zero on the grid is refused; smaller values save rounds. The default is the smaller of f and 20.
+        Sums with ||s|| < 2^-floor_bits may be refused, without having been opened. At most f, where only a sum
+        that is zero on the grid is refused; smaller values save rounds. The default is the smaller of f and 20.
 
     Raises
     ------
@@ -129,7 +129,7 @@ class NormedSumParameters:
 
     @property
     def noise_bits(self) -> int:
-        """Every party's noise in the result is uniform in [0, 2^this); in the result's units below 2^-(f + 1) / M."""
+        """Every party's noise in the result is uniform in [0, 2^this): below 2^-(f + 1) / M as a real number."""
         return self.y_bits + self.integer_bits - 1 - self.party_bits
 
     @cached_property
@@ -208,10 +208,10 @@ class NormedSumParameters:
     def error_bound_at(self, norm: float) -> float:
         """The same against s / ||s|| of the real vectors, for a sum of this norm.
 
-        Rounding the inputs moves s by at most M sqrt(d) 2^-(f + 1) in norm and s / ||s|| by at most twice that over
-        ||s||.
+        Rounding the inputs moves s by at most M sqrt(d) 2^-(f + 1) in norm and s / ||s|| by at most twice that
+        over ||s||.
         """
-        return self.error_bound + self.parties * self.dimension**0.5 * 2.0**-self.fraction_bits / norm
+        return 2.0**-self.fraction_bits * (1.0 + self.parties * sqrt(self.dimension) / norm)
 
     @cached_property
     def digest(self) -> bytes:
@@ -250,5 +250,3 @@ def _image(step: Step, t: Fraction) -> Fraction:
 
 def _rounded_down(value: Fraction, bits: int) -> Fraction:
     return Fraction((value.numerator << bits) // value.denominator, 1 << bits)
-
-

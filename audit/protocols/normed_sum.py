@@ -1,38 +1,39 @@
 """NormedSecSum: M parties learn s / ||s||, s being the sum of their vectors; nobody learns s or ||s||.
 
-Rounds: (1) every party announces its masked vector; (2) the masked ||S||^2; (3) one round a step of the iteration of
-`normed_parameters`; (4) a masked test that it converged; (5) the result. A secret v is held as a public Delta and
-shares of lambda, v = Delta - lambda, so that sums, multiples and cuts (each party shifts its own part) are local and a
-product costs one opening and shares of products of masks, made before (`normed_material`).
+Rounds: (1) every party announces its masked vector; (2) the masked ||S||^2; (3) one round a step of the iteration
+of `normed_parameters`; (4) a masked test that it converged; (5) the result. A secret v is held as a public Delta
+and shares of lambda, v = Delta - lambda, so that sums, multiples and cuts (each party shifts its own part) are
+local and a product costs one opening and shares of products of masks, made before (`normed_material`).
 
-**What is opened, and why it tells nothing.** "Uniform" is exact. kappa' = 49; a mask that is 2^kappa' times wider than
-what it hides leaves a statistical distance of at most 2^-49. Every message is moreover a share: given the sum that
-it opens, the messages of any two honest parties are uniform, because each holds a share of a product used there only.
+**What is opened, and why it tells nothing.** A mask 2^49 times wider than what
+it hides (kappa' = 49) leaves a statistical distance of at most 2^-49. Besides, every message is a share: it holds
+a share of a product of masks that is used there only, so that given what is opened the messages of the honest
+parties are uniform.
 
-==================  ================================================================================================
-D_m = X_m - u_m     u_m uniform in the ring: uniform
-||S||^2 + r         r wider by 2^kappa'; at most 2^-49
-t g^2 + r, y g + r  the same, each step; fewer than 126 of them
-P (1 - t) + r       P secret, the test. If the sum is accepted, the product is below 2^-kappa' of r: at most 2^-49. If
-                    the sum is refused (||s|| below the floor) an adversary learns that, and sees one value uniform
-                    to within 2 M t, where t < (||s|| / (0.98 floor))^2 far below the floor: of a sum that is zero
-                    on the grid or far below the floor nothing, of one just below it that it is near
-y S_i + noise       the result itself, plus each party's uniform noise of width 2^-(f + 1) / (M + 1) or half that.
-                    Without the noise the products y S_i would give y as their common divisor. What y differs from
-                    1 / ||S|| by disappears in it: at most 2^-(kappa + 4) over all entries
-==================  ================================================================================================
+- D_m = X_m - u_m, u_m uniform in the ring: uniform, exactly.
+- ||S||^2 + masks: each party's is 2^49 times wider than 2^B: at most 2^-49.
+- t g^2 + masks and y g + masks, in every step: the same; fewer than 126 of them.
+- P (1 - t) + masks, P secret: the test. The sum is accepted: P (1 - t) is below 2^-49 of a mask. It is refused:
+  that is what is learnt, and one value within (2 M + 1) t + 2^-49 of what a sum of zero gives, t <= (64 ||s|| /
+  floor)^2: nothing of a sum that is zero on the grid or far below the floor; of one just below it, that it is
+  near.
+- y S_i + noise: the result. Each party's noise is uniform, of width 2^-(f + 1 + ceil(log2(M + 1))). Without it y
+  would be the common divisor of the opened products. How far y is from 1 / ||S|| disappears in it: at most
+  2^-(kappa + 4) over all entries.
 
-Together at most 2^-40. So a run tells what this ideal functionality tells: s / ||s|| + noise, or that ||s|| is too
-small. With f = 31 the direction alone determines short integer vectors; hiding the norm is all that is claimed, and
-with M = 2 each party learns the direction that the other's vector must lie in (a line's worth less than all of it).
+All together at most 2^-40 (kappa = 40). So a run tells what the ideal functionality tells: s / ||s|| plus that
+noise, or that ||s|| is too small. What follows from the result is not hidden: with f = 31 a direction determines
+a vector of small integers, and M - 1 parties learn the line that the last one's vector is on
+(`NormedSum.reveals`).
 
-**Claim.** Parties that follow the protocol but remember and combine all they see, up to M - 1 of them. With material
-from oblivious transfer under the assumptions of `normed_offline`; with a dealer only while it colludes with nobody.
-**Not claimed**: anything against parties that deviate, and no protection of timing (Python's integers).
+**Claim.** Parties that follow the protocol but remember and combine all they see, up to M - 1 of them. With
+material from oblivious transfer under the assumptions of `normed_offline`; with a dealer only while it colludes
+with nobody. **Not claimed**: anything against parties that deviate, and no protection of timing (Python's
+integers).
 
-**Accuracy.** Against S / ||S|| of the sum on the grid 2^-f, every entry: 2^-f. Against s / ||s|| of the real vectors:
-2^-f (1 + M sqrt(d) / ||s||) (`NormedSumParameters.error_bound_at`). Sums with ||S|| 2^-f >= 2^-floor_bits are always
-accepted; a sum that is zero on the grid is always refused.
+**Accuracy.** Against S / ||S|| of the sum on the grid 2^-f, every entry: 2^-f. Against s / ||s|| of the real
+vectors: 2^-f (1 + M sqrt(d) / ||s||) (`NormedSumParameters.error_bound_at`). Sums with ||S|| 2^-f >=
+2^-floor_bits are always accepted; a sum that is zero on the grid is always refused.
 
 Source: Tsikhanovich, Magdon-Ismail, Ishaq & Zikas, PD-ML-Lite, https://arxiv.org/abs/1901.07986, Appendix E; the
 protocol is another one, with no square root, one scalar iteration and two openings of vectors.
@@ -40,7 +41,7 @@ protocol is another one, with no square root, one scalar iteration and two openi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,10 +50,10 @@ from numpy.typing import ArrayLike, NDArray
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.protocols.normed_material import NormedMaterial, Offline, check_material
 from ksdp.audit.protocols.normed_parameters import NormedSumParameters
-from ksdp.audit.protocols.round_machine import Exchange, RoundMachine, RoundMessage, Script
+from ksdp.audit.protocols.round_machine import Exchange, RoundMachine, Script
 from ksdp.audit.protocols.wide_ring import Limbs, WideRing
 
-__all__ = ["NormedSum", "NormedSumParty", "deliver", "encode", "plain_normed_sum"]
+__all__ = ["NormedSum", "NormedSumParty", "encode"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,12 @@ class NormedSum:
     rounds: int
     sent_bytes: int
     """By this party, online, to all peers together, headers included."""
+
+    @property
+    def reveals(self) -> str:
+        """What somebody who took part can compute from it, in plain words."""
+        who = "each of the two parties" if self.parties == 2 else f"any {self.parties - 1} of the {self.parties}"
+        return f"The direction of the sum, not its length: {who} can tell the line that the last input is on."
 
 
 class NormedSumParty(RoundMachine[NormedSum]):
@@ -92,10 +99,11 @@ class NormedSumParty(RoundMachine[NormedSum]):
     Examples
     --------
     >>> from ksdp.audit.protocols.normed_material import deal
+    >>> from ksdp.audit.protocols.normed_simulation import deliver
     >>> materials = deal(NormedSumParameters(parties=2, dimension=2))
     >>> parties = [NormedSumParty(m, v) for m, v in zip(materials, [[1.0, 2.0], [2.0, 2.0]])]
-    >>> deliver(parties)
-    >>> parties[0].result.values.round(6), parties[0].result.offline
+    >>> messages = deliver(parties)
+    >>> parties[0].result.values.round(8), parties[0].result.offline
     (array([0.6, 0.8]), 'dealer')
     """
 
@@ -224,20 +232,3 @@ def _decode(p: NormedSumParameters, shares: Sequence[Limbs]) -> NDArray[np.float
     codes = p.ring.shifted(p.ring.add(*shares, rounding), cut)
     values: NDArray[np.float64] = np.ldexp(codes.astype(np.float64), -p.fraction_bits)
     return values
-
-
-def deliver(parties: Iterable[RoundMachine[object]]) -> None:
-    """Run all parties in this process until none has anything to say; for tests, examples and benchmarks."""
-    machines = {machine.party: machine for machine in parties}
-    waiting: list[RoundMessage] = [message for machine in machines.values() for message in machine.start()]
-    while waiting:
-        waiting = [answer for message in waiting for answer in machines[message.receiver].receive(message)]
-
-
-def plain_normed_sum(vectors: ArrayLike) -> NDArray[np.float64]:
-    """What it computes, in the clear: the reference (shape (M, d) to (d,))."""
-    total = np.asarray(vectors, dtype=np.float64).sum(axis=0)
-    norm = float(np.linalg.norm(total))
-    if norm == 0:
-        raise InputError("The sum of the vectors is zero: it has no direction.")
-    return total / norm

@@ -1,11 +1,12 @@
 """The products of masks that a normed sum needs, between one receiver and one sender.
 
-The receiver's choice bits are those of its own masks; the sender's values are its own masks and shares. Each function
-returns the end's additive share of the product (module `ot_extension`), in the ring that it names.
+The receiver's choice bits are those of its own masks; the sender's values are its own masks and shares. Each
+function returns the end's additive share of the product (module `ot_extension`), in the ring that it names.
 
-- `long`: an integer vector or one integer against a vector. With bits b_j of weight 2^j modulo 2^(16 L) only the lowest
-  16 L - j bits of the other factor matter, so bits are taken in groups of 16 and each group drops a limb.
-- `scalar`: one integer a step against one integer, all bits in the full ring.
+- `inner`, `vector`: a vector against a vector, an integer against a vector. With bits b_j of weight 2^j modulo
+  2^(16 L) only the lowest 16 L - j bits of the other factor matter, so bits are taken in groups of 16 and each
+  group drops a limb.
+- `scalars`: one integer a step against one integer, all bits in the full ring.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ __all__ = [
     "vector_receive",
     "vector_send",
 ]
+
+
+def _name(rows: ReceiverRows | SenderRows, first: int) -> int:
+    """What the hash takes for a transfer: no two extensions of the same seeds share one."""
+    return (rows.number << 32) + first
 
 
 def bits_of_vector(values: Limbs) -> Bytes:
@@ -77,7 +83,8 @@ def inner_send(ring: WideRing, rows: SenderRows, first: int, values: Limbs) -> t
     for group, limbs, _ in _groups(ring, d):
         begin = first + LIMB_BITS * d * group
         q = rows.rows[begin : begin + LIMB_BITS * d]
-        zero, one = pads(q, begin, 0, limbs), pads(q ^ rows.delta, begin, 0, limbs)
+        name = _name(rows, begin)
+        zero, one = pads(q, name, 0, limbs), pads(q ^ rows.delta, name, 0, limbs)
         announced.append(correlate(zero, one, np.tile(values[:limbs], LIMB_BITS)).tobytes())
         share -= _weighted(group, zero.reshape(limbs, LIMB_BITS, d).sum(axis=2, dtype=np.int64))
     return share % ring.modulus, b"".join(announced)
@@ -89,7 +96,11 @@ def inner_receive(ring: WideRing, rows: ReceiverRows, first: int, dimension: int
     for group, limbs, where in _groups(ring, d):
         begin = first + LIMB_BITS * d * group
         mine = slice(begin, begin + LIMB_BITS * d)
-        sums = pads(rows.rows[mine], begin, 0, limbs).reshape(limbs, LIMB_BITS, d).sum(axis=2, dtype=np.int64)
+        sums = (
+            pads(rows.rows[mine], _name(rows, begin), 0, limbs)
+            .reshape(limbs, LIMB_BITS, d)
+            .sum(axis=2, dtype=np.int64)
+        )
         sent = np.frombuffer(announced[where], dtype="<u2").reshape(limbs, -1)
         sums += (sent * rows.bits[mine]).reshape(limbs, LIMB_BITS, d).sum(axis=2, dtype=np.int64)
         share += _weighted(group, sums)
@@ -102,8 +113,8 @@ def vector_send(ring: WideRing, rows: SenderRows, first: int, values: Limbs) -> 
     for group, limbs, _ in _groups(ring, values.shape[1]):
         begin = first + LIMB_BITS * group
         q = rows.rows[begin : begin + LIMB_BITS]
-        zero = expand(q, begin, limbs, values.shape[1])
-        one = expand(q ^ rows.delta, begin, limbs, values.shape[1])
+        zero = expand(q, _name(rows, begin), limbs, values.shape[1])
+        one = expand(q ^ rows.delta, _name(rows, begin), limbs, values.shape[1])
         announced.append(correlate(zero, one, values[:limbs, None, :]).tobytes())
         for bit in range(LIMB_BITS):
             share[group:] -= zero[:, bit].astype(np.int64) << bit
@@ -115,7 +126,7 @@ def vector_receive(ring: WideRing, rows: ReceiverRows, first: int, dimension: in
     share = np.zeros((ring.limbs, dimension), dtype=np.int64)
     for group, limbs, where in _groups(ring, dimension):
         begin = first + LIMB_BITS * group
-        own = expand(rows.rows[begin : begin + LIMB_BITS], begin, limbs, dimension)
+        own = expand(rows.rows[begin : begin + LIMB_BITS], _name(rows, begin), limbs, dimension)
         sent = np.frombuffer(announced[where], dtype="<u2").reshape(limbs, LIMB_BITS, dimension)
         for bit in range(LIMB_BITS):
             share[group:] += own[:, bit].astype(np.int64) << bit
@@ -132,9 +143,14 @@ def scalars_send(
     Slots give products of the same bits of the receiver with other values.
     """
     q = rows.rows[first : first + n_bits * len(values)]
-    zero, one = pads(q, first, slot, ring.limbs), pads(q ^ rows.delta, first, slot, ring.limbs)
+    zero, one = (
+        pads(q, _name(rows, first), slot, ring.limbs),
+        pads(q ^ rows.delta, _name(rows, first), slot, ring.limbs),
+    )
     announced = correlate(zero, one, np.repeat(ring.from_ints(values), n_bits, axis=1))
-    return [-share % ring.modulus for share in _horner(ring, zero, n_bits)], announced.tobytes()
+    return [
+        -share % ring.modulus for share in _weighted_runs(ring, zero.astype(np.int64), n_bits)
+    ], announced.tobytes()
 
 
 def scalars_receive(
@@ -142,18 +158,16 @@ def scalars_receive(
 ) -> list[int]:
     """The receiver's shares of the same."""
     mine = slice(first, first + n_bits * count)
-    total = pads(rows.rows[mine], first, slot, ring.limbs).astype(np.int64)
+    total = pads(rows.rows[mine], _name(rows, first), slot, ring.limbs).astype(np.int64)
     total += np.frombuffer(announced, dtype="<u2").reshape(ring.limbs, -1) * rows.bits[mine]
-    return _horner(ring, carry(total), n_bits)
+    return _weighted_runs(ring, total, n_bits)
 
 
-def _horner(ring: WideRing, values: Limbs, n_bits: int) -> list[int]:
-    """Sum of 2^j times entry j, for every run of `n_bits` entries."""
-    numbers = ring.ints(values)
-    shares = []
-    for at in range(0, len(numbers), n_bits):
-        share = 0
-        for number in reversed(numbers[at : at + n_bits]):
-            share = (share << 1) + number
-        shares.append(share % ring.modulus)
-    return shares
+def _weighted_runs(ring: WideRing, values: NDArray[np.int64], n_bits: int) -> list[int]:
+    """Sum of 2^j times entry j, for every run of `n_bits` entries; limbs need not be carried."""
+    runs = values.reshape(ring.limbs, -1, n_bits)
+    total = np.zeros(runs.shape[:2], dtype=np.int64)
+    for group in range(min(-(-n_bits // LIMB_BITS), ring.limbs)):
+        part = runs[: ring.limbs - group, :, LIMB_BITS * group : LIMB_BITS * (group + 1)]
+        total[group:] += part @ (1 << np.arange(part.shape[2]))
+    return ring.ints(carry(total))

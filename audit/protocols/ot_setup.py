@@ -1,13 +1,12 @@
 """Base transfers between all pairs of parties, once a session; everything after is symmetric cryptography.
 
-Two rounds: every party announces a point to every peer, and answers the points that it got. Afterwards every ordered
-pair (receiver, sender) can extend, as often as wanted: `OtSetup.take` numbers the extensions and gives no number
-twice.
+Two rounds: every party announces a point to every peer, and answers the points that it got. Afterwards every
+ordered pair (receiver, sender) can extend, as often as wanted: `OtSetup.take` numbers the extensions and gives no
+number twice.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.protocols.base_ot import BaseReceiver, BaseSender
-from ksdp.audit.protocols.normed_material import RandomBytes
+from ksdp.audit.protocols.keys import RandomBytes, os_random
 from ksdp.audit.protocols.ot_extension import SECURITY
 from ksdp.audit.protocols.round_machine import SESSION_BYTES, Exchange, RoundMachine, Script
 
@@ -65,9 +64,7 @@ class OtSetupParty(RoundMachine[OtSetup]):
         Source of secrets; the operating system's unless a test injects another.
     """
 
-    def __init__(
-        self, session: bytes, party: int, parties: int, *, random_bytes: RandomBytes = os.urandom
-    ) -> None:
+    def __init__(self, session: bytes, party: int, parties: int, *, random_bytes: RandomBytes = os_random) -> None:
         if len(session) != SESSION_BYTES:
             raise InputError(f"`session` must be {SESSION_BYTES} bytes; got {len(session)}.")
         if not 0 <= party < parties:

@@ -1,11 +1,11 @@
 """Rounds without sockets: everybody sends everybody one message, waits for all of theirs, goes on.
 
-A protocol is written as a generator (`Script`): it yields what it sends in a round and how long the answers must be,
-receives the answers, and returns its result. `RoundMachine` does the rest. A peer that is ahead by one round is
-patience's business, so its message waits; everything else that does not fit is refused and ends the run.
+A protocol is written as a generator (`Script`): it yields what it sends in a round and how long the answers must
+be, receives the answers, and returns its result. `RoundMachine` does the rest. A message that is early by
+one round waits; everything else that does not fit is refused and ends the run.
 
 Messages carry no signature. Whoever moves them must bring them unchanged from the party that they name (an
-authenticated channel); secrecy is not needed, see the protocols.
+authenticated channel). Secrecy is not needed for the inputs; who listens learns the result.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ Script = Generator[Exchange, dict[int, bytes], Result]
 
 
 class RoundMachine(Generic[Result]):
-    """Runs a script: `start` once, then `receive` for every message that arrives; both return what is to be sent.
+    """Runs a script: `start` once, then `receive` for every message; both return what is to be sent.
 
-    Not a frozen value: whoever could go back to an earlier round could be asked twice. Any `ProtocolError` ends it.
+    Not a frozen value: whoever could go back to an earlier round could be asked twice. Any `ProtocolError` ends
+    it.
 
     Parameters
     ----------
@@ -92,9 +93,7 @@ class RoundMachine(Generic[Result]):
         No payload may have more bytes, not even one that is early.
     """
 
-    def __init__(
-        self, session: bytes, party: int, parties: int, script: Script[Result], *, largest: int
-    ) -> None:
+    def __init__(self, session: bytes, party: int, parties: int, script: Script[Result], *, largest: int) -> None:
         self._session, self._party, self._parties = session, party, parties
         self._script: Script[Result] | None = script
         self._largest = largest

@@ -1,9 +1,9 @@
 """Vectors of integers modulo 2^(16 L), for L up to some dozens: wider than any machine word.
 
-An entry is L limbs of 16 bits, the lowest first; a vector is a uint16 array of shape (L, d), so a row holds one limb
-of every entry. Three things follow. The bytes of the array are the message. Products of two limbs, summed over up
-to 2^21 entries, stay below 2^53, so inner products and multiples are matrix products in float64, exact to the
-last bit. And all else is integer arithmetic on rows with one carry at the end.
+An entry is L limbs of 16 bits, the lowest first; a vector is a uint16 array of shape (L, d), so a row holds one
+limb of every entry. Three things follow. The bytes of the array are the message. Products of two limbs, summed
+over up to 2^21 entries, stay below 2^53, so inner products and multiples are matrix products in float64, exact to
+the last bit. And all else is integer arithmetic on rows with one carry at the end.
 
 >>> ring = WideRing(limbs=10)
 >>> a = ring.from_int64(np.array([3, -4]))
@@ -131,7 +131,7 @@ class WideRing:
         return carry(total)
 
     def shifted(self, values: Limbs, bits: int) -> NDArray[np.int64]:
-        """Residues, taken as the integers nearest to zero, divided by 2^bits and rounded down; must fit 47 bits."""
+        """Residues, as the integers nearest to zero, over 2^bits and rounded down; they must fit 47 bits."""
         first, rest = divmod(bits, LIMB_BITS)
         quotient = np.where(values[-1] >> (LIMB_BITS - 1), np.int64(-1), np.int64(0))
         for row in range(min(first + 4, self.limbs) - 1, first - 1, -1):
