@@ -1,0 +1,171 @@
+"""NormedSecSum among real processes on this machine, beside the paper's Table 3.
+
+Every party is a process of its own, connected with every other by a local socket. Times are wall times of the
+slowest party. The base transfers are made once a session, the offline phase once a sum, without inputs; the
+paper's figures leave its offline phase out, so the online column is the one to set beside them, and the last one
+says what is left of the ratio if everything is counted. CPU seconds are those of all parties together, sockets
+included: what a busy machine does not distort. Machines and networks differ: a real network adds its round-trip
+time per round.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.synchronize import Barrier
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ksdp.audit.protocols.normed_offline import NormedOfflineParty
+from ksdp.audit.protocols.normed_parameters import NormedSumParameters
+from ksdp.audit.protocols.normed_sum import NormedSumParty
+from ksdp.audit.protocols.ot_setup import OtSetupParty
+from ksdp.audit.protocols.round_machine import RoundMachine, RoundMessage
+
+__all__ = ["PAPER_SECONDS", "run"]
+
+Machine = TypeVar("Machine", bound=RoundMachine[Any])
+
+PAPER_SECONDS = {
+    (2, 100): 1.4,
+    (2, 1000): 11.5,
+    (2, 10_000): 113.9,
+    (3, 100): 2.1,
+    (3, 1000): 17.4,
+    (3, 10_000): 168.1,
+    (4, 100): 3.5,
+    (4, 1000): 29.3,
+    (4, 10_000): 293.0,
+    (5, 100): 4.6,
+    (5, 1000): 40.3,
+    (5, 10_000): 403.9,
+}
+"""Table 3 of https://arxiv.org/abs/1901.07986, by (M, d)."""
+
+
+def run(fraction_bits: int = 31, repeats: int = 5) -> None:
+    """Print the table, one row for each cell of the paper's."""
+    print(f"NormedSecSum, {fraction_bits} fraction bits, offline by oblivious transfer; seconds, slowest party:")
+    print(
+        "  M      d  base OT (CPU)  offline (CPU)    online  (CPU) rounds offline MB online kB err/bound  paper "
+        "paper/online paper/all"
+    )
+    for (parties, dimension), paper in PAPER_SECONDS.items():
+        rows = _measure(parties, dimension, fraction_bits, repeats)
+        base, offline, online = (
+            (
+                float(np.median([max(row[phase][i][0] for row in rows) for i in range(len(rows[0][phase]))])),
+                float(np.median([sum(row[phase][i][1] for row in rows) for i in range(len(rows[0][phase]))])),
+            )
+            for phase in ("base", "offline", "online")
+        )
+        print(
+            f"  {parties} {dimension:6} {base[0]:7.2f} {base[1]:6.2f} {offline[0]:7.2f} {offline[1]:6.2f} "
+            f"{online[0]:9.4f} {online[1]:7.4f} {rows[0]['rounds']:5} "
+            f"{max(row['offline_bytes'] for row in rows) / 1e6:10.2f} {rows[0]['online_bytes'] / 1e3:9.1f} "
+            f"{max(row['error'] for row in rows):9.2f} {paper:6.1f} {paper / online[0]:12.0f} "
+            f"{paper / (base[0] + offline[0] + online[0]):9.0f}"
+        )
+
+
+def _measure(parties: int, dimension: int, fraction_bits: int, repeats: int) -> list[dict[str, Any]]:
+    context = multiprocessing.get_context("spawn")
+    ends: list[dict[int, Connection]] = [{} for _ in range(parties)]
+    for one in range(parties):
+        for other in range(one + 1, parties):
+            ends[one][other], ends[other][one] = context.Pipe()
+    barrier, results = context.Barrier(parties), context.Queue()
+    processes = [
+        context.Process(
+            target=_party, args=(me, parties, dimension, fraction_bits, repeats, ends[me], barrier, results)
+        )
+        for me in range(parties)
+    ]
+    for process in processes:
+        process.start()
+    rows = [results.get(timeout=600) for _ in processes]
+    for process in processes:
+        process.join()
+    return sorted(rows, key=lambda row: row["party"])
+
+
+def _party(
+    me: int,
+    parties: int,
+    dimension: int,
+    fraction_bits: int,
+    repeats: int,
+    peers: dict[int, Connection],
+    barrier: Barrier,
+    results: Any,
+) -> None:
+    lines = {peer: _Line(connection) for peer, connection in peers.items()}
+    terms = NormedSumParameters(parties, dimension, fraction_bits)
+    vectors = np.random.default_rng(0).normal(size=(parties, dimension))
+    total = np.rint(np.ldexp(vectors, fraction_bits)).sum(axis=0)
+
+    def timed(make: Callable[[], Machine]) -> tuple[Machine, tuple[float, float]]:
+        barrier.wait()
+        begin, cpu = time.perf_counter(), time.process_time()
+        machine = make()  # drawing masks and encoding the input are part of it
+        _drive(machine, lines)
+        return machine, (time.perf_counter() - begin, time.process_time() - cpu)
+
+    row: dict[str, Any] = {"party": me, "offline": [], "online": [], "error": 0.0}
+    setup, spent = timed(partial(OtSetupParty, b"benchmark".ljust(32), me, parties))
+    row["base"] = [spent]
+    for number in range(repeats):
+        offline, spent = timed(partial(NormedOfflineParty, setup.result, terms, number))
+        row["offline"].append(spent)
+        online, spent = timed(partial(NormedSumParty, offline.result, vectors[me]))
+        row["online"].append(spent)
+        found = online.result
+        error = np.abs(found.values - total / np.linalg.norm(total)).max() / found.error_bound
+        row["error"] = max(row["error"], float(error))
+    row |= {"rounds": found.rounds, "online_bytes": found.sent_bytes, "offline_bytes": offline.sent_bytes}
+    results.put(row)
+    barrier.wait()
+
+
+class _Line:
+    """A connection with a thread that sends: two parties that both send much must not wait for each other."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._lock, self._queued = threading.Lock(), 0
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def put(self, data: bytes) -> None:
+        with self._lock:
+            if not self._queued and len(data) < 1 << 14:  # fits a socket's buffer: no thread needs to wake
+                self.connection.send_bytes(data)
+                return
+            self._queued += 1
+        self._waiting.put(data)
+
+    def _send(self) -> None:
+        while True:
+            self.connection.send_bytes(self._waiting.get())
+            with self._lock:
+                self._queued -= 1
+
+
+def _drive(machine: RoundMachine[Any], lines: dict[int, _Line]) -> None:
+    sent = machine.start()
+    connections = [line.connection for line in lines.values()]
+    while True:
+        for message in sent:
+            lines[message.receiver].put(message.to_bytes())
+        if machine.done:
+            return
+        sent = ()
+        for connection in wait(connections):
+            assert isinstance(connection, Connection)
+            sent += machine.receive(RoundMessage.from_bytes(connection.recv_bytes()))
