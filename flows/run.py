@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -104,6 +106,22 @@ def _finished(prepared: Prepared) -> dict[str, Any] | None:
     return summary | reused | seconds | {"report": str(folder / "report.html")}
 
 
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Hold Ctrl-C back while modules are imported: some catch everything, and the audit would go on unstopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
 def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) -> list[dict[str, Any]]:
     store = Path(refs[0].store)
     with (
@@ -114,9 +132,10 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) 
     ):
         current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
         # Prefect reads the environment when it is imported: an earlier import must learn of this server too.
-        from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+        with _interrupts_wait():
+            from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-        from ksdp.flows.audit import audit
+            from ksdp.flows.audit import audit
 
         server.wait()
         ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
