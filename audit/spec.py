@@ -98,6 +98,8 @@ class DesignSpec(_Section):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
+    unit: Literal["document", "group"] = "document"
+    """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
     with_runs: Annotated[int, Field(ge=2)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
@@ -109,7 +111,8 @@ class DesignSpec(_Section):
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
-    """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only)."""
+    """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only).
+    Names of groups, or their number, where the unit is the group."""
 
     @model_validator(mode="after")
     def _fits(self) -> DesignSpec:

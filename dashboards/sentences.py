@@ -65,27 +65,29 @@ def correction(summary: Summary) -> str:
 def headline(summary: Summary) -> str:
     """The result in one sentence."""
     name, total = title(summary["mechanism"]), summary["documents"]
+    word = summary["design"].get("unit", "document")
+    everything = plural(total, word, f"{word}s")
     verdicts, rule = summary["verdicts"], summary["spec"]["decision"]
     if not summary["valid"]:
-        return f"This audit of {name} is void: nothing can be said about any of its {_documents(total)}."
+        return f"This audit of {name} is void: nothing can be said about any of its {everything}."
     if verdicts["sensitive"]:
         rate = "false discovery rate" if rule["error"] == "fdr" else "family-wise error rate"
         each = "for each of them somebody" if verdicts["sensitive"] > 1 else "somebody"
         return (
-            f"{name} gives away {count(verdicts['sensitive'])} of {_documents(total)}: {each} who sees what it "
+            f"{name} gives away {count(verdicts['sensitive'])} of {everything}: {each} who sees what it "
             "announces can tell better than chance whether it took part, proved at a "
             f"{rate} of {percent(rule['level'])}."
         )
     if verdicts["clear"] == total:
         return (
-            f"All {_documents(total)} are clear of {name}: under every statistic tried, the advantage of an "
+            f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
             f"adversary is proved to be below {decimal(rule['margin'])}."
         )
     left = verdicts["undecided"]
     verb = "is" if left == 1 else "are"
     some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
     return (
-        f"No document was proved to be given away by {name}, but {some} undecided: there, this audit proves "
+        f"No {word} was proved to be given away by {name}, but {some} undecided: there, this audit proves "
         "neither a leak nor its absence."
     )
 

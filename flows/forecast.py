@@ -58,6 +58,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     arms = (n_with, n_without, documents, statistics, spec.decision)
     return {
         "documents": documents,
+        "unit": plan.units.word,
         "runs": plan.runs,
         "blocks": len(plan.blocks),
         "statistics": [s.name for s in plan.statistics],

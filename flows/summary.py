@@ -77,6 +77,7 @@ def summarise(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any]:
         },
         "design": {
             "kind": plan.spec.design.kind,
+            "unit": plan.units.word,
             "sampling": plan.spec.design.sampling,
             "party_rows": plan.party_rows,
             "honest_rows": len(plan.honest),

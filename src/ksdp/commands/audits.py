@@ -43,7 +43,7 @@ def plan(
         typer.echo(json.dumps(said))
         return
     typer.echo(
-        f"{said['documents']} documents, {said['runs']} runs in {said['blocks']} blocks, "
+        f"{said['documents']} {said['unit']}s, {said['runs']} runs in {said['blocks']} blocks, "
         f"{len(said['statistics'])} statistics\n"
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{said['bytes'] / 1e9:.1f} GB\n"

@@ -27,7 +27,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         counts = summary["verdicts"]
         typer.echo(
             f"{summary['audit']}  {summary['provenance']['finished']}  {summary['mechanism']:12}  "
-            f"{summary['documents']:>7} documents  {counts['sensitive']:>6} sensitive  "
+            f"{summary['documents']:>7} {summary['design'].get('unit', 'document')}s  {counts['sensitive']:>6} sensitive  "
             f"{counts['clear']:>6} clear  {counts['undecided']:>6} undecided{'' if summary['valid'] else '  VOID'}"
         )
 

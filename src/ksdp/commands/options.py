@@ -47,7 +47,7 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
             f"VOID: {summary['controls']['reason']}. No verdict may be used.", err=True, fg="red", bold=True
         )
     typer.echo(
-        f"{summary['documents']} documents: {counts['sensitive']} sensitive, {counts['clear']} clear, "
+        f"{summary['documents']} {summary['design'].get('unit', 'document')}s: {counts['sensitive']} sensitive, {counts['clear']} clear, "
         f"{counts['undecided']} undecided ({summary['runs']} runs, {summary['seconds']:.1f} s)",
         err=True,
     )
