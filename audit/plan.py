@@ -21,7 +21,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, make_design, split_parties
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, final_output
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.spec import Spec, StatisticsSpec
 from ksdp.audit.stages import Look, Stage, plan_looks
@@ -67,6 +67,8 @@ class Plan:
     """What has a verdict and is in or out as a whole: the documents of the corpus, or its groups."""
     mechanism: Mechanism
     announced: tuple[Announced, ...]
+    seen: tuple[str, ...]
+    """Names of the observables that statistics may read: all, or the final output."""
     statistics: tuple[Statistic, ...]
     skipped: dict[str, str]
     """Statistics that the mechanism's observables do not allow, and what they miss."""
@@ -210,8 +212,11 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     Raises
     ------
     SpecError
-        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown.
+        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown; or if the
+        spec has views, each of which is an audit of its own (`ksdp.audit.views`).
     """
+    if spec.views is not None:
+        raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     units = make_units(corpus, spec.design.unit)
     pool, honest, coalition = split_parties(spec.parties, len(units), spec.seed)
@@ -236,18 +241,18 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
     announced = mechanism.observables(corpus.features)
     background = _background(spec, corpus, units, mechanism, size, honest, coalition)
-    names = [a.name for a in announced]
+    seen = final_output(mechanism) if spec.statistics.sees == "final" else tuple(a.name for a in announced)
     families, learners = _learners(spec.statistics)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
-    chosen, skipped = select_statistics(families, plain, names, background)
+    chosen, skipped = select_statistics(families, plain, seen, background)
     if units.word == "group":
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
     if learners and rank is not None:
-        chosen += coefficients(rank, names)
+        chosen += coefficients(rank, seen)
     block_runs = _block_runs(design, announced)
     looks = plan_looks(spec, design.runs, block_runs)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    return Plan(spec, corpus, units, mechanism, announced, chosen, skipped, *others)
+    return Plan(spec, corpus, units, mechanism, announced, seen, chosen, skipped, *others)
 
 
 def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:

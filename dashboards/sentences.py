@@ -185,6 +185,11 @@ def sampling(summary: Summary) -> str:
             "Poisson: documents join independently, so the size of the database varies with the document "
             "(add-or-remove neighbours). Part of what is detected may be the size."
         )
+    if summary["design"].get("unit") == "group":
+        return (
+            "A fixed number of groups: with and without a group, the database holds equally many groups, but not "
+            "equally many documents, so that the size may be a part of what is detected."
+        )
     return (
         "Fixed size: with and without a document, the database is equally large (replace-one neighbours), so that "
         "the document is what is detected and not the size."
@@ -212,6 +217,12 @@ def others(summary: Summary) -> str:
 def adversary(summary: Summary) -> str:
     """Who is assumed to look."""
     rest = "the honest parties’ and the victim’s" if summary["design"]["honest_rows"] else "the victim’s"
+    if summary["spec"]["statistics"].get("sees") == "final":
+        return (
+            "Somebody who is given the final output and nothing else that is announced. They know the suspected "
+            "document in full and how the mechanism works. They do not know which other documents the victim "
+            "holds: those are random here."
+        )
     return (
         "The strongest that keeps to the protocol: all parties outside the honest ones named above pool what they "
         "see, subtract everything that is theirs from what is announced, and are left with a view of "

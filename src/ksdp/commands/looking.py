@@ -24,10 +24,10 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         typer.echo(json.dumps([{key: summary[key] for key in KEYS} for summary in summaries]))
         return
     for summary in summaries:
-        counts = summary["verdicts"]
+        counts, unit = summary["verdicts"], summary["design"].get("unit", "document")
         typer.echo(
             f"{summary['audit']}  {summary['provenance']['finished']}  {summary['mechanism']:12}  "
-            f"{summary['documents']:>7} {summary['design'].get('unit', 'document')}s  {counts['sensitive']:>6} sensitive  "
+            f"{summary['documents']:>7} {unit}s  {counts['sensitive']:>6} sensitive  "
             f"{counts['clear']:>6} clear  {counts['undecided']:>6} undecided{'' if summary['valid'] else '  VOID'}"
         )
 
