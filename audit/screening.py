@@ -206,6 +206,7 @@ def ending(
     rows: int,
     share: float,
     most: float,
+    unit: str = "document",
 ) -> Ended | None:
     """Decide after a round whether another one follows (None).
 
@@ -225,18 +226,20 @@ def ending(
         `rows` over the documents that databases were drawn from in the first round.
     most : float
         Share of the audited documents above which leaving them out is called no help.
+    unit : str
+        What one is called.
     """
     if not sensitive:
         if not before:
             return Ended("stable", None, "Nothing is sensitive, so nothing had to be left out.")
-        return Ended("stable", True, f"Without {before} documents, round {number} found nothing sensitive.")
-    counted = f"{sensitive} of {audited} audited documents are sensitive in round {number}"
+        return Ended("stable", True, f"Without {before} {unit}s, round {number} found nothing sensitive.")
+    counted = f"{sensitive} of {audited} audited {unit}s are sensitive in round {number}"
     if sensitive > most * audited or sensitive == audited:
         still = " still" if number > 1 else ""
         return Ended(
             "hopeless",
             False,
-            f"{counted}: leaving documents out does not help, because most are{still} sensitive. A larger party, "
+            f"{counted}: leaving {unit}s out does not help, because most are{still} sensitive. A larger party, "
             "a lower rank or fewer iterations may.",
         )
     if number == rounds:
@@ -246,7 +249,7 @@ def ending(
         return Ended(
             "too-few",
             False,
-            f"{counted}, and without them {left} documents are left: too few for databases of {rows} (at least "
+            f"{counted}, and without them {left} {unit}s are left: too few for databases of {rows} (at least "
             f"{fewest} are needed).",
         )
     return None
@@ -297,6 +300,7 @@ def statement(
     beside: int,
     rounds: int,
     why: str | None = None,
+    unit: str = "document",
 ) -> str:
     """What a clearance promises and what it does not, in plain words.
 
@@ -313,6 +317,8 @@ def statement(
     rounds : int
     why : str, optional
         Why the listed documents were not audited by themselves, where some were beside them.
+    unit : str
+        What was audited: `group` where all numbers are of groups.
     """
     promises = [
         f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
@@ -335,6 +341,12 @@ def statement(
         )
     else:
         promises.append("The audit's databases were drawn from the listed documents and from no others.")
+    if unit == "group":
+        promises.append(
+            "Groups were audited: all documents of one person, in or out together. Numbers here are of groups, "
+            "and what is said of a document is said of its whole group; the list names the groups' documents, "
+            "which may be used together with the rest of their group only."
+        )
     promises.append(
         "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
         "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
