@@ -18,10 +18,17 @@ from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.weighting import unit_rows
 
-__all__ = ["Unit", "Units", "make_units", "unit_count", "unit_names"]
+__all__ = ["GROUPS_AUDITED", "Unit", "Units", "make_units", "unit_count", "unit_names"]
 
 Rows = NDArray[np.int64]
 Unit = Literal["document", "group"]
+
+GROUPS_AUDITED = (
+    "Groups were audited: all documents of one person, in or out together. Numbers here are of groups, and what is "
+    "said of a document is said of its whole group; the list names the groups' documents, each of which may be used "
+    "together with the rest of its group only."
+)
+"""What a clearance adds where groups were audited."""
 
 _UNIT_LENGTH = 1e-6
 """Rows whose norms are all within this of 1 are taken for normalised ones."""

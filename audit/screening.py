@@ -87,12 +87,10 @@ def check_screenable(spec: Spec) -> None:
     ------
     SpecError
         If `design.documents` is a number (other documents would be drawn in each round), or names documents while
-        `parties` holds some back (each round draws the parties' documents anew), or the spec audits groups or
-        several views at once, which screening does not.
+        `parties` holds some back (each round draws the parties' documents anew), or the spec audits several
+        views at once, which screening does not.
     """
-    if getattr(spec.design, "unit", "document") != "document":
-        raise SpecError("`design.unit` must be document: screening decides about single documents.")
-    if getattr(spec, "views", None) is not None:
+    if spec.views is not None:
         raise SpecError("`views` must be left out: screen the strongest view.")
     if isinstance(spec.design.documents, int):
         raise SpecError("`design.documents` must name ids or be left out: screening decides about each document.")
@@ -300,7 +298,6 @@ def statement(
     beside: int,
     rounds: int,
     why: str | None = None,
-    unit: str = "document",
 ) -> str:
     """What a clearance promises and what it does not, in plain words.
 
@@ -317,8 +314,6 @@ def statement(
     rounds : int
     why : str, optional
         Why the listed documents were not audited by themselves, where some were beside them.
-    unit : str
-        What was audited: `group` where all numbers are of groups.
     """
     promises = [
         f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
@@ -341,12 +336,6 @@ def statement(
         )
     else:
         promises.append("The audit's databases were drawn from the listed documents and from no others.")
-    if unit == "group":
-        promises.append(
-            "Groups were audited: all documents of one person, in or out together. Numbers here are of groups, "
-            "and what is said of a document is said of its whole group; the list names the groups' documents, "
-            "which may be used together with the rest of their group only."
-        )
     promises.append(
         "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
         "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "

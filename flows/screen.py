@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.clearance import Clearance, MechanismIdentity
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.groups import unit_names
+from ksdp.audit.groups import GROUPS_AUDITED, unit_names
 from ksdp.audit.plan import Plan
 from ksdp.audit.quality import learning_cost
 from ksdp.audit.registry import make_mechanism
@@ -227,6 +227,16 @@ def _clearance(
     expires: datetime,
 ) -> Clearance:
     excluded = _documents(spec, corpus, found.excluded)
+    said = statement(
+        margin=spec.decision.margin,
+        level=spec.decision.level,
+        rows=found.plan.party_rows,
+        among=found.among,
+        allowed=rules.allowed,
+        beside=found.beside,
+        rounds=len(found.about),
+        why=found.why_beside,
+    )
     return Clearance(
         corpus=corpus.hash,
         mechanism=mechanism_identity(found.plan),
@@ -241,17 +251,7 @@ def _clearance(
         reviewer=who,
         created=now,
         expires=expires,
-        statement=statement(
-            margin=spec.decision.margin,
-            level=spec.decision.level,
-            rows=found.plan.party_rows,
-            among=found.among,
-            allowed=rules.allowed,
-            beside=found.beside,
-            rounds=len(found.about),
-            why=found.why_beside,
-            unit=spec.design.unit,
-        ),
+        statement=f"{said} {GROUPS_AUDITED}" if spec.design.unit == "group" else said,
     )
 
 
