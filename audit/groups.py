@@ -24,9 +24,9 @@ Rows = NDArray[np.int64]
 Unit = Literal["document", "group"]
 
 GROUPS_AUDITED = (
-    "Groups were audited: all documents of one person, in or out together. Numbers here are of groups, and what is "
-    "said of a document is said of its whole group; the list names the groups' documents, each of which may be used "
-    "together with the rest of its group only."
+    "Groups were audited: all documents of one person, in or out together. Numbers here are of groups, and what "
+    "is said of a document is said of its whole group; the list names the groups' documents, each of which may be "
+    "used together with the rest of its group only."
 )
 """What a clearance adds where groups were audited."""
 

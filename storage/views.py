@@ -13,13 +13,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.views import Combined
 from ksdp.storage.store import Store, write_json, write_whole
 
-__all__ = ["read_view_verdicts", "read_views", "views_page", "write_view_verdicts", "write_views"]
+__all__ = [
+    "finished_views",
+    "read_view_document",
+    "read_view_verdicts",
+    "read_views",
+    "views_page",
+    "write_view_verdicts",
+    "write_views",
+]
 
 _OF_THE_VIEW = ("statistic", "distance", "band_low", "band_high", "n_with", "n_without")
 
@@ -50,6 +59,12 @@ def read_views(store: Store, name: str) -> dict[str, Any]:
         return dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
+
+
+def finished_views(store: Store) -> list[str]:
+    """Ids of the finished ones, newest first."""
+    files = sorted(store.root.glob("views/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.stem for file in files]
 
 
 def write_view_verdicts(
@@ -109,3 +124,18 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
         return pq.read_table(_file(store, f"{name}.parquet"))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
+
+
+def read_view_document(store: Store, name: str, document: str) -> dict[str, Any]:
+    """One row of `read_view_verdicts`.
+
+    Raises
+    ------
+    StoreError
+        If the views did not audit it.
+    """
+    rows = read_view_verdicts(store, name)
+    mine = rows.filter(pc.equal(rows["document"], document)).to_pylist()
+    if not mine:
+        raise StoreError(f"the views {name!r} have no document {document!r}.")
+    return dict(mine[0])

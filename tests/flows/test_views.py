@@ -18,7 +18,7 @@ from ksdp.dashboards.views import render_views
 from ksdp.flows.forecast import forecast
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.store import Store
-from ksdp.storage.views import read_view_verdicts, read_views
+from ksdp.storage.views import finished_views, read_view_verdicts, read_views
 
 MODULE = '''
 """Sums of everybody outside the coalition, under noise that only honest parties add; a final output of noise."""
@@ -150,6 +150,13 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(ksdp: Callable, fol
     assert again["audit"] == out["audit"]
     assert again["cached_runs"] == again["runs"] == out["runs"]
     assert again["verdicts"] == out["verdicts"]
+
+    assert finished_views(opened) == [out["audit"]]
+    name = str(sensitive["document"].iloc[0])
+    shown = ksdp("show", out["audit"], name, "--store", store, "--json", check=0).out
+    assert (shown["verdict"], shown["sensitive_in"]) == ("sensitive", ["coalition of 12 documents"])
+    assert ksdp("show", out["audit"], "--store", store, "--json", check=0).out["verdicts"] == out["verdicts"]
+    assert "no document 'nobody'" in ksdp("show", out["audit"], "nobody", "--store", store, check=1).err
 
     # A void view makes everything void.
     void = read_views(opened, out["audit"]) | {"valid": False, "controls": {"reason": "outsider: <a test>"}}
