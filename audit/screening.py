@@ -88,10 +88,12 @@ def check_screenable(spec: Spec) -> None:
     SpecError
         If `design.documents` is a number (other documents would be drawn in each round), or names documents while
         `parties` holds some back (each round draws the parties' documents anew), or the spec audits several
-        views at once, which screening does not.
+        views at once, or the final output alone.
     """
     if spec.views is not None:
         raise SpecError("`views` must be left out: screen the strongest view.")
+    if spec.statistics.sees == "final":
+        raise SpecError("`statistics.sees` must be all: a protocol run announces more than its final output.")
     if isinstance(spec.design.documents, int):
         raise SpecError("`design.documents` must name ids or be left out: screening decides about each document.")
     if spec.design.documents is not None and (spec.parties.honest or spec.parties.coalition):

@@ -122,7 +122,7 @@ class Combined:
 
     verdict: NDArray[np.str_]
     log10_adjusted: Floats
-    """Over statistics, documents and views: sensitive iff at or below log10 of the level of all views together."""
+    """Over statistics, documents and views: with one look, sensitive iff at or below log10 of the whole level."""
     view: NDArray[np.int64]
     """The view with the smallest adjusted p: the one that proves it, of a sensitive document."""
     sensitive_in: NDArray[np.bool_]

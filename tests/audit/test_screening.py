@@ -90,6 +90,8 @@ def test_views_are_not_screened_and_groups_are() -> None:
     check_screenable(spec(design={"unit": "group"}))
     with pytest.raises(SpecError, match="`views` must be left out"):
         check_screenable(spec(views={"final": True}))
+    with pytest.raises(SpecError, match=r"`statistics.sees` must be all"):
+        check_screenable(spec(statistics={"sees": "final"}))
 
 
 def test_what_can_be_screened() -> None:
