@@ -36,7 +36,7 @@ def views_of(
         values = np.sqrt(shared) * common + np.sqrt(1 - shared) * own
         values += shift[view][:, None] * inclusion
         t = compare_arms({str(s): v.astype(np.float32) for s, v in enumerate(values)}, inclusion)
-        d = decide(t.distance, t.log10_p, t.n_with, t.n_without, part)
+        d = decide(t, part)
         said.append(ViewVerdicts(d.verdict, d.log10_adjusted))
     return combine(said)
 
