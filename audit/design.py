@@ -1,5 +1,8 @@
 """Designs: which documents are in which run, from the seed alone.
 
+A document is a unit here: where whole groups are audited, read "group", and rows are numbers of groups
+(`ksdp.audit.groups` says which rows of the corpus they hold).
+
 A design is a set of *lanes*; the runs of a lane serve the same target documents. `shared` and `balanced` have
 one lane, `literal` has one for each target. The rows of run r of a lane depend on (seed, lane, r) and
 nothing else, so that any block of runs can be drawn by any worker, in any order, and topping up continues the
@@ -295,7 +298,7 @@ def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targ
     size = as_rows(spec.party_size, documents)
     if not 2 <= size < len(pool):
         raise SpecError(
-            f"`design.party_size` must be at least 2 documents and leave some out of {len(pool)}; got {size}."
+            f"`design.party_size` must be at least 2 {spec.unit}s and leave some out of {len(pool)}; got {size}."
         )
     if targets is None and isinstance(spec.documents, int):
         if spec.documents > len(pool):

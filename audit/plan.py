@@ -20,12 +20,14 @@ from scipy.sparse.linalg import svds
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, make_design, split_parties
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.groups import Units, make_units
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, final_output
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.spec import Spec, StatisticsSpec
 from ksdp.audit.stages import Look, Stage, plan_looks
 from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
 from ksdp.audit.verdicts.learners import GAUSSIAN
 
@@ -61,17 +63,22 @@ class Plan:
 
     spec: Spec
     corpus: Corpus
+    units: Units
+    """What has a verdict and is in or out as a whole: the documents of the corpus, or its groups."""
     mechanism: Mechanism
     announced: tuple[Announced, ...]
+    seen: tuple[str, ...]
+    """Names of the observables that statistics may read: all, or the final output."""
     statistics: tuple[Statistic, ...]
     skipped: dict[str, str]
     """Statistics that the mechanism's observables do not allow, and what they miss."""
     design: Design
     party_rows: int
+    """Units in the victim's part of a database."""
     honest: NDArray[np.int64]
-    """Rows of the corpus that other parties, outside the coalition, hold in every run."""
+    """Units that other parties, outside the coalition, hold in every run."""
     coalition: NDArray[np.int64]
-    """Rows of the corpus that the coalition holds in every run."""
+    """Units that the coalition holds in every run."""
     background: dict[str, NDArray[Any]]
     """What the adversary knows besides the observables."""
     learners: tuple[str, ...]
@@ -126,7 +133,7 @@ class Plan:
 
     @property
     def audited(self) -> NDArray[np.int64]:
-        """Rows of the corpus that are audited, in the order of the result."""
+        """Units that are audited, in the order of the result."""
         return np.concatenate([self.design.targets(lane) for lane in range(self.design.lanes)])
 
     def documents(self, lane: int) -> Documents:
@@ -135,7 +142,7 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        parties = [_take(self.corpus.matrix, self.design.rows(lane, run))]
+        parties = [_take(self.corpus.matrix, self.units.rows(self.design.rows(lane, run)))]
         if len(self.honest):
             parties.append(self._fixed[0])
         if len(self.coalition):
@@ -145,7 +152,8 @@ class Plan:
 
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
-        return _take(self.corpus.matrix, self.honest), _take(self.corpus.matrix, self.coalition)
+        matrix, rows = self.corpus.matrix, self.units.rows
+        return _take(matrix, rows(self.honest)), _take(matrix, rows(self.coalition))
 
     @cached_property
     def runs_identity(self) -> dict[str, Any]:
@@ -189,8 +197,13 @@ def _take(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
 @lru_cache(maxsize=4)
 def _documents(plan: Plan, lane: int) -> Documents:
     targets = plan.design.targets(lane)
-    whole = len(targets) == len(plan.corpus)
-    return Documents(plan.corpus.matrix if whole else _take(plan.corpus.matrix, targets), plan.background)
+    whole = len(targets) == len(plan.units)
+    matrix = plan.units.matrix if whole else _take(plan.units.matrix, targets)
+    if plan.units.order is None:
+        return Documents(matrix, plan.background)
+    members, starts = plan.units.members(targets)
+    rows = Documents(_take(plan.corpus.matrix, members), plan.background)
+    return Documents(matrix, plan.background, rows, starts)
 
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:
@@ -199,40 +212,47 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     Raises
     ------
     SpecError
-        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown.
+        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown; or if the
+        spec has views, each of which is an audit of its own (`ksdp.audit.views`).
     """
+    if spec.views is not None:
+        raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    pool, honest, coalition = split_parties(spec.parties, len(corpus), spec.seed)
-    rows = as_rows(spec.design.party_size, len(corpus))
+    units = make_units(corpus, spec.design.unit)
+    pool, honest, coalition = split_parties(spec.parties, len(units), spec.seed)
+    size = as_rows(spec.design.party_size, len(units))
+    fewest = int(np.sort(units.sizes[pool])[:size].sum())
     rank = getattr(mechanism, "rank", None)
-    if rank is not None and rank >= min(rows, corpus.features):
+    if rank is not None and rank >= min(fewest, corpus.features):
         raise SpecError(
-            f"`mechanism.rank` must be below the party's rows ({rows}) and the features ({corpus.features}); "
+            f"`mechanism.rank` must be below the party's rows ({fewest}) and the features ({corpus.features}); "
             f"got {rank}."
         )
     targets = None
     if isinstance(spec.design.documents, tuple):
-        place = {str(name): row for row, name in enumerate(corpus.ids)}
+        place = {str(name): row for row, name in enumerate(units.ids)}
         unknown = [name for name in spec.design.documents if name not in place]
         if unknown:
             raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
         targets = np.unique([place[name] for name in spec.design.documents])
         held = np.intersect1d(targets, np.concatenate([honest, coalition]))
         if len(held):
-            raise SpecError(f"`design.documents` names {corpus.ids[held[0]]!s}, which another party holds.")
-    design = make_design(spec.design, pool, spec.seed, documents=len(corpus), targets=targets)
+            raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
+    design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
     announced = mechanism.observables(corpus.features)
-    background = _background(spec, corpus, mechanism, rows, honest, coalition)
-    names = [a.name for a in announced]
+    background = _background(spec, corpus, units, mechanism, size, honest, coalition)
+    seen = final_output(mechanism) if spec.statistics.sees == "final" else tuple(a.name for a in announced)
     families, learners = _learners(spec.statistics)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
-    chosen, skipped = select_statistics(families, plain, names, background)
+    chosen, skipped = select_statistics(families, plain, seen, background)
+    if units.word == "group":
+        chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
     if learners and rank is not None:
-        chosen += coefficients(rank, names)
+        chosen += coefficients(rank, seen)
     block_runs = _block_runs(design, announced)
     looks = plan_looks(spec, design.runs, block_runs)
-    others = (design, rows, honest, coalition, background, learners, block_runs, looks)
-    return Plan(spec, corpus, mechanism, announced, chosen, skipped, *others)
+    others = (design, size, honest, coalition, background, learners, block_runs, looks)
+    return Plan(spec, corpus, units, mechanism, announced, seen, chosen, skipped, *others)
 
 
 def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:
@@ -269,16 +289,21 @@ def _learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:
 def _background(
     spec: Spec,
     corpus: Corpus,
+    units: Units,
     mechanism: Mechanism,
-    rows: int,
+    size: int,
     honest: NDArray[np.int64],
     coalition: NDArray[np.int64],
 ) -> dict[str, NDArray[Any]]:
     """The adversary's own singular values, from the coalition's data or from a sample of its own."""
-    own = coalition if len(coalition) else adversary_rows(np.arange(len(corpus)), rows, spec.seed)
+    known_units = coalition if len(coalition) else adversary_rows(np.arange(len(units)), size, spec.seed)
+    own = units.rows(known_units)
+    victim = size + len(honest)
+    if units.word == "group":
+        victim = round(size * float(units.sizes.mean())) + int(units.sizes[honest].sum())
     known: dict[str, NDArray[Any]] = {
         "adversary_rows": np.array(len(own)),
-        "victim_rows": np.array(rows + len(honest)),
+        "victim_rows": np.array(victim),
     }
     rank = getattr(mechanism, "rank", None)
     if rank is not None and rank < min(len(own), corpus.features):

@@ -96,7 +96,7 @@ def measure(
     for at, stored in enumerate(runs):
         if keep is not None:
             keep(stored)
-        seen = Observables({name: array.astype(np.float64) for name, array in stored.items()})
+        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
         for statistic in statistics:
             row = values[statistic.name][at]
             row[: len(documents)] = statistic.evaluate(seen, documents)

@@ -87,13 +87,13 @@ def check_screenable(spec: Spec) -> None:
     ------
     SpecError
         If `design.documents` is a number (other documents would be drawn in each round), or names documents while
-        `parties` holds some back (each round draws the parties' documents anew), or the spec audits groups or
-        several views at once, which screening does not.
+        `parties` holds some back (each round draws the parties' documents anew), or the spec audits several
+        views at once, or the final output alone.
     """
-    if getattr(spec.design, "unit", "document") != "document":
-        raise SpecError("`design.unit` must be document: screening decides about single documents.")
-    if getattr(spec, "views", None) is not None:
+    if spec.views is not None:
         raise SpecError("`views` must be left out: screen the strongest view.")
+    if spec.statistics.sees == "final":
+        raise SpecError("`statistics.sees` must be all: a protocol run announces more than its final output.")
     if isinstance(spec.design.documents, int):
         raise SpecError("`design.documents` must name ids or be left out: screening decides about each document.")
     if spec.design.documents is not None and (spec.parties.honest or spec.parties.coalition):
@@ -206,6 +206,7 @@ def ending(
     rows: int,
     share: float,
     most: float,
+    unit: str = "document",
 ) -> Ended | None:
     """Decide after a round whether another one follows (None).
 
@@ -225,18 +226,20 @@ def ending(
         `rows` over the documents that databases were drawn from in the first round.
     most : float
         Share of the audited documents above which leaving them out is called no help.
+    unit : str
+        What one is called.
     """
     if not sensitive:
         if not before:
             return Ended("stable", None, "Nothing is sensitive, so nothing had to be left out.")
-        return Ended("stable", True, f"Without {before} documents, round {number} found nothing sensitive.")
-    counted = f"{sensitive} of {audited} audited documents are sensitive in round {number}"
+        return Ended("stable", True, f"Without {before} {unit}s, round {number} found nothing sensitive.")
+    counted = f"{sensitive} of {audited} audited {unit}s are sensitive in round {number}"
     if sensitive > most * audited or sensitive == audited:
         still = " still" if number > 1 else ""
         return Ended(
             "hopeless",
             False,
-            f"{counted}: leaving documents out does not help, because most are{still} sensitive. A larger party, "
+            f"{counted}: leaving {unit}s out does not help, because most are{still} sensitive. A larger party, "
             "a lower rank or fewer iterations may.",
         )
     if number == rounds:
@@ -246,7 +249,7 @@ def ending(
         return Ended(
             "too-few",
             False,
-            f"{counted}, and without them {left} documents are left: too few for databases of {rows} (at least "
+            f"{counted}, and without them {left} {unit}s are left: too few for databases of {rows} (at least "
             f"{fewest} are needed).",
         )
     return None

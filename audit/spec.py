@@ -23,6 +23,7 @@ __all__ = [
     "Spec",
     "StatisticsSpec",
     "StoreSpec",
+    "ViewsSpec",
     "parse_spec",
 ]
 
@@ -98,6 +99,8 @@ class DesignSpec(_Section):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
+    unit: Literal["document", "group"] = "document"
+    """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
     with_runs: Annotated[int, Field(ge=2)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
@@ -109,7 +112,8 @@ class DesignSpec(_Section):
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
-    """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only)."""
+    """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only).
+    Names of groups, or their number, where the unit is the group."""
 
     @model_validator(mode="after")
     def _fits(self) -> DesignSpec:
@@ -133,6 +137,8 @@ class StatisticsSpec(_Section):
     The family `learned` (or `learned-lda`, `learned-lira`, `learned-matched-filter`, `learned-chosen`, and by name
     only `learned-boosted`) combines all the other columns, trained on runs that it is not tested on.
     """
+    sees: Literal["all", "final"] = "all"
+    """What of the announcement they may read: everything, or the mechanism's final output alone."""
 
 
 class DecisionSpec(_Section):
@@ -166,6 +172,22 @@ class DecisionSpec(_Section):
         return self.procedure or ("by" if self.error == "fdr" else "holm")
 
 
+class ViewsSpec(_Section):
+    """Several views of the same runs, each audited at an equal part of the level."""
+
+    coalitions: tuple[Annotated[float, Field(ge=0, lt=1)] | Annotated[int, Field(ge=0)], ...] = ()
+    """Sizes of coalitions, as `parties.coalition`; 0 is an outsider. What the largest holds and a smaller one does
+    not is honest parties' data in the smaller one's view. None: what `parties` says is the only one."""
+    final: bool = False
+    """Also the final output alone, in the runs of the smallest coalition: sampled once."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> ViewsSpec:
+        if not self.coalitions and not self.final:
+            raise ValueError("`views` must name `coalitions`, or `final = true`.")
+        return self
+
+
 class StoreSpec(_Section):
     """What is kept."""
 
@@ -186,9 +208,15 @@ class Spec(_Section):
     statistics: StatisticsSpec = StatisticsSpec()
     decision: DecisionSpec = DecisionSpec()
     store: StoreSpec = StoreSpec()
+    views: ViewsSpec | None = None
+    """None: one audit of one view."""
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
+        if self.views is not None and self.statistics.sees == "final":
+            raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
+        if self.views is not None and self.views.coalitions and self.parties.coalition is not None:
+            raise ValueError("`parties.coalition` must be left out where `views.coalitions` are given.")
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self

@@ -65,27 +65,29 @@ def correction(summary: Summary) -> str:
 def headline(summary: Summary) -> str:
     """The result in one sentence."""
     name, total = title(summary["mechanism"]), summary["documents"]
+    word = summary["design"].get("unit", "document")
+    everything = plural(total, word, f"{word}s")
     verdicts, rule = summary["verdicts"], summary["spec"]["decision"]
     if not summary["valid"]:
-        return f"This audit of {name} is void: nothing can be said about any of its {_documents(total)}."
+        return f"This audit of {name} is void: nothing can be said about any of its {everything}."
     if verdicts["sensitive"]:
         rate = "false discovery rate" if rule["error"] == "fdr" else "family-wise error rate"
         each = "for each of them somebody" if verdicts["sensitive"] > 1 else "somebody"
         return (
-            f"{name} gives away {count(verdicts['sensitive'])} of {_documents(total)}: {each} who sees what it "
+            f"{name} gives away {count(verdicts['sensitive'])} of {everything}: {each} who sees what it "
             "announces can tell better than chance whether it took part, proved at a "
             f"{rate} of {percent(rule['level'])}."
         )
     if verdicts["clear"] == total:
         return (
-            f"All {_documents(total)} are clear of {name}: under every statistic tried, the advantage of an "
+            f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
             f"adversary is proved to be below {decimal(rule['margin'])}."
         )
     left = verdicts["undecided"]
     verb = "is" if left == 1 else "are"
     some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
     return (
-        f"No document was proved to be given away by {name}, but {some} undecided: there, this audit proves "
+        f"No {word} was proved to be given away by {name}, but {some} undecided: there, this audit proves "
         "neither a leak nor its absence."
     )
 
@@ -183,6 +185,11 @@ def sampling(summary: Summary) -> str:
             "Poisson: documents join independently, so the size of the database varies with the document "
             "(add-or-remove neighbours). Part of what is detected may be the size."
         )
+    if summary["design"].get("unit") == "group":
+        return (
+            "A fixed number of groups: with and without a group, the database holds equally many groups, but not "
+            "equally many documents, so that the size may be a part of what is detected."
+        )
     return (
         "Fixed size: with and without a document, the database is equally large (replace-one neighbours), so that "
         "the document is what is detected and not the size."
@@ -210,6 +217,12 @@ def others(summary: Summary) -> str:
 def adversary(summary: Summary) -> str:
     """Who is assumed to look."""
     rest = "the honest parties’ and the victim’s" if summary["design"]["honest_rows"] else "the victim’s"
+    if summary["spec"]["statistics"].get("sees") == "final":
+        return (
+            "Somebody who is given the final output and nothing else that is announced. They know the suspected "
+            "document in full and how the mechanism works. They do not know which other documents the victim "
+            "holds: those are random here."
+        )
     return (
         "The strongest that keeps to the protocol: all parties outside the honest ones named above pool what they "
         "see, subtract everything that is theirs from what is announced, and are left with a view of "

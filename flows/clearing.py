@@ -8,11 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.clearance import Clearance, Reviewed
 from ksdp.audit.clearing import Selection, review_statement, select
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
+from ksdp.audit.groups import GROUPS_AUDITED, unit_names
 from ksdp.audit.plan import make_plan
 from ksdp.flows.screen import mechanism_identity
 from ksdp.storage.clearances import read_clearance, write_clearance
@@ -78,6 +80,8 @@ def clearance_from_decisions(
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary["valid"]:
         raise InvalidAudit(f"the controls of audit {audit} failed: it clears nothing.")
+    if spec.statistics.sees == "final":
+        raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
     newer = newer_audits(opened, audit)
     if newer and not superseded:
         raise InputError(f"audit {newer[0]} asked the same later: decide there, or say that this one is meant.")
@@ -100,6 +104,19 @@ def clearance_from_decisions(
     looks = [read_summary(opened.audit(name)) for name in older_audits(opened, audit)]
     levels = [look["spec"]["decision"]["level"] for look in looks if look["corpus"] == summary["corpus"]]
     salt = secrets.token_bytes(16) if salted else None
+    names = unit_names(plan.corpus, spec.design.unit)
+    listed = plan.corpus.ids[np.isin(names, list(chosen.listed))]
+    sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
+    said = review_statement(
+        margin=spec.decision.margin,
+        levels=[spec.decision.level, *levels],
+        rows=plan.party_rows,
+        among=len(plan.units) - len(plan.honest) - len(plan.coalition),
+        selection=chosen,
+        accepted_sensitive=_sensitive(verdicts, chosen.accepted),
+        four_eyes=seen.policy.four_eyes,
+        newest=not newer,
+    )
     cleared = Clearance(
         corpus=summary["corpus"],
         mechanism=mechanism_identity(plan),
@@ -107,23 +124,14 @@ def clearance_from_decisions(
         audits=origin.audits,
         verdicts=dict(summary["verdicts"]),
         allowed=("clear",),
-        documents=Clearance.entries(chosen.listed, salt),
+        documents=Clearance.entries(listed, salt),
         salt=salt,
-        excluded=len(chosen.excluded) + _sensitive(verdicts, chosen.left_open),
+        excluded=int(np.isin(names, [*chosen.excluded, *sensitive]).sum()),
         excluded_documents=None,
         reviewer=who,
         created=now,
         expires=expires,
-        statement=review_statement(
-            margin=spec.decision.margin,
-            levels=[spec.decision.level, *levels],
-            rows=plan.party_rows,
-            among=len(plan.corpus) - len(plan.honest) - len(plan.coalition),
-            selection=chosen,
-            accepted_sensitive=_sensitive(verdicts, chosen.accepted),
-            four_eyes=seen.policy.four_eyes,
-            newest=not newer,
-        ),
+        statement=f"{said} {GROUPS_AUDITED}" if spec.design.unit == "group" else said,
         reviewed=Reviewed(
             accepted=len(chosen.accepted),
             excluded=len(chosen.excluded),
@@ -166,7 +174,7 @@ def _told(path: Path, cleared: Clearance, chosen: Selection) -> dict[str, Any]:
     reviewed = cleared.reviewed
     return {
         "clearance": str(path.resolve()),
-        "listed": len(chosen.listed),
+        "listed": len(cleared.documents),
         "proved": len(chosen.proved),
         "accepted": len(chosen.accepted),
         "excluded": len(chosen.excluded),

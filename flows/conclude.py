@@ -54,13 +54,14 @@ def _curves_wanted(tested: Tested) -> list[tuple[AuditRef, int, int, str]]:
 def _markdown(summary: Mapping[str, Any]) -> str:
     counts = summary["verdicts"]
     void = "" if summary["valid"] else f"\n\n**This audit is void**: {summary['controls']['reason']}."
+    audited = f"{summary['documents']} {summary['design']['unit']}s"
     rows = "\n".join(
         f"| {name} | {about['median_D']:.3f} | {about['max_D']:.3f} | {about['sensitive']} |"
         for name, about in summary["statistics"].items()
     )
     return (
         f"# Audit {summary['audit']}: {summary['mechanism']}{void}\n\n"
-        f"{summary['documents']} documents, {summary['runs']} runs, {summary['seconds']:.0f} s.\n\n"
+        f"{audited}, {summary['runs']} runs, {summary['seconds']:.0f} s.\n\n"
         f"| sensitive | clear | undecided |\n|---|---|---|\n"
         f"| {counts['sensitive']} | {counts['clear']} | {counts['undecided']} |\n\n"
         f"| statistic | median D | largest D | sensitive by it alone |\n|---|---|---|---|\n{rows}\n\n"
@@ -87,9 +88,9 @@ async def conclude(
     standing = tested.standing
     columns = [(column.name, column.version) for column in plan.columns]
     write_findings(
-        folder, plan.corpus.ids[plan.audited], columns, standing.tests, standing.decisions, detectable(tested)
+        folder, plan.units.ids[plan.audited], columns, standing.tests, standing.decisions, detectable(tested)
     )
-    write_effects(folder, plan.corpus.ids, effects)
+    write_effects(folder, plan.units.ids, effects)
     write_curves(folder, curves)
     total = time.monotonic() - started
     tally, fresh = tallies

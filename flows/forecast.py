@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.plan import CONTROLS, Plan, make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
+from ksdp.audit.views import View, make_views
 from ksdp.flows.prepare import spec_corpus
 
 __all__ = ["forecast"]
@@ -38,7 +41,9 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     dict
         `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in
         10; `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
-        `runs_for_margin` the runs after which the spec's own margin can be certified so.
+        `runs_for_margin` the runs of a view after which the spec's own margin can be certified so. With views,
+        costs are of all together, the rest is of the worst one, and `views` has one entry each; it is empty
+        otherwise.
 
     Raises
     ------
@@ -46,6 +51,33 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         If anything is refused.
     """
     corpus = spec_corpus(spec, base)
+    if spec.views is not None:
+        return _over_views(make_views(spec, corpus), corpus)
+    return _one(spec, corpus) | {"views": []}
+
+
+def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
+    """Costs of all views together, runs that two share counted once; of what can be found, the worst."""
+    parts, shared = [_one(view.spec, corpus) for view in views], [False] * len(views)
+    if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables == "all":
+        shared[-1] = True
+    said = dict(parts[0])
+    for key in ("runs", "blocks", "cpu_hours"):
+        said[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
+    said["bytes"] = sum(
+        part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
+    )
+    for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
+        said[key] = max(part[key] for part in parts)
+    keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
+    said["views"] = [
+        {"name": view.name, "shared": free} | {key: part[key] for key in keys}
+        for view, part, free in zip(views, parts, shared, strict=True)
+    ]
+    return said
+
+
+def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     plan = make_plan(spec, corpus)
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
     n_with = max(1, round(share * plan.design.runs))
@@ -58,12 +90,14 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     arms = (n_with, n_without, documents, statistics, spec.decision)
     return {
         "documents": documents,
+        "unit": plan.units.word,
         "runs": plan.runs,
         "blocks": len(plan.blocks),
         "statistics": [s.name for s in plan.statistics],
         "skipped_statistics": plan.skipped,
         "seconds_a_run": seconds,
         "cpu_hours": seconds * plan.runs / 3600,
+        "value_bytes": int(values),
         "bytes": int(values + (plan.runs * announced * size if spec.store.observables == "all" else 0)),
         "n_with": n_with,
         "n_without": n_without,

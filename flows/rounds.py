@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import InputError
+from ksdp.audit.groups import unit_count, unit_names
 from ksdp.audit.plan import Plan
 from ksdp.audit.screening import Ended, ending, no_proof, proof_runs, round_level, round_spec
 from ksdp.audit.spec import Spec
@@ -41,7 +42,10 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """What the rounds have found; `plan` and `last` (its verdicts) are of the last one."""
+    """What the rounds have found; `plan` and `last` (its verdicts) are of the last one.
+
+    Where groups are audited, documents here are groups, and ids are their names.
+    """
 
     about: list[dict[str, Any]]
     sensitive: list[pa.Table]
@@ -84,12 +88,13 @@ def run_rounds(
     sensitive: list[pa.Table] = []
     proving = False
     with_runs: int | None = None
-    prepared = prepare_stored(round_spec(spec, 1, rules.rounds, len(corpus), None), corpus, store, may_sample=True)
+    first = round_spec(spec, 1, rules.rounds, unit_count(corpus, spec.design.unit), None)
+    prepared = prepare_stored(first, corpus, store, may_sample=True)
     share = prepared.plan.party_rows / _pool(prepared.plan)
     while True:
         number, before, plan = len(about) + 1, sum(map(len, sensitive)), prepared.plan
         what = "the listed documents by themselves, " if proving else ""
-        current().say(f"round {number}: {what}{len(plan.audited)} documents")
+        current().say(f"round {number}: {what}{len(plan.audited)} {plan.units.word}s")
         summary = run_prepared([prepared], workers=workers, dask=dask)[0]
         verdicts = read_verdicts(Store(Path(prepared.ref.store)).audit(prepared.ref.audit))
         about.append(_about(number, prepared, summary, verdicts, proving))
@@ -110,6 +115,7 @@ def run_rounds(
             rows=plan.party_rows,
             share=share,
             most=rules.most,
+            unit=plan.units.word,
         )
         if ended is not None and ended.outcome != "stable":
             return Rounds(about, sensitive, plan, verdicts, ended, [])
@@ -144,18 +150,19 @@ def _beside(done: Rounds, why: str) -> Rounds:
 
 
 def _others(plan: Plan, out: Sequence[str]) -> list[str]:
-    """Ids of a round's corpus without some."""
-    return [str(name) for name in plan.corpus.ids[~np.isin(plan.corpus.ids, list(out))]]
+    """Ids of a round's documents (or groups) without some."""
+    return [str(name) for name in plan.units.ids[~np.isin(plan.units.ids, list(out))]]
 
 
 def _later(
     spec: Spec, corpus: Corpus, stay: Sequence[str], store: Path, number: int, rounds: int, with_runs: int | None
 ) -> Prepared:
     """The audit of a later round."""
-    rest = restrict(corpus, np.flatnonzero(np.isin(corpus.ids, list(stay))))
+    rest = restrict(corpus, np.flatnonzero(np.isin(unit_names(corpus, spec.design.unit), list(stay))))
     named = spec.design.documents
     audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) else None
-    later = round_spec(spec, number, rounds, len(corpus), audited, with_runs)
+    units = unit_count(corpus, spec.design.unit)
+    later = round_spec(spec, number, rounds, units, audited, with_runs)
     return prepare_stored(later, rest, store, may_sample=True)
 
 
@@ -170,7 +177,7 @@ def _proof_runs(plan: Plan, listed: int, number: int, rounds: int, level: float)
 
 def _pool(plan: Plan) -> int:
     """Documents that the victim's databases are drawn from."""
-    return len(plan.corpus) - len(plan.honest) - len(plan.coalition)
+    return len(plan.units) - len(plan.honest) - len(plan.coalition)
 
 
 def _about(

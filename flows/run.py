@@ -161,7 +161,9 @@ def run_test(
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     spec, summary = read_spec(folder), read_summary(folder)
-    changed = json.loads(spec.model_dump_json()) | {"statistics": {"families": [], "names": list(statistics)}}
+    changed = json.loads(spec.model_dump_json()) | {
+        "statistics": {"families": [], "names": list(statistics), "sees": spec.statistics.sees}
+    }
     corpus = open_corpus(opened.corpus(summary["corpus"]))
     prepared = prepare_stored(Spec.model_validate(changed), corpus, opened.root, may_sample=False)
     return run_prepared([prepared], workers=workers, dask=dask)[0]

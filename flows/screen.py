@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.clearance import Clearance, MechanismIdentity
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.groups import GROUPS_AUDITED, unit_names
 from ksdp.audit.plan import Plan
 from ksdp.audit.quality import learning_cost
 from ksdp.audit.registry import make_mechanism
@@ -131,13 +132,15 @@ def screen(
     name = _name(spec, corpus, rules, planned)
     opened = Store.open(store)
     if found.excluded:
-        write_excluded(opened, name, found.sensitive)
+        members = (corpus.ids, unit_names(corpus, "group")) if spec.design.unit == "group" else None
+        write_excluded(opened, name, found.sensitive, members)
+    listed, excluded = (_documents(spec, corpus, names) for names in (found.listed, found.excluded))
     outcome, reason = _outcome(found)
     quality, said = None, None
     if outcome == "cleared":
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-        quality = learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, found.listed)), spec.seed)
+        quality = learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, listed)), spec.seed)
         salt = secrets.token_bytes(16) if salted else None
         cleared = _clearance(spec, corpus, found, rules, salt, list_excluded, who, now, expires)
         write_clearance(clearance_path, cleared, private_key)
@@ -156,8 +159,9 @@ def screen(
         "helps": found.ended.helps,
         "reason": reason,
         "documents": len(corpus),
-        "excluded": len(found.excluded),
-        "allowed": len(found.listed),
+        "unit": spec.design.unit,
+        "excluded": len(excluded),
+        "allowed": len(listed),
         "allowed_verdicts": list(allowed),
         "exact": outcome == "cleared" and not found.beside,
         "beside": found.beside if outcome == "cleared" else None,
@@ -183,6 +187,11 @@ def screen(
     return summary
 
 
+def _documents(spec: Spec, corpus: Corpus, names: list[str]) -> list[str]:
+    """Ids of the documents of some units: of documents themselves, or of all that some groups hold."""
+    return [str(name) for name in corpus.ids[np.isin(unit_names(corpus, spec.design.unit), names)]]
+
+
 def _name(spec: Spec, corpus: Corpus, rules: Rules, planned: Search | None) -> str:
     asked = {"screen": 2, "spec": spec.hash, "corpus": corpus.hash} | dataclasses.asdict(rules)
     sought = None if planned is None else {"quota": planned.quota, "documents": planned.drawn}
@@ -197,7 +206,7 @@ def _outcome(found: Rounds) -> tuple[str, str]:
         undecided = len(verdict_ids(found.last, ["undecided"]))
         return (
             "nothing-proved",
-            f"{reason} {undecided} documents are undecided and none may be listed: do more runs.",
+            f"{reason} {undecided} {found.plan.units.word}s are undecided and none may be listed: do more runs.",
         )
     if found.why_beside:
         reason += f" The listed documents were not audited by themselves, because {found.why_beside}."
@@ -217,6 +226,17 @@ def _clearance(
     now: datetime,
     expires: datetime,
 ) -> Clearance:
+    excluded = _documents(spec, corpus, found.excluded)
+    said = statement(
+        margin=spec.decision.margin,
+        level=spec.decision.level,
+        rows=found.plan.party_rows,
+        among=found.among,
+        allowed=rules.allowed,
+        beside=found.beside,
+        rounds=len(found.about),
+        why=found.why_beside,
+    )
     return Clearance(
         corpus=corpus.hash,
         mechanism=mechanism_identity(found.plan),
@@ -224,23 +244,14 @@ def _clearance(
         audits=tuple(about["audit"] for about in found.about),
         verdicts={kind: found.about[-1][kind] for kind in ("sensitive", "clear", "undecided")},
         allowed=rules.allowed,
-        documents=Clearance.entries(found.listed, salt),
+        documents=Clearance.entries(_documents(spec, corpus, found.listed), salt),
         salt=salt,
-        excluded=len(found.excluded),
-        excluded_documents=tuple(sorted(found.excluded)) if list_excluded else None,
+        excluded=len(excluded),
+        excluded_documents=tuple(sorted(excluded)) if list_excluded else None,
         reviewer=who,
         created=now,
         expires=expires,
-        statement=statement(
-            margin=spec.decision.margin,
-            level=spec.decision.level,
-            rows=found.plan.party_rows,
-            among=found.among,
-            allowed=rules.allowed,
-            beside=found.beside,
-            rounds=len(found.about),
-            why=found.why_beside,
-        ),
+        statement=f"{said} {GROUPS_AUDITED}" if spec.design.unit == "group" else said,
     )
 
 

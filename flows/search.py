@@ -16,6 +16,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
 from ksdp.audit.dials import DIALS, Dial, make_dial, pool_size
 from ksdp.audit.errors import InputError
+from ksdp.audit.groups import make_units, unit_count
 from ksdp.audit.quality import MEASURE, learnt_residual
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening import search_seed
@@ -85,14 +86,15 @@ def plan_search(
     if documents < 1:
         raise InputError(f"`documents` of a search must be at least 1; got {documents}.")
     named = spec.design.documents if isinstance(spec.design.documents, tuple) else None
-    population = pool_size(spec, len(corpus)) if named is None else len(set(named))
+    units = unit_count(corpus, spec.design.unit)
+    population = pool_size(spec, units) if named is None else len(set(named))
     drawn = min(documents, population)
     found: list[Dial] = []
     refused: dict[str, str] = {}
     base = _sampled(spec, corpus, drawn, named)
     for name in names:
         try:
-            found.append(make_dial(name, base, len(corpus)))
+            found.append(make_dial(name, base, units))
         except InputError as error:
             refused[name] = str(error)
     level = spec.decision.level / (1 + sum(len(dial.values) for dial in found))
@@ -104,7 +106,7 @@ def plan_search(
     tables = base.model_dump(mode="json")
     tables["decision"]["level"] = level
     at_level = Spec.model_validate(tables)
-    dials = tuple(make_dial(dial.name, at_level, len(corpus)) for dial in found)
+    dials = tuple(make_dial(dial.name, at_level, units) for dial in found)
     return Search(at_level, quota, drawn, population, level, dials, refused)
 
 
@@ -113,8 +115,8 @@ def _sampled(spec: Spec, corpus: Corpus, drawn: int, named: tuple[str, ...] | No
     tables = spec.model_dump(mode="json")
     tables["seed"] = search_seed(spec.seed)
     design = tables["design"]
-    rows = as_rows(spec.design.party_size, len(corpus))
-    pool = pool_size(spec, len(corpus))
+    units = unit_count(corpus, spec.design.unit)
+    rows, pool = as_rows(spec.design.party_size, units), pool_size(spec, units)
     fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"
     design["kind"] = "balanced" if fits and rows <= pool - drawn else "shared"
     design["party_size"] = rows
@@ -193,9 +195,10 @@ class _Learning:
 
     def __call__(self, spec: Spec) -> dict[str, Any]:
         mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-        rows = as_rows(spec.design.party_size, len(self.corpus))
+        units = make_units(self.corpus, spec.design.unit)
+        size = as_rows(spec.design.party_size, len(units))
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_SAMPLE, 1)))
-        some = np.sort(rng.permutation(len(self.corpus))[:rows])  # a larger party holds the smaller one
+        some = units.rows(np.sort(rng.permutation(len(units))[:size]))  # a larger party holds the smaller one
         try:
             return {
                 "from_all": learnt_residual(mechanism, self.corpus, self.seed),

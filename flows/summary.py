@@ -62,7 +62,7 @@ def summarise(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any]:
         "verdicts": {v.value: int((decisions.verdict == v).sum()) for v in Verdict},
         "statistics": _statistics(tested),
         "skipped_statistics": plan.skipped,
-        "announced": [{"name": a.name, "shape": list(a.shape)} for a in plan.announced],
+        "announced": [{"name": a.name, "shape": list(a.shape)} for a in plan.announced if a.name in plan.seen],
         "paper_alone": _paper_alone(tested),
         "controls": _controls(judged),
         "power": _power(tested, len(plan.columns)),
@@ -77,6 +77,7 @@ def summarise(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any]:
         },
         "design": {
             "kind": plan.spec.design.kind,
+            "unit": plan.units.word,
             "sampling": plan.spec.design.sampling,
             "party_rows": plan.party_rows,
             "honest_rows": len(plan.honest),

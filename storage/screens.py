@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.store import Store, write_json, write_whole
@@ -84,16 +86,37 @@ def read_screen(store: Store, screen: str) -> dict[str, Any]:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error
 
 
-def write_excluded(store: Store, screen: str, rounds: Sequence[pa.Table]) -> Path:
-    """Write the sensitive documents of every round."""
+def write_excluded(
+    store: Store,
+    screen: str,
+    rounds: Sequence[pa.Table],
+    members: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
+) -> Path:
+    """Write the sensitive documents of every round; all documents of a group, with its name, where groups are.
+
+    Parameters
+    ----------
+    rounds : tables of `sensitive_documents`
+    members : (ids, groups), each of shape (n_documents,), optional
+        Of the whole corpus, where groups were audited: each document's id and group.
+    """
     path = _file(store, f"{screen}-excluded.parquet")
     table = pa.concat_tables(rounds)
+    if members is not None:
+        ids, units = members
+        named = np.array(table["document"].to_pylist(), dtype=np.str_)
+        order = np.argsort(named)
+        place = order[np.minimum(np.searchsorted(named, units, sorter=order), len(named) - 1)]
+        held = np.flatnonzero(named[place] == units)
+        held = held[np.argsort(place[held], kind="stable")]
+        table = table.take(place[held]).append_column("group", pa.array(units[held].tolist(), pa.string()))
+        table = table.set_column(1, "document", pa.array(ids[held].tolist(), pa.string()))
     write_whole(path, lambda part: pq.write_table(table, part, compression="zstd"))
     return path
 
 
 def read_excluded(store: Store, screen: str) -> pa.Table:
-    """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`.
+    """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; and `group`, if any.
 
     Raises
     ------

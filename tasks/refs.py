@@ -75,10 +75,11 @@ def folders_of(ref: AuditRef) -> Folders:
     plan = open_plan(ref)
     folder = Store(Path(ref.store)).runs(plan.runs_identity)
     key = content_key(plan.runs_identity)
-    # Values are of these documents, in this order, under these statistics.
+    # Values are of these documents, in this order, under these statistics of these observables.
     chosen = content_key(
         {
             "statistics": {s.name: s.version for s in plan.statistics},
+            "sees": list(plan.seen),
             "rows": hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest(),
         }
     )

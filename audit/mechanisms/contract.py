@@ -15,7 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Announced", "Database", "Mechanism", "Observables"]
+from ksdp.audit.errors import SpecError
+
+__all__ = ["Announced", "Database", "Mechanism", "Observables", "final_output"]
 
 Array = NDArray[Any]
 
@@ -87,6 +89,10 @@ class Observables(Mapping[str, Array]):
 class Mechanism(Protocol):
     """A mechanism: a frozen dataclass of parameters with a `run`.
 
+    One may also say `nonnegative` (it refuses negative entries) and `final`, a tuple: which of its observables are
+    its final output, all that somebody gets who is given the result and did not take part. Without it, the
+    final output cannot be audited by itself.
+
     `name` and `version` never change meaning: a change of what a run computes is a new version, and cached
     runs of another version are never reused.
     """
@@ -108,3 +114,17 @@ class Mechanism(Protocol):
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` is the mechanism's own randomness (noise), not that of the database."""
         ...
+
+
+def final_output(mechanism: Mechanism) -> tuple[str, ...]:
+    """Names of the observables that are a mechanism's final output.
+
+    Raises
+    ------
+    SpecError
+        If it does not declare them, or announces none of them with these parameters.
+    """
+    final = tuple(getattr(mechanism, "final", ()))
+    if not final:
+        raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
+    return final

@@ -43,6 +43,7 @@ class NullMechanism:
 
     name: ClassVar[str] = "null"
     version: ClassVar[int] = 1
+    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
 

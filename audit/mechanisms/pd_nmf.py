@@ -134,6 +134,11 @@ class PDNMF:
         """The four regularisers."""
         return Penalties(self.alpha, self.beta, self.gamma, self.delta)
 
+    @property
+    def final(self) -> tuple[str, ...]:
+        """The topics, where the last ones are announced."""
+        return ("T",) if "T" in self.announce and "last" in self.at else ()
+
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces for a corpus of `features` columns."""
         wide: tuple[int, ...] = (self.rank, features)

@@ -49,6 +49,11 @@ class PDPCA(PDSVD):
     name: ClassVar[str] = "pd-pca"
     version: ClassVar[int] = 1
 
+    @property
+    def final(self) -> tuple[str, ...]:
+        """The mean and the axes: what new rows are projected with."""
+        return ("mean", *super().final)
+
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces.
 

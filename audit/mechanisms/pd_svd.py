@@ -84,6 +84,11 @@ class PDSVD:
         if self.start_seed < 0:
             raise SpecError(f"`start_seed` must not be negative; got {self.start_seed}.")
 
+    @property
+    def final(self) -> tuple[str, ...]:
+        """The basis, and the singular values where they are revealed."""
+        return ("V", "sigma") if self.reveal_sigma else ("V",)
+
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces.
 

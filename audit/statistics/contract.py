@@ -23,12 +23,16 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """The audited documents, as the adversary who suspects them knows them."""
+    """The audited documents (or groups), as the adversary who suspects them knows them."""
 
     matrix: sp.csr_array
     """float64 CSR of shape (n_documents, n_features), canonical."""
     background: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """What the adversary knows besides: `adversary_sigma` (its own singular values), `victim_rows`, ..."""
+    rows: Documents | None = None
+    """Where a row of `matrix` is a group: the documents of all groups, group after group."""
+    starts: NDArray[np.int64] | None = None
+    """Where each group begins in `rows`, and the end, shape (n_groups + 1,)."""
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])

@@ -20,13 +20,17 @@ def audit(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit every document of a corpus; interrupted, the same command resumes."""
+    """Audit every document of a corpus, in every view of the spec; interrupted, the same command resumes."""
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.run import run_audit
     from ksdp.terminal import terminal
 
+    read, base = read_spec_file(spec)
     with terminal():
-        summary = run_audit(*read_spec_file(spec), store, workers=workers, dask=dask)
+        if read.views is None:
+            from ksdp.flows.run import run_audit as run
+        else:
+            from ksdp.flows.views import run_views as run
+        summary = run(read, base, store, workers=workers, dask=dask)
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))
 
@@ -42,8 +46,13 @@ def plan(
     if as_json:
         typer.echo(json.dumps(said))
         return
+    for view in said["views"]:
+        typer.echo(
+            f"{view['name']}: {view['runs']} runs{' (shared)' if view['shared'] else ''}, finds "
+            f"{view['detectable_D']:.2f}, certifies {view['certifiable_margin']:.2f}"
+        )
     typer.echo(
-        f"{said['documents']} documents, {said['runs']} runs in {said['blocks']} blocks, "
+        f"{said['documents']} {said['unit']}s, {said['runs']} runs in {said['blocks']} blocks, "
         f"{len(said['statistics'])} statistics\n"
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{said['bytes'] / 1e9:.1f} GB\n"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
+
+if TYPE_CHECKING:
+    from ksdp.storage.store import Store
 
 __all__ = ["list_audits", "report", "show"]
 
@@ -17,23 +20,27 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
     """List the finished audits of a store, newest first."""
     from ksdp.storage.findings import read_summary
     from ksdp.storage.store import Store
+    from ksdp.storage.views import finished_views, read_views
 
     opened = Store.open(store, create=False)
-    summaries = [read_summary(opened.audit(name)) for name in opened.audits()]
+    summaries = [read_views(opened, name) for name in finished_views(opened)]
+    summaries += [read_summary(opened.audit(name)) for name in opened.audits()]
     if as_json:
         typer.echo(json.dumps([{key: summary[key] for key in KEYS} for summary in summaries]))
         return
     for summary in summaries:
-        counts = summary["verdicts"]
+        counts, unit = summary["verdicts"], summary["design"].get("unit", "document")
         typer.echo(
             f"{summary['audit']}  {summary['provenance']['finished']}  {summary['mechanism']:12}  "
-            f"{summary['documents']:>7} documents  {counts['sensitive']:>6} sensitive  "
-            f"{counts['clear']:>6} clear  {counts['undecided']:>6} undecided{'' if summary['valid'] else '  VOID'}"
+            f"{summary['documents']:>7} {unit}s  {counts['sensitive']:>6} sensitive  "
+            f"{counts['clear']:>6} clear  {counts['undecided']:>6} undecided"
+            f"{'  over ' + str(len(summary['views'])) + ' views' if 'views' in summary else ''}"
+            f"{'' if summary['valid'] else '  VOID'}"
         )
 
 
 def show(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
     document: Annotated[str | None, typer.Argument(help="Id of a document; the whole audit without.")] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -41,8 +48,13 @@ def show(
     """Show what an audit found, or what it found of one document."""
     from ksdp.storage.findings import read_document, read_summary
     from ksdp.storage.store import Store
+    from ksdp.storage.views import finished_views
 
-    folder = Store.open(store, create=False).audit(audit)
+    opened = Store.open(store, create=False)
+    if audit in finished_views(opened):
+        _show_views(opened, audit, document, as_json)
+        return
+    folder = opened.audit(audit)
     if document is None:
         tell(read_summary(folder), as_json)
         return
@@ -56,6 +68,25 @@ def show(
             f"  {row['statistic']:28} D {row['distance']:.3f} [{row['band_low']:.3f}, {row['band_high']:.3f}]  "
             f"p 10^{row['log10_p']:.1f}  ({row['n_with']} with, {row['n_without']} without)"
         )
+
+
+def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) -> None:
+    """The same over several views."""
+    from ksdp.storage.views import read_view_document, read_views
+
+    if document is None:
+        tell(read_views(opened, audit), as_json)
+        return
+    found = read_view_document(opened, audit, document)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(
+        f"{document}: {found['verdict']}, adjusted p 10^{found['log10_adjusted_p']:.1f} ({found['view']}, "
+        f"{found['statistic']}, D {found['distance']:.3f} [{found['band_low']:.3f}, {found['band_high']:.3f}])\n"
+        f"  sensitive in {', '.join(found['sensitive_in']) or 'no view'}; clear in "
+        f"{', '.join(found['clear_in']) or 'no view'}"
+    )
 
 
 def report(

@@ -39,15 +39,25 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
         }
         shown = {key: summary[key] for key in KEYS}
         shown |= {"statistics": statistics, "store": summary["store"], "report": summary["report"]}
+        if "views" in summary:
+            shown["views"] = summary["views"]
         typer.echo(json.dumps(shown))
         return
-    counts = summary["verdicts"]
+    counts, unit = summary["verdicts"], summary["design"].get("unit", "document")
     if not summary["valid"]:
         typer.secho(
             f"VOID: {summary['controls']['reason']}. No verdict may be used.", err=True, fg="red", bold=True
         )
+    for view in summary.get("views", ()):
+        found = view["verdicts"]
+        typer.echo(
+            f"{view['name']:24} {found['sensitive']} sensitive ({view['sensitive_here_alone']} here alone), "
+            f"{found['clear']} clear, {found['undecided']} undecided   audit {view['audit']}"
+            f"{'' if view['valid'] else '   VOID'}",
+            err=True,
+        )
     typer.echo(
-        f"{summary['documents']} documents: {counts['sensitive']} sensitive, {counts['clear']} clear, "
+        f"{summary['documents']} {unit}s: {counts['sensitive']} sensitive, {counts['clear']} clear, "
         f"{counts['undecided']} undecided ({summary['runs']} runs, {summary['seconds']:.1f} s)",
         err=True,
     )

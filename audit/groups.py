@@ -1,0 +1,137 @@
+"""Units: what is in or out of a database as a whole. Documents, or groups of all documents of one person.
+
+A design draws units; this module says which rows of the corpus they are, and what an adversary who suspects a
+whole group knows of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.errors import SpecError
+from ksdp.audit.weighting import unit_rows
+
+__all__ = ["GROUPS_AUDITED", "Unit", "Units", "make_units", "unit_count", "unit_names"]
+
+Rows = NDArray[np.int64]
+Unit = Literal["document", "group"]
+
+GROUPS_AUDITED = (
+    "Groups were audited: all documents of one person, in or out together. Numbers here are of groups, and what "
+    "is said of a document is said of its whole group; the list names the groups' documents, each of which may be "
+    "used together with the rest of its group only."
+)
+"""What a clearance adds where groups were audited."""
+
+_UNIT_LENGTH = 1e-6
+"""Rows whose norms are all within this of 1 are taken for normalised ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The units of a corpus, numbered from 0."""
+
+    ids: NDArray[np.str_]
+    """Document ids, or group names in sorted order, shape (n_units,)."""
+    matrix: sp.csr_array
+    """One row a unit: the document, or the sum of the group's documents, of length 1 where all of theirs are."""
+    order: Rows | None = None
+    """Rows of the corpus, unit after unit; None where every unit is the document of its own number."""
+    starts: Rows | None = None
+    """Where each unit begins in `order`, and its end, shape (n_units + 1,)."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def word(self) -> Unit:
+        """What one unit is called."""
+        return "document" if self.order is None else "group"
+
+    @cached_property
+    def sizes(self) -> Rows:
+        """Documents in each unit, shape (n_units,)."""
+        return np.ones(len(self), dtype=np.int64) if self.starts is None else np.diff(self.starts)
+
+    def rows(self, units: Rows) -> Rows:
+        """Rows of the corpus that make up some units, sorted.
+
+        Parameters
+        ----------
+        units : int64, shape (n,)
+            Each once.
+        """
+        return units if self.order is None else np.sort(self.members(units)[0])
+
+    def members(self, units: Rows) -> tuple[Rows, Rows]:
+        """Rows of the corpus, unit after unit, and where each unit begins, shapes (n_rows,) and (n + 1,)."""
+        if self.order is None or self.starts is None:
+            return units, np.arange(len(units) + 1)
+        sizes = self.sizes[units]
+        begins = np.concatenate(([0], np.cumsum(sizes)))
+        places = np.repeat(self.starts[units] - begins[:-1], sizes) + np.arange(begins[-1])
+        return self.order[places], begins
+
+
+def unit_names(corpus: Corpus, unit: Unit) -> NDArray[np.str_]:
+    """The name of the unit that each document belongs to, shape (n_documents,).
+
+    Raises
+    ------
+    SpecError
+        If the unit is the group and the corpus names none.
+    """
+    if unit == "document":
+        return corpus.ids
+    if corpus.group is None:
+        raise SpecError(
+            "`design.unit` group needs groups: set `corpus.group` to the column that names the person."
+        )
+    return corpus.group
+
+
+def unit_count(corpus: Corpus, unit: Unit) -> int:
+    """Units of a corpus: what sizes given as fractions refer to.
+
+    Raises
+    ------
+    SpecError
+        If the unit is the group and the corpus names none.
+    """
+    names = unit_names(corpus, unit)
+    return len(names) if unit == "document" else len(np.unique(names))
+
+
+def make_units(corpus: Corpus, unit: Unit) -> Units:
+    """The units of a corpus.
+
+    Raises
+    ------
+    SpecError
+        If the unit is the group and the corpus names none.
+
+    Examples
+    --------
+    >>> rows = canonical(sp.csr_array(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])))
+    >>> corpus = Corpus(rows, np.array(["a", "b", "c"]), group=np.array(["ann", "bob", "ann"]))
+    >>> units = make_units(corpus, "group")
+    >>> units.ids.tolist(), units.rows(np.array([0])).tolist(), units.matrix.toarray().tolist()
+    (['ann', 'bob'], [0, 2], [[4.0, 0.0], [0.0, 2.0]])
+    """
+    if unit == "document":
+        return Units(corpus.ids, corpus.matrix)
+    names, member = np.unique(unit_names(corpus, unit), return_inverse=True)
+    order = np.argsort(member, kind="stable").astype(np.int64)
+    starts = np.concatenate(([0], np.cumsum(np.bincount(member, minlength=len(names))))).astype(np.int64)
+    which = sp.csr_array((np.ones(len(corpus)), order, starts), shape=(len(names), len(corpus)))
+    sums = canonical(sp.csr_array(which @ corpus.matrix), keep_zeros=True)
+    squares = np.asarray(corpus.matrix.multiply(corpus.matrix).sum(axis=1)).ravel()
+    normalised = bool((np.abs(np.sqrt(squares) - 1.0) <= _UNIT_LENGTH).all())
+    return Units(names, unit_rows(sums) if normalised else sums, order, starts)

@@ -1,0 +1,166 @@
+"""Views: what coalitions of several sizes, and somebody who gets the final output alone, see of the same runs.
+
+Each view is an audit of its own, at an equal part of the level. That holds the level over all views, however they
+depend on one another. Let view i flag R_i documents, V_i of them wrongly (the view gives nothing of them away).
+Let R be flagged in any view, V of them wrongly in any. Then
+
+    V / max(R, 1) <= sum_i V_i / max(R, 1) <= sum_i V_i / max(R_i, 1),
+
+as R >= R_i, so that the expected share of false alarms is at most the sum of the views' levels. The probability of
+any false alarm (family-wise error), and that of a band that misses, are so by the union bound.
+
+All views are of the same runs: what the largest coalition holds and a smaller one does not is honest parties' data
+there. A coalition of 0 is an outsider, who sees every announced sum whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import as_rows
+from ksdp.audit.errors import SpecError
+from ksdp.audit.groups import Unit, unit_count
+from ksdp.audit.mechanisms.contract import final_output
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.decide import Verdict
+
+__all__ = ["Combined", "View", "ViewVerdicts", "combine", "make_views"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class View:
+    """One view and the spec of its audit."""
+
+    name: str
+    """For people: `outsider`, `coalition of 531`, `final output`."""
+    spec: Spec
+
+
+def make_views(spec: Spec, corpus: Corpus) -> tuple[View, ...]:
+    """The audits that a spec with views asks for, those of coalitions first.
+
+    Parameters
+    ----------
+    spec : Spec
+        With `views`.
+    corpus : Corpus
+        Sizes given as fractions refer to its documents (or groups).
+
+    Raises
+    ------
+    SpecError
+        If there are no views, two coalitions are equally large, or the mechanism's final output is not declared,
+        or is everything that it announces.
+    """
+    if spec.views is None:
+        raise SpecError("`views` must be given; this spec has one view.")
+    units = unit_count(corpus, spec.design.unit)
+    count = max(len(spec.views.coalitions), 1) + spec.views.final
+    sizes = [as_rows(size, units) if size else 0 for size in spec.views.coalitions]
+    if len(set(sizes)) < len(sizes):
+        raise SpecError(f"`views.coalitions` must differ; of {units} {spec.design.unit}s they are {sizes}.")
+    views = [View("all announced", _part(spec, count))]
+    if sizes:
+        honest = 0 if spec.parties.honest is None else as_rows(spec.parties.honest, units)
+        largest = max(sizes)
+        views = [
+            View(_coalition(size, spec.design.unit), _part(spec, count, (honest + largest - size, size)))
+            for size in sizes
+        ]
+    if spec.views.final:
+        _check_final(spec, corpus)
+        smallest = views[int(np.argmin(sizes)) if sizes else 0].spec
+        seen = smallest.statistics.model_copy(update={"sees": "final"})
+        views.append(View("final output", smallest.model_copy(update={"statistics": seen})))
+    return tuple(views)
+
+
+def _coalition(size: int, unit: Unit) -> str:
+    return f"coalition of {size} {unit}{'s' if size > 1 else ''}" if size else "outsider"
+
+
+def _part(spec: Spec, count: int, others: tuple[int, int] | None = None) -> Spec:
+    """The spec of one view of `count`: its part of the level, and what others (honest, coalition) hold."""
+    tables = spec.model_dump(mode="json") | {"views": None}
+    tables["decision"]["level"] = spec.decision.level / count
+    if others is not None:
+        tables["parties"]["honest"], tables["parties"]["coalition"] = (size or None for size in others)
+    return Spec.model_validate(tables)
+
+
+def _check_final(spec: Spec, corpus: Corpus) -> None:
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    final = set(final_output(mechanism))
+    if final >= {announced.name for announced in mechanism.observables(corpus.features)}:
+        raise SpecError(
+            f"`views.final` must be left out: {mechanism.name} announces nothing besides its final output "
+            f"({', '.join(sorted(final))}), so that every other view is this one."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ViewVerdicts:
+    """What one view's audit says, one entry a document, in the order of all views."""
+
+    verdict: NDArray[np.str_]
+    log10_adjusted: Floats
+    """Over statistics and documents, not over views."""
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """The verdicts over all views, one entry a document."""
+
+    verdict: NDArray[np.str_]
+    log10_adjusted: Floats
+    """Over statistics, documents and views: with one look, sensitive iff at or below log10 of the whole level."""
+    view: NDArray[np.int64]
+    """The view with the smallest adjusted p: the one that proves it, of a sensitive document."""
+    sensitive_in: NDArray[np.bool_]
+    """Shape (n_views, n_documents)."""
+    clear_in: NDArray[np.bool_]
+
+
+def combine(views: Sequence[ViewVerdicts]) -> Combined:
+    """Sensitive if sensitive in any view; clear if clear in every view; undecided otherwise.
+
+    Parameters
+    ----------
+    views : sequence of ViewVerdicts
+        Each decided at the same part of the level, one over their number.
+
+    Raises
+    ------
+    ValueError
+        If there is no view, or views have other numbers of documents.
+
+    Examples
+    --------
+    >>> one = ViewVerdicts(np.array(["sensitive", "clear", "clear"]), np.log10([1e-4, 0.5, 1.0]))
+    >>> other = ViewVerdicts(np.array(["clear", "clear", "undecided"]), np.log10([0.2, 0.3, 0.2]))
+    >>> found = combine([one, other])
+    >>> found.verdict.tolist(), (10**found.log10_adjusted).round(4).tolist()
+    (['sensitive', 'clear', 'undecided'], [0.0002, 0.6, 0.4])
+    """
+    if not views or len({len(view.verdict) for view in views}) > 1:
+        raise ValueError("`views` must be at least one, all of the same documents.")
+    verdicts = np.stack([view.verdict for view in views])
+    adjusted = np.stack([view.log10_adjusted for view in views])
+    sensitive, clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR
+    undecided = np.where(clear.all(axis=0), Verdict.CLEAR, Verdict.UNDECIDED)
+    return Combined(
+        verdict=np.where(sensitive.any(axis=0), Verdict.SENSITIVE, undecided).astype(np.str_),
+        log10_adjusted=np.minimum(adjusted.min(axis=0) + math.log10(len(views)), 0.0),
+        view=adjusted.argmin(axis=0).astype(np.int64),
+        sensitive_in=sensitive,
+        clear_in=clear,
+    )

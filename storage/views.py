@@ -1,0 +1,141 @@
+"""Audits of several views in the store.
+
+`views/<id>.json` is the summary, `<id>.parquet` has one row a document, `<id>.html` is the page; the audits of the
+views are in `audits/` like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.views import Combined
+from ksdp.storage.store import Store, write_json, write_whole
+
+__all__ = [
+    "finished_views",
+    "read_view_document",
+    "read_view_verdicts",
+    "read_views",
+    "views_page",
+    "write_view_verdicts",
+    "write_views",
+]
+
+_OF_THE_VIEW = ("statistic", "distance", "band_low", "band_high", "n_with", "n_without")
+
+
+def _file(store: Store, name: str) -> Path:
+    return store.root / "views" / name
+
+
+def views_page(store: Store, name: str) -> Path:
+    """Path of the page."""
+    return _file(store, f"{name}.html")
+
+
+def write_views(store: Store, name: str, summary: Mapping[str, Any]) -> None:
+    """Write `views/<id>.json`, last: views with a summary are finished."""
+    write_json(_file(store, f"{name}.json"), dict(summary))
+
+
+def read_views(store: Store, name: str) -> dict[str, Any]:
+    """Read `views/<id>.json`.
+
+    Raises
+    ------
+    StoreError
+        If it is not there or not finished.
+    """
+    try:
+        return dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"there are no finished views {name!r} in this store.") from error
+
+
+def finished_views(store: Store) -> list[str]:
+    """Ids of the finished ones, newest first."""
+    files = sorted(store.root.glob("views/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.stem for file in files]
+
+
+def write_view_verdicts(
+    store: Store, name: str, names: Sequence[str], verdicts: Sequence[pa.Table], combined: Combined
+) -> None:
+    """Write one row a document: what all views say together, and the strongest evidence.
+
+    Parameters
+    ----------
+    names : names of the views
+    verdicts : the verdicts of each view's audit, same documents in the same order
+    combined : over all views
+
+    Notes
+    -----
+    `view` is the view with the smallest adjusted p, which `statistic`, `distance`, the band and the arms are of;
+    `sensitive_in` and `clear_in` are lists of views; `largest_band_high` is over statistics and views, as all
+    bands of all views hold together; `runs_to_decide` is that of the view that takes the most.
+    """
+    rows, best = np.arange(len(combined.verdict)), combined.view
+    labels = np.array(names, dtype=object)
+
+    def of_best(column: str) -> Any:
+        values = [np.asarray(table[column].to_numpy(zero_copy_only=False)) for table in verdicts]
+        return np.stack(values)[best, rows]
+
+    def listed(chosen: np.ndarray) -> pa.Array:
+        return pa.array([labels[column].tolist() for column in chosen.T], pa.list_(pa.string()))
+
+    def largest(column: str) -> Any:
+        return np.fmax.reduce([table[column].to_numpy() for table in verdicts])
+
+    columns = {
+        "document": verdicts[0]["document"].combine_chunks(),
+        "verdict": combined.verdict.astype(object),
+        "log10_adjusted_p": combined.log10_adjusted,
+        "view": labels[best],
+        **{column: of_best(column) for column in _OF_THE_VIEW},
+        "largest_band_high": largest("largest_band_high"),
+        "runs_to_decide": np.where(combined.verdict == "undecided", largest("runs_to_decide"), np.nan),
+        "sensitive_in": listed(combined.sensitive_in),
+        "clear_in": listed(combined.clear_in),
+    }
+    table = pa.table(columns)
+    write_whole(_file(store, f"{name}.parquet"), lambda part: pq.write_table(table, part, compression="zstd"))
+
+
+def read_view_verdicts(store: Store, name: str) -> pa.Table:
+    """One row a document, as `write_view_verdicts` says.
+
+    Raises
+    ------
+    StoreError
+        If there are none.
+    """
+    try:
+        return pq.read_table(_file(store, f"{name}.parquet"))
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"there are no finished views {name!r} in this store.") from error
+
+
+def read_view_document(store: Store, name: str, document: str) -> dict[str, Any]:
+    """One row of `read_view_verdicts`.
+
+    Raises
+    ------
+    StoreError
+        If the views did not audit it.
+    """
+    rows = read_view_verdicts(store, name)
+    mine = rows.filter(pc.equal(rows["document"], document)).to_pylist()
+    if not mine:
+        raise StoreError(f"the views {name!r} have no document {document!r}.")
+    return dict(mine[0])

@@ -1,0 +1,149 @@
+"""Views: the same runs seen by others, an equal part of the level each, and verdicts over all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import Block
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import final_output
+from ksdp.audit.plan import make_plan
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.views import ViewVerdicts, combine, make_views
+
+
+def spec_of(**sections) -> Spec:
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-nmf", "rank": 2}}
+    tables["design"] = {"party_size": 15, "with_runs": 30}
+    tables["views"] = {"coalitions": [0, 0.1, 20], "final": True}
+    return parse_spec(tables | sections)
+
+
+def test_each_view_is_an_audit_of_the_same_runs(corpus: Corpus) -> None:
+    views = make_views(spec_of(parties={"honest": 5}), corpus)
+    assert [view.name for view in views] == [
+        "outsider", "coalition of 9 documents", "coalition of 20 documents", "final output"
+    ]  # fmt: skip
+    assert all(view.spec.decision.level == pytest.approx(0.05 / 4) for view in views)
+    assert all(view.spec.views is None for view in views)
+    plans = [make_plan(view.spec, corpus) for view in views]
+    for plan in plans[1:]:
+        assert (plan.audited == plans[0].audited).all()
+        assert (plan.design.rows(0, 3) == plans[0].design.rows(0, 3)).all()
+        everybody, first = (sorted(np.concatenate([p.honest, p.coalition]).tolist()) for p in (plan, plans[0]))
+        assert everybody == first
+        assert plan.database(0, 2).rows == plans[0].database(0, 2).rows == 15 + 25
+    assert [len(plan.coalition) for plan in plans] == [0, 9, 20, 0]
+    assert set(plans[1].coalition) < set(plans[2].coalition)
+    # The final output is measured on the runs of the smallest coalition, and kept apart from its values.
+    assert plans[3].runs_identity == plans[0].runs_identity
+    assert len({str(plan.runs_identity) for plan in plans}) == 3
+
+
+def test_the_final_output_is_all_that_its_statistics_see(corpus: Corpus) -> None:
+    """Not only the statistics that need more are left out: what is not final never reaches one."""
+    full, final = (make_plan(view.spec, corpus) for view in make_views(spec_of(views={"final": True}), corpus))
+    assert final.seen == ("T",)
+    assert "sigma" in {s.name for s in full.statistics} - {s.name for s in final.statistics}
+    assert final.skipped["sigma"] == "needs denominators"
+    block = Block(0, 0, 2)
+    kept: list = []
+    measure(full, block, sample(full, block), full.statistics, kept.append)
+    assert set(kept[0]) == {"T", "denominators", "sweeps"}
+    seen = []
+
+    class Spy:
+        name, version, family, needs = "spy", 1, "test", ()
+
+        def evaluate(self, observables, documents):
+            seen.append(set(observables))
+            return np.zeros(len(documents))
+
+    measure(final, block, kept, (Spy(),))
+    assert seen == [{"T"}, {"T"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "final"),
+    [
+        ("pd-nmf", {}, {"T"}),
+        ("pd-nmf", {"at": ("last", 3), "announce": ("T", "numerators")}, {"T"}),
+        ("pd-svd", {}, {"V"}),
+        ("pd-svd", {"solver": "power"}, {"V"}),
+        ("sigma-svd", {}, {"V", "sigma"}),
+        ("pd-pca", {"reveal_sigma": True}, {"mean", "V", "sigma"}),
+        ("planted-leak", {}, {"V"}),
+    ],
+)
+def test_final_outputs_are_announced(name: str, parameters: dict, final: set[str]) -> None:
+    mechanism = make_mechanism(name, {"rank": 2} | parameters)
+    assert set(final_output(mechanism)) == final
+    assert final <= {announced.name for announced in mechanism.observables(9)}
+
+
+@pytest.mark.parametrize("parameters", [{"announce": ("denominators",)}, {"at": (3,)}])
+def test_topics_that_are_not_announced_cannot_be_audited(parameters: dict) -> None:
+    with pytest.raises(SpecError, match="announces no final output"):
+        final_output(make_mechanism("pd-nmf", parameters))
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"views": {}}, "must name `coalitions`, or `final = true`"),
+        ({"views": {"coalitions": [1.5]}}, r"views\.coalitions"),
+        ({"views": {"coalitions": [-1]}}, r"views\.coalitions"),
+        ({"views": {"coalitions": [0.1, 9]}}, "must differ; of 90 documents"),
+        ({"parties": {"coalition": 5}}, r"`parties\.coalition` must be left out"),
+        ({"statistics": {"sees": "final"}}, r"`statistics\.sees` must be left out"),
+        ({"mechanism": {"name": "pd-svd", "rank": 2}}, "announces nothing besides its final output"),
+    ],
+)
+def test_refuses(corpus: Corpus, sections: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make_views(spec_of(**sections), corpus)
+
+
+def test_what_is_for_one_view_refuses_several(corpus: Corpus) -> None:
+    with pytest.raises(SpecError, match="`views` must be left out"):
+        make_plan(spec_of(), corpus)
+    with pytest.raises(SpecError, match="this spec has one view"):
+        make_views(spec_of(views=None), corpus)
+
+
+KINDS = np.array(["sensitive", "clear", "undecided"])
+
+
+@given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 2**32 - 1))
+@settings(max_examples=80, deadline=None)
+def test_combined_verdicts_are_those_of_a_slow_reading(count: int, documents: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    level = 0.1
+    views = []
+    for _ in range(count):
+        p = rng.random(documents) ** 4
+        other = np.where(rng.random(documents) < 0.7, "clear", "undecided")
+        views.append(ViewVerdicts(np.where(p <= level / count, "sensitive", other), np.log10(p)))
+    found = combine(views)
+    for at in range(documents):
+        said = [str(view.verdict[at]) for view in views]
+        expected = "sensitive" if "sensitive" in said else "clear" if set(said) == {"clear"} else "undecided"
+        assert found.verdict[at] == expected
+        smallest = min(10 ** view.log10_adjusted[at] for view in views)
+        assert 10 ** found.log10_adjusted[at] == pytest.approx(min(count * smallest, 1.0))
+        assert 10 ** views[found.view[at]].log10_adjusted[at] == pytest.approx(smallest)
+        assert (found.log10_adjusted[at] <= np.log10(level) + 1e-12) == (expected == "sensitive")
+        assert found.sensitive_in[:, at].tolist() == [word == "sensitive" for word in said]
+
+
+def test_views_of_other_documents_are_not_combined() -> None:
+    one, two = (ViewVerdicts(KINDS[:n], np.zeros(n)) for n in (1, 2))
+    for views in ([], [one, two]):
+        with pytest.raises(ValueError, match="all of the same documents"):
+            combine(views)
