@@ -51,8 +51,13 @@ def check_schedulable(spec: Spec) -> None:
     Raises
     ------
     SpecError
-        If `design.documents` is a number: other documents would be drawn each time.
+        If `design.documents` is a number (other documents would be drawn each time), or the spec audits groups or
+        several views at once.
     """
+    if getattr(spec.design, "unit", "document") != "document":
+        raise SpecError("`design.unit` must be document: a schedule follows single documents.")
+    if getattr(spec, "views", None) is not None:
+        raise SpecError("`views` must be left out: schedule the audit of each view.")
     if isinstance(spec.design.documents, int):
         raise SpecError("`design.documents` must name ids or be left out: a schedule follows each document.")
 

@@ -95,7 +95,11 @@ def store(tmp_path: Path, spec: Callable[..., Path]) -> Store:
     made = Store.open(tmp_path / "store")
     now = utc_now()
     hour = (now - timedelta(hours=2)).hour  # far from the next time, whenever this test runs
-    values = {"name": "nightly", "spec": str(spec("served", with_runs=60)), "cron": f"0 {hour} * * *"}
+    values = {
+        "name": "nightly",
+        "spec": str(spec("served", with_runs=60, families=["geometry"])),
+        "cron": f"0 {hour} * * *",
+    }
     values |= {"created": now - timedelta(days=3), "workers": 2, "retries": 2, "backoff": 1.0}
     write_schedule(made, check_schedule(values))
     return made
@@ -181,6 +185,8 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> 
         assert process.wait(timeout=60) == 0, log.read_text()
         _, alive = psutil.wait_procs(family, timeout=30)
         assert alive == []
-        left = interrupted(store, "nightly")
-        assert left is not None
-        assert (left.stopped, left.full, len(read_runs(store, "nightly"))) == (True, True, 3)
+        left, runs = interrupted(store, "nightly"), read_runs(store, "nightly")
+        if left is None:  # Prefect gives a run half a minute to end: it came to its own end first
+            assert (len(runs), runs[-1].outcome, runs[-1].full) == (4, "audited", True), log.read_text()
+        else:
+            assert (len(runs), left.stopped, left.full) == (3, True, True)
