@@ -155,7 +155,7 @@ def test_prefects_pages_tell_the_story(site: Site) -> None:
     async def artifacts() -> dict[str, Any]:
         async with get_client() as client:
             found = await client.read_artifacts(limit=200)
-        return {artifact.key: artifact for artifact in reversed(found) if artifact.key is not None}
+        return {artifact.key: artifact for artifact in sorted(found, key=lambda one: one.created) if artifact.key}
 
     with temporary_settings(site.settings):
         shown = asyncio.run(artifacts())
