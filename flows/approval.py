@@ -179,5 +179,5 @@ def run_approval(
             )
 
         ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
-        with temporary_settings(ours if server.process is not None else {}):
+        with temporary_settings(ours if server.ours else {}):
             return asyncio.run(approval(prepared.ref.audit))

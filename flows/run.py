@@ -120,7 +120,7 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) 
 
         server.wait()
         ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
-        with temporary_settings(ours if server.process is not None else {}):
+        with temporary_settings(ours if server.ours else {}):
             return [
                 asyncio.run(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
                 for ref in refs

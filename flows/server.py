@@ -1,4 +1,4 @@
-"""A Prefect server for the length of an audit, where none is named.
+"""A Prefect server for the length of an audit or of `ksdp serve`, where none is named.
 
 Prefect reads its settings when it is imported, so nothing here imports it: the environment is set first.
 The server listens on the loopback only, asks for a password that stands in the store (readable by its owner),
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import signal
@@ -26,8 +27,9 @@ from ksdp.audit.errors import KsdpError
 
 __all__ = ["Server", "prefect_server"]
 
-# Services for schedules and remote workers: a server that lives for one audit has neither.
-_IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP", "PAUSE_EXPIRATIONS", "FOREMAN", "REPOSSESSOR")
+# Services for schedules and for remote workers: a server that lives for one audit has neither.
+_CALENDAR_SERVICES = ("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
+_IDLE_SERVICES = ("PAUSE_EXPIRATIONS", "FOREMAN")
 
 _START_SECONDS = 90.0
 
@@ -41,6 +43,11 @@ class Server:
     process: subprocess.Popen[bytes] | None
     log: Path | None
     password: str | None
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is this store's, started here or by `ksdp serve`; else `PREFECT_API_URL` names it."""
+        return self.password is not None
 
     def wait(self) -> None:
         """Return when the server answers.
@@ -86,8 +93,17 @@ def _password(home: Path) -> str:
 
 
 @contextlib.contextmanager
-def prefect_server(home: Path) -> Iterator[Server]:
-    """Start a server (without waiting for it), or use the one that `PREFECT_API_URL` names."""
+def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
+    """Start a server (without waiting for it), or use one: that `PREFECT_API_URL` names, or that of `ksdp serve`.
+
+    Parameters
+    ----------
+    home : Path
+        Prefect's home.
+    calendar : bool
+        With the services that schedules need; other commands on the same home then use this server, because two
+        servers on one database get in each other's way.
+    """
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
@@ -99,35 +115,90 @@ def prefect_server(home: Path) -> Iterator[Server]:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     port, password = _free_port(), _password(home)
     url = f"http://127.0.0.1:{port}"
-    ours = {
+    there = _shared(home)
+    if there is not None:
+        with _environment(_named(home, there, password)):
+            yield Server(there, None, None, password)
+        return
+    idle = _IDLE_SERVICES if calendar else _IDLE_SERVICES + _CALENDAR_SERVICES
+    log = home / "server.log"
+    with _environment(_named(home, url, password)):
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
+                env=os.environ
+                | {"PREFECT_UI_API_URL": f"{url}/api"}
+                | {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in idle},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                start_new_session=calendar,  # Ctrl-C is ours to hear: runs are stopped before their server
+            )
+        try:
+            with _sharing(home, url) if calendar else contextlib.nullcontext():
+                yield Server(url, process, log, password)
+        finally:
+            _flush()
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _flush() -> None:
+    """Let Prefect send what it still holds: once its server is gone it would try in vain for up to a minute."""
+    if "prefect" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    with contextlib.suppress(Exception):
+        APILogWorker.drain_all(timeout=5)
+        EventsWorker.drain_all(timeout=5)
+
+
+@contextlib.contextmanager
+def _sharing(home: Path, url: str) -> Iterator[None]:
+    """Say where the server is; the lock says that whoever said so lives, and is gone with its process."""
+    with (home / "serving").open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(url)
+        file.flush()
+        yield
+
+
+def _shared(home: Path) -> str | None:
+    """Address of the server that `ksdp serve` runs on this home, if it does."""
+    with contextlib.suppress(FileNotFoundError), (home / "serving").open(encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return file.read().strip() or None
+    return None
+
+
+def _named(home: Path, url: str, password: str) -> dict[str, str]:
+    """What tells Prefect of a server."""
+    return {
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": f"{url}/api",
         "PREFECT_API_AUTH_STRING": password,
         "PREFECT_SERVER_API_AUTH_STRING": password,
         "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
     }
+
+
+@contextlib.contextmanager
+def _environment(ours: dict[str, str]) -> Iterator[None]:
+    """Set variables, and put back what was there."""
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
-    log = home / "server.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
-            env=os.environ
-            | {"PREFECT_UI_API_URL": f"{url}/api"}
-            | {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
-        )
     try:
-        yield Server(url, process, log, password)
+        yield
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

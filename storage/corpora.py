@@ -23,7 +23,7 @@ from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 
-__all__ = ["load_corpus"]
+__all__ = ["Source", "find_source", "load_corpus", "read_source"]
 
 DEMO = "demo"
 
@@ -67,7 +67,7 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     >>> sorted(set(corpus.party.tolist()))
     ['numpy', 'pandas', 'scipy']
     """
-    source = _read(spec, base, nonnegative=nonnegative)
+    source = read_source(spec, base, nonnegative=nonnegative)
     matrix, labels = source.matrix, source.labels
     weighting = spec.weighting or WEIGHTING[source.kind]
     if weighting == "tf-idf":
@@ -85,7 +85,7 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
 
 
 @dataclass(frozen=True, eq=False)
-class _Read:
+class Source:
     """What a reader found."""
 
     path: Path
@@ -100,10 +100,29 @@ def _path(base: Path, name: str) -> Path:
     return base / os.path.expandvars(name)
 
 
-def _read(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> _Read:
+def find_source(spec: CorpusSpec, base: Path) -> tuple[Path, str, Columns | None]:
+    """The file, its format (never `auto`), and its columns where they had to be looked at to know it.
+
+    Raises
+    ------
+    InputError
+        If keys of the spec do not go with the format.
+    """
     path = _path(base, spec.path)
     kind, columns = _kind(spec, path)
     _check_keys(spec, kind, path)
+    return path, kind, columns
+
+
+def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Source:
+    """What the file holds, before weighting; rows in its order.
+
+    Raises
+    ------
+    InputError
+        As for `load_corpus`.
+    """
+    path, kind, columns = find_source(spec, base)
     if kind == DEMO:
         return _demo(spec)
     if kind in ("counts", "docword"):
@@ -113,17 +132,17 @@ def _read(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> _Read:
         labelled = None if spec.labels is None else open_columns(_path(base, spec.labels), spec.encoding)
         if labelled is not None:
             check_labels(labelled, matrix.shape[0])
-        return _Read(path, canonical(matrix), read_labels(spec, labelled, matrix.shape[0]), kind)
+        return Source(path, canonical(matrix), read_labels(spec, labelled, matrix.shape[0]), kind)
     columns = columns or open_columns(path, spec.encoding)
     if kind == "text":
         matrix, labels = read_texts(spec, columns)
-        return _Read(path, canonical(matrix), labels, kind)
+        return Source(path, canonical(matrix), labels, kind)
     nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
     if kind == "ratings":
         matrix, labels = read_ratings(spec, columns, nonnegative=nonnegative)
-        return _Read(path, canonical(matrix, keep_zeros=True), labels, kind)
+        return Source(path, canonical(matrix, keep_zeros=True), labels, kind)
     matrix, labels = read_table(spec, columns, nonnegative=nonnegative)
-    return _Read(path, canonical(matrix), labels, kind)
+    return Source(path, canonical(matrix), labels, kind)
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -169,7 +188,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 
 
-def _demo(spec: CorpusSpec) -> _Read:
+def _demo(spec: CorpusSpec) -> Source:
     path = Path(DEMO)
     if sys.flags.optimize > 1:
         raise refusal(path, "most docstrings are stripped, because Python runs with -OO.")
@@ -177,4 +196,4 @@ def _demo(spec: CorpusSpec) -> _Read:
     ids = np.array([document.id for document in documents], dtype=np.str_)
     party = np.array([document.party for document in documents], dtype=np.str_)
     matrix = term_counts([document.text for document in documents], spec, path)
-    return _Read(path, canonical(matrix), Labels(ids, party), DEMO)
+    return Source(path, canonical(matrix), Labels(ids, party), DEMO)

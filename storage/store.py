@@ -12,6 +12,7 @@
                                stages/: later looks, and the fresh runs
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
       screens/                 <id>.json, <id>.html and <id>-excluded.parquet: rounds of a screening
+      schedules/<name>/        what is audited when, its history, verdicts as they stand, drift, notices
       prefect/                 Prefect's own database: status, never the truth
 
 Everything is written under a temporary name, synced and renamed: a file is whole or absent.

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, looking, reviewing
+from ksdp.commands import audits, clearing, looking, reviewing, scheduling
 
 __all__ = ["app", "main"]
 
@@ -48,6 +48,13 @@ for _name, _command in (
     ("clear", reviewing.clear),
     ("log", reviewing.log),
     ("approve", reviewing.approve),
+    ("schedule", scheduling.schedule),
+    ("schedules", scheduling.list_schedules),
+    ("pause", scheduling.pause),
+    ("resume", scheduling.resume),
+    ("now", scheduling.run_schedule),
+    ("unschedule", scheduling.unschedule),
+    ("serve", scheduling.serve),
 ):
     app.command(_name)(_command)
 

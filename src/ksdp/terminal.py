@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,7 +19,7 @@ from rich.progress import (
 
 from ksdp.flows.progress import listening
 
-__all__ = ["terminal"]
+__all__ = ["plain", "terminal"]
 
 _WORDS = {
     "prepare": "reading the corpus",
@@ -64,4 +65,22 @@ def terminal() -> Iterator[None]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress, listening(_Bars(progress)):
+        yield
+
+
+class _Lines:
+    def stage(self, name: str, total: int) -> None:
+        pass
+
+    def advance(self, units: int) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Show what is said as lines, for what runs for days and into a log."""
+    with listening(_Lines()):
         yield

@@ -1,16 +1,19 @@
-"""Stores with audits in them that nobody had to run."""
+"""Stores with audits or a schedule in them that nobody had to run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.spec import parse_spec
+from ksdp.storage.schedules import Schedule, check_schedule, write_schedule
 from ksdp.storage.store import Store, write_json
 
 SPEC = {"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}}
@@ -39,3 +42,16 @@ def audited(store: Store) -> Callable[..., str]:
         return name
 
     return put
+
+
+@pytest.fixture
+def scheduled(store: Store) -> Callable[..., Schedule]:
+    """Write a schedule; created on the first of March 2026, nightly at half past two."""
+
+    def write(**changes: Any) -> Schedule:
+        values = {"name": "nightly", "spec": "/spec.toml", "cron": "30 2 * * *"}
+        schedule = check_schedule(values | {"created": datetime(2026, 3, 1, tzinfo=UTC)} | changes)
+        write_schedule(store, schedule)
+        return schedule
+
+    return write
