@@ -81,6 +81,10 @@ class Filter:
     sort: str = "evidence"
     descending: bool = False
     """Turns the order round."""
+    only: tuple[str, ...] | None = None
+    """Among these documents only."""
+    without: tuple[str, ...] = ()
+    """None of these documents."""
 
     def __post_init__(self) -> None:
         if self.verdict is not None and self.verdict not in VERDICTS:
@@ -316,6 +320,12 @@ def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:
     if chosen.search:
         terms.append("contains(lower(document), lower($search))")
         values["search"] = chosen.search
+    if chosen.only is not None:
+        terms.append("document in (select unnest(cast($only as varchar[])))")
+        values["only"] = list(chosen.only)
+    if chosen.without:
+        terms.append("document not in (select unnest(cast($without as varchar[])))")
+        values["without"] = list(chosen.without)
     return " and ".join(terms), values
 
 
