@@ -270,7 +270,7 @@ def build_history(root: Path) -> Store:
         done = ScheduledRun(
             planned=at, started=at, finished=at + timedelta(minutes=1), outcome="void" if number == 3 else "audited",
             missed=3 if day == 9 else 0, audit=f"svd-{number:02d}", number=number, documents={"audited": 60},
-            verdicts={"sensitive": 10 + number}, became_sensitive=number % 3 == 0, largest_D=0.9,
+            verdicts={"sensitive": 10 + number}, became_sensitive=number % 3 == 0, largest_d=0.9,
             largest_drift=0.05, level=0.004, seconds=61.0,
         )  # fmt: skip
         append_run(store, "nightly-mail", done)

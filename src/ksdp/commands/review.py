@@ -40,6 +40,9 @@ def review(
         str | None,
         typer.Option("--resolver", help="Program that reads an id on standard input and writes the text."),
     ] = None,
+    start_runs: Annotated[
+        bool, typer.Option("--start-runs", help="Start `ksdp more` as soon as more runs are decided.")
+    ] = False,
 ) -> None:
     """Show what was found, and take decisions: the dashboard, on this machine only unless told otherwise."""
     import uvicorn
@@ -50,7 +53,7 @@ def review(
     source = _source(host, tls_cert, tls_key, reviewer_header, proxy, tokens)
     origins = _origins(host, port, tls_cert is not None, origin or [])
     opened = Store.open(store, create=False)
-    app = create_app(opened, actions=_actions(resolver), source=source, origins=origins)
+    app = create_app(opened, actions=_actions(opened.root, resolver, start_runs), source=source, origins=origins)
     scheme = "https" if tls_cert else "http"
     typer.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
     uvicorn.run(
@@ -105,11 +108,24 @@ def _origins(host: str, port: int, tls: bool, named: list[str]) -> frozenset[str
     return origins_of(host, port, tls=tls) | frozenset(named)
 
 
-def _actions(resolver: str | None) -> Any:
+def _actions(store: Path, resolver: str | None, start_runs: bool) -> Any:
+    import subprocess
+    import sys
     from datetime import UTC, datetime
 
     from ksdp.dashboards.acting import Actions
     from ksdp.storage.texts import TextCommand
 
     command = TextCommand(tuple(shlex.split(resolver))) if resolver else None
-    return Actions(resolve=command, clock=lambda: datetime.now(UTC))
+
+    def more(audit: str, documents: object) -> str:
+        # A process of its own: it takes every document that more runs are decided for, and outlives this one.
+        command = [sys.executable, "-m", "ksdp", "more", audit, "--store", str(store)]
+        quiet = subprocess.DEVNULL
+        subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+        return "More runs were started; the audit that continues this one supersedes it when it is done."
+
+    def tell(audit: str, documents: object) -> str:
+        return f"`ksdp more {audit}` runs them."
+
+    return Actions(command, more if start_runs else tell, lambda: datetime.now(UTC))
