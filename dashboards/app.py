@@ -87,7 +87,12 @@ def _schedule(desk: Desk, request: Request) -> Response:
     return desk.page(request, "page_schedule", view=view)
 
 
+def _icon(desk: Desk, request: Request) -> Response:
+    return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
+
+
 _PAGES: dict[str, Page] = {
+    "/favicon.ico": _icon,
     "/": _audits,
     "/audits": _audits,
     "/audits/{audit}": _audit,

@@ -243,7 +243,7 @@ def build_history(root: Path) -> Store:
 
         last = number >= len(HISTORY) - 1
         build_audit(root, leaking=0.25 + 0.02 * number, strength=1.0, runs=1200 if last else 400, seed=number,
-                    change=change, stored=last, spec={"decision": {"margin": 0.55}})  # fmt: skip
+                    change=change, stored=last, spec={"decision": {"margin": 0.55}, "mechanism": {"name": "pd-svd", "rank": 3}})  # fmt: skip
 
     def other(summary: dict[str, Any]) -> None:
         summary |= {"audit": "nmf-01"}

@@ -195,7 +195,7 @@ def test_a_stale_decision_is_refused_with_the_newer_one_and_nothing_typed_is_los
         ({"decision": "confirm"}, 422),
         ({"saw": "x"}, 422),
         ({"document": "nobody"}, 404),
-        ({"saw": "7"}, 409),
+        ({"saw": "7"}, 422),
     ],
 )
 def test_wrong_forms_record_nothing(own_store: Store, change: dict[str, str], status: int) -> None:
