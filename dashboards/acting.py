@@ -91,7 +91,7 @@ def safe_path(text: str, default: str) -> str:
 def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions) -> tuple[list[Entry], str]:
     """Record what a form decides about one document or several: (entries, what was begun, or nothing).
 
-    Each `document` has a `saw` of the same place; where boxes were ticked (`chosen`), only those are decided about.
+    Each `document` has a `saw` of the same place; where boxes were ticked, only those (`chosen`) are meant.
 
     Raises
     ------

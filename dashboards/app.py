@@ -1,4 +1,4 @@
-"""The dashboard as an application: which address shows which page. Pages are made in `pages/`, guarded by `security`."""
+"""The dashboard as an application: which address shows which page. `pages` makes them, `security` guards them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses that take a form: each does one thing and sends the browser on, or says why not with what was typed."""
+"""Addresses that take a form: each does one thing and sends the browser on, or says why not."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def decide(desk: Desk, request: Request, form: Form) -> Response:
 
 
 def text(desk: Desk, request: Request, form: Form) -> Response:
-    """Show the text of a document, once, to whoever asked; the look is in the log before there is anything to see."""
+    """Show the text of a document, once, to whoever asked; the look is logged before there is anything to see."""
     audit, document = require_audit(desk.store, request.path_params["audit"]), form.one("document")
     page = read_document_page(desk.store, audit, _query(safe_path(form.one("back"), "")) | {"id": document})
     said: dict[str, Any] = {}

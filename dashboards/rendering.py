@@ -90,7 +90,7 @@ class Desk:
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page for whoever asked."""
         path, asked = request.url.path, request.url.query
-        frame = {
+        frame: dict[str, Any] = {
             "reviewer": getattr(request.state, "reviewer", None),
             "signs_in": self.source.signs_in,
             "texts": self.actions.resolve is not None,
@@ -114,7 +114,9 @@ def _alone(page: str) -> Response:
     """A page complete in itself; its one style sheet is allowed by its hash, as the page itself says."""
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+    )
     return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
 

@@ -73,8 +73,8 @@ class HeaderReviewer:
 class TokenReviewers:
     """Whoever shows a token of the file is the person it was given to.
 
-    A token is shown once; a cookie that only this process can sign then names its holder for twelve hours, or until
-    the process ends.
+    A token is shown once; a cookie that only this process can sign then names its holder for twelve hours, or
+    until the process ends.
     """
 
     names: Mapping[str, str]
@@ -132,7 +132,9 @@ def read_tokens(path: Path) -> dict[str, str]:
         if not token or token.startswith("#"):
             continue
         if len(token) < _SHORTEST or not name.strip() or not name.strip().isprintable():
-            raise InputError(f"{path}, line {number}: needs a token of at least {_SHORTEST} characters and a name.")
+            raise InputError(
+                f"{path}, line {number}: needs a token of at least {_SHORTEST} characters and a name."
+            )
         known = hashlib.sha256(token.encode()).hexdigest()
         if known in names:
             raise InputError(f"{path}, line {number}: this token was given before.")

@@ -1,4 +1,4 @@
-"""What stands before every page: the right host, no writes from elsewhere, a known reviewer, and headers that forbid the rest."""
+"""What stands before every page: the right host, no writes from elsewhere, a known reviewer, strict headers."""
 
 from __future__ import annotations
 

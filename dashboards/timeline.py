@@ -6,6 +6,7 @@ import calendar
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -36,17 +37,13 @@ def gaps(times: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
     [(4, 9)]
     """
     known = sorted(times)
-    steps = [after - before for before, after in zip(known, known[1:], strict=False)]
+    steps = [after - before for before, after in pairwise(known)]
     if len(known) < 4:
         return []
     usual = sorted(steps)[len(steps) // 2]
     if usual <= timedelta(0):
         return []
-    return [
-        (before, after)
-        for before, after in zip(known, known[1:], strict=False)
-        if after - before >= 1.8 * usual
-    ]
+    return [(before, after) for before, after in pairwise(known) if after - before >= 1.8 * usual]
 
 
 def _span(times: Sequence[datetime]) -> tuple[datetime, datetime]:
@@ -150,7 +147,7 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
         body += _bands(own, missing)
         known = sorted(marks, key=lambda mark: mark.at)
         broken = {before for before, _ in missing}
-        for one, other in zip(known, known[1:], strict=False):
+        for one, other in pairwise(known):
             if one.at not in broken:
                 body.append(line(own.x(one.at.timestamp()), y, own.x(other.at.timestamp()), y, "thread"))
         body += [_mark(own.x(mark.at.timestamp()), y, mark.kind) for mark in known]
@@ -219,7 +216,9 @@ def trend_svg(
         if mark.value is None:
             body.append(_mark(x, frame.bottom - 8, "void"))
         else:
-            body.append(f'<circle class="dot" cx="{number(x)}" cy="{number(frame.y(mark.value / scale))}" r="3.5"/>')
+            body.append(
+                f'<circle class="dot" cx="{number(x)}" cy="{number(frame.y(mark.value / scale))}" r="3.5"/>'
+            )
     values = [mark.value for mark in known if mark.value is not None]
     if values:
         figures = "{:,.0f}" if top is None else "{:.2f}"

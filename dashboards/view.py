@@ -1,4 +1,4 @@
-"""What the report and an audit's page show, as values: answers of the store in, frozen view models out. No prose and no layout here."""
+"""What the report and an audit's page show, as values: answers of the store in, frozen view models out."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ __all__ = [
     "Worst",
     "picture",
     "read_audit_view",
+    "written",
 ]
 
 LISTED = 400
@@ -130,9 +131,7 @@ class AuditView:
     """D that 19 in 20 documents would stay below if nothing leaked."""
 
 
-def _statistics(
-    summary: Mapping[str, Any], overviews: Mapping[str, Overview], noise: float
-) -> list[StatisticRow]:
+def _statistics(summary: Mapping[str, Any], overviews: Mapping[str, Overview], noise: float) -> list[StatisticRow]:
     rows = [
         StatisticRow(
             name=name,
@@ -176,7 +175,9 @@ def picture(summary: Mapping[str, Any], curve: Curve, test: Test) -> Picture | N
         low=test.low,
         high=test.high,
         log10_p=test.log10_p,
-        chart=ecdf_svg(curve.with_values, curve.without_values, document=curve.document, statistic=curve.statistic),
+        chart=ecdf_svg(
+            curve.with_values, curve.without_values, document=curve.document, statistic=curve.statistic
+        ),
     )
 
 
@@ -201,7 +202,8 @@ def _numbers(folder: Path, _stamp: tuple[int, ...]) -> tuple[Totals, dict[str, O
     return findings.totals(), findings.overviews()
 
 
-def _stamp(folder: Path) -> tuple[int, ...]:
+def written(folder: Path) -> tuple[int, ...]:
+    """When an audit's tables were written: what a cache of their numbers is good for."""
     files = [folder / name for name in ("verdicts.parquet", "statistics.parquet")]
     return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
 
@@ -225,7 +227,7 @@ def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> Audi
     folder = store.audit(audit)
     summary = read_summary(folder)
     findings = Findings(folder)
-    totals, overviews = _numbers(folder, _stamp(folder))
+    totals, overviews = _numbers(folder, written(folder))
     n, m = (max(arm, 1.0) for arm in totals.arms)
     spread = math.sqrt((n + m) / (n * m))
     most = min(_KOLMOGOROV_95 * spread, 1.0)
@@ -240,9 +242,7 @@ def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> Audi
         p_values=tuple(_p_values(rows, overviews)),
         worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
-        undecided=Undecided(
-            totals.verdicts["undecided"], totals.untested, totals.hopeless, totals.runs_to_decide
-        ),
+        undecided=Undecided(totals.verdicts["undecided"], totals.untested, totals.hopeless, totals.runs_to_decide),
         noise_median=min(_KOLMOGOROV_50 * spread, 1.0),
         noise_most=most,
     )

@@ -45,7 +45,12 @@ def valid_audit(audit: str) -> bool:
 
 def _series(spec: Mapping[str, Any]) -> str:
     design = {key: value for key, value in spec["design"].items() if key not in ("with_runs", "documents")}
-    asked = {"corpus": spec["corpus"], "mechanism": spec["mechanism"], "design": design, "parties": spec["parties"]}
+    asked = {
+        "corpus": spec["corpus"],
+        "mechanism": spec["mechanism"],
+        "design": design,
+        "parties": spec["parties"],
+    }
     return content_key(asked)[:10]
 
 

@@ -1,4 +1,4 @@
-"""The text of a document, from wherever its owner keeps it: a program that is asked for one id and answers once."""
+"""The text of a document, from wherever its owner keeps it: a program that is given one id and answers once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["TextCommand"]
 class TextCommand:
     """A program that reads an id (UTF-8, no line break after it) on standard input and writes the text.
 
-    No shell is between, and the id is no argument: whatever it holds, it is data. What the program says on standard
-    error is not shown, because it may hold the text.
+    No shell is between, and the id is no argument: whatever it holds, it is data. What the program says on
+    standard error is not shown, because it may hold the text.
     """
 
     command: tuple[str, ...]

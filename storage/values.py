@@ -1,7 +1,7 @@
 """The values behind any document's tests, read from stored blocks without making the audit's plan again.
 
 Everything needed stands in `audit.json`: the folder of the runs is named by the key of their blocks, the folder of
-the values by the statistics and their versions, and the blocks by how many runs there are and how many a block holds.
+the values by the statistics and their versions, and the blocks by how many runs there are and how many each holds.
 """
 
 from __future__ import annotations

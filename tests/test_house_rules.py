@@ -24,7 +24,7 @@ MAY_IMPORT = {
 """Call direction: flows -> tasks -> audit, storage; dashboards -> storage. A flow also writes the report."""
 
 SHOWN = {"ksdp.audit.errors", "ksdp.audit.reviewing"}
-"""All that pages may know of audit/: what can go wrong, and which decision may follow which. They compute nothing."""
+"""All that pages may know of audit/: what can go wrong, and which decision may follow which."""
 
 
 def folder(room: str) -> Path:

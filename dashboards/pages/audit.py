@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ksdp.audit.reviewing import State
 from ksdp.dashboards.links import PAGE_ROWS, Listing
 from ksdp.dashboards.view import AuditView, read_audit_view
 from ksdp.storage.history import Brief, read_history, valid_audit
 from ksdp.storage.queries import Findings, Row
-from ksdp.storage.reviews import State, states
+from ksdp.storage.reviews import states
 from ksdp.storage.store import Store
 
-__all__ = ["AuditPage", "require_audit", "read_audit_page"]
+__all__ = ["AuditPage", "read_audit_page", "require_audit"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,9 +69,7 @@ def _row(name: str, entries: Sequence[Brief]) -> tuple[str, list[Mark], list[Any
 
 def _trends(entries: Sequence[Brief]) -> tuple[Markup, ...]:
     missing = gaps([entry.finished for entry in entries])
-    sensitive = [
-        Mark(e.finished, _kind(e), float(e.verdicts["sensitive"]) if e.valid else None) for e in entries
-    ]
+    sensitive = [Mark(e.finished, _kind(e), float(e.verdicts["sensitive"]) if e.valid else None) for e in entries]
     largest = [Mark(e.finished, _kind(e), e.largest if e.valid else None) for e in entries]
     return (
         trend_svg(sensitive, missing, name="sensitive documents"),

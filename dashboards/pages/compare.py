@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from ksdp.audit.errors import InputError
 from ksdp.dashboards.links import PAGE_ROWS, page_number
 from ksdp.dashboards.pages.audit import require_audit
-from ksdp.audit.errors import InputError
+from ksdp.dashboards.view import written
 from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
 from ksdp.storage.queries import VERDICTS, Findings
@@ -87,6 +90,14 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[D
     )
 
 
+@lru_cache(maxsize=64)
+def _moves(
+    before: Path, after: Path, _one: tuple[int, ...], _other: tuple[int, ...]
+) -> Mapping[tuple[str | None, str | None], int]:
+    """A join over all documents of both, once for each version of the files."""
+    return Findings(before).compare(Findings(after)).moves
+
+
 def _shown(query: Mapping[str, str], moves: Mapping[tuple[str | None, str | None], int]) -> tuple[str, str] | None:
     """The move asked for, or the one that matters most of those that there are."""
     one, other = query.get("from"), query.get("to")
@@ -120,7 +131,7 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
     folders = [store.audit(require_audit(store, audit)) for audit in (a, b)]
     before, after = (read_summary(folder) for folder in folders)
     one, other = (Findings(folder) for folder in folders)
-    moves = one.compare(other).moves
+    moves = _moves(*folders, *(written(folder) for folder in folders))
     shown = _shown(query, moves)
     total = moves.get(shown, 0) if shown else 0
     found = one.moved(other, *shown, offset=(page - 1) * PAGE_ROWS) if shown and total else []

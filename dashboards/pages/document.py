@@ -1,4 +1,4 @@
-"""One document: every statistic with and without it, what fresh runs say, what was decided, and what is like it."""
+"""One document: every statistic with and without it, what fresh runs say, what was decided, what is like it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.reviewing import Entry, State
 from ksdp.dashboards.links import Listing, whole_number
 from ksdp.dashboards.pages.audit import require_audit
 from ksdp.dashboards.view import Picture, picture
@@ -14,7 +15,7 @@ from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
 from ksdp.storage.neighbours import Neighbour, corpus_entries, neighbours
 from ksdp.storage.queries import Findings, Row, Test
-from ksdp.storage.reviews import Entry, Policy, State, document_state, read_log, read_policy
+from ksdp.storage.reviews import Policy, document_state, read_log, read_policy
 from ksdp.storage.store import Store
 from ksdp.storage.values import read_arms, values_bytes
 
@@ -193,5 +194,3 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         listing=replace(listing, page=1),
         position=_position(findings, listing, at, row.document),
     )
-
-

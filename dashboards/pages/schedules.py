@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -31,7 +32,7 @@ _RUNS = 30
 _MARKS = 200
 
 SETTINGS = ("cron", "timezone", "retries", "backoff", "timeout", "full_every", "workers", "link")
-"""Settings that a form may change. The level and the budget are not: what they promise holds for all runs together."""
+"""Settings that a form may change. The level and the budget are promises about all runs together: not they."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +56,10 @@ def _kind(run: ScheduledRun) -> str:
     return "sensitive" if run.became_sensitive else "quiet"
 
 
-def _missing(runs: Sequence[ScheduledRun], late: timedelta) -> list[tuple[datetime, datetime]]:
+def _missing(runs: Sequence[ScheduledRun]) -> list[tuple[datetime, datetime]]:
     """Where planned times passed without a run."""
     known = sorted(runs, key=lambda run: run.started)
-    pairs = zip(known, known[1:], strict=False)
+    pairs = pairwise(known)
     return [(before.started, after.started) for before, after in pairs if after.missed]
 
 
@@ -74,7 +75,7 @@ def _view(store: Store, schedule: Schedule, now: datetime) -> ScheduleView:
         upcoming=() if schedule.paused else tuple(next_times(schedule, now, 3)),
         overdue=0 if late is None or schedule.paused else late.missed + 1,
         asked=asked(store, schedule.name),
-        timeline=timeline_svg([(schedule.name, marks, _missing(recent, timedelta(0)))]) if marks else None,
+        timeline=timeline_svg([(schedule.name, marks, _missing(recent))]) if marks else None,
     )
 
 

@@ -220,9 +220,7 @@ def _store_values(
         block = Block(0, start, min(start + size, summary["runs"]))
         part = {name: array[:, start : block.stop] for name, array in values.items()}
         measured = BlockValues(block, inclusion[:, start : block.stop], part)
-        write_values(
-            store.root / "runs" / source / "values" / chosen, measured, f"{source}/{chosen}", "float32"
-        )
+        write_values(store.root / "runs" / source / "values" / chosen, measured, f"{source}/{chosen}", "float32")
 
 
 HISTORY = (1, 2, 3, 4, 5, 9, 10, 11, 12)
@@ -230,7 +228,7 @@ HISTORY = (1, 2, 3, 4, 5, 9, 10, 11, 12)
 
 
 def build_history(root: Path) -> Store:
-    """A store with a history: nine audits of one question (`svd-01` ...), one of another, a screening, a schedule."""
+    """A store with a history: nine audits of one question (`svd-01` ...), another, a screening, a schedule."""
     for number, day in enumerate(HISTORY, 1):
 
         def change(summary: dict[str, Any], number: int = number, day: int = day) -> None:
@@ -242,8 +240,9 @@ def build_history(root: Path) -> Store:
                 summary["controls"]["reason"] = "a planted leak was not detected"
 
         last = number >= len(HISTORY) - 1
+        asked = {"decision": {"margin": 0.55}, "mechanism": {"name": "pd-svd", "rank": 3}}
         build_audit(root, leaking=0.25 + 0.02 * number, strength=1.0, runs=1200 if last else 400, seed=number,
-                    change=change, stored=last, spec={"decision": {"margin": 0.55}, "mechanism": {"name": "pd-svd", "rank": 3}})  # fmt: skip
+                    change=change, stored=last, spec=asked)  # fmt: skip
 
     def other(summary: dict[str, Any]) -> None:
         summary |= {"audit": "nmf-01"}
@@ -268,7 +267,8 @@ def build_history(root: Path) -> Store:
     for number, day in enumerate(HISTORY, 1):
         at = datetime(2026, 11, day, 2, 30, tzinfo=UTC)
         done = ScheduledRun(
-            planned=at, started=at, finished=at + timedelta(minutes=1), outcome="void" if number == 3 else "audited",
+            planned=at, started=at, finished=at + timedelta(minutes=1),
+            outcome="void" if number == 3 else "audited",
             missed=3 if day == 9 else 0, audit=f"svd-{number:02d}", number=number, documents={"audited": 60},
             verdicts={"sensitive": 10 + number}, became_sensitive=number % 3 == 0, largest_d=0.9,
             largest_drift=0.05, level=0.004, seconds=61.0,

@@ -238,7 +238,9 @@ def test_four_eyes_wait_for_another_person(own_store: Store) -> None:
     assert "mail-00007" in grace.get("/queue?audit=svd-09&show=waiting").text
     own = ada.post("/audits/svd-09/decisions", data=decision(decision="confirm", saw="1"), headers=OURS)
     assert own.status_code == 422
-    grace.post("/audits/svd-09/decisions", data=decision(decision="confirm", saw="1", reason="so it is"), headers=OURS)
+    grace.post(
+        "/audits/svd-09/decisions", data=decision(decision="confirm", saw="1", reason="so it is"), headers=OURS
+    )
     assert document_state(own_store, "svd-09", "mail-00007").confirmed is not None
 
 
@@ -271,7 +273,13 @@ def test_a_text_is_logged_before_it_is_shown_and_never_by_reading(own_store: Sto
     assert "&lt;b&gt;Dear Ada&lt;/b&gt;" in got.text
     assert seen == [1]
     (look,), broken = read_looks(own_store)
-    assert (look.reviewer, look.audit, look.document, look.at, broken) == ("Ada", "svd-09", "mail-00007", NOW, None)
+    assert (look.reviewer, look.audit, look.document, look.at, broken) == (
+        "Ada",
+        "svd-09",
+        "mail-00007",
+        NOW,
+        None,
+    )
     assert "mail-00007" in visit.get("/log?kind=looks").text
     assert "Dear Ada" not in visit.get("/log?kind=looks").text
 
@@ -304,7 +312,12 @@ def test_a_schedule_is_paused_run_and_changed(own_store: Store) -> None:
                 "backoff": "30", "timeout": "", "full_every": "7", "workers": "", "link": ""}  # fmt: skip
     visit.post(address, data=settings, headers=OURS)
     changed = read_schedule(own_store, "nightly-mail")
-    assert (changed.cron, changed.timezone, changed.full_every, changed.level) == ("0 4 * * 1", "Europe/Vienna", 7, 0.05)
+    assert (changed.cron, changed.timezone, changed.full_every, changed.level) == (
+        "0 4 * * 1",
+        "Europe/Vienna",
+        7,
+        0.05,
+    )
     got = visit.post(address, data=settings | {"cron": "whenever"}, headers=OURS)
     assert got.status_code == 422
     assert 'value="whenever"' in got.text
@@ -350,7 +363,9 @@ def test_other_methods_large_bodies_and_other_kinds_of_bodies_are_refused(own_st
     assert visit.delete("/audits/svd-09", headers=OURS).status_code == 405
     address = "/audits/svd-09/decisions"
     assert visit.post(address, content=b"x" * 3_000_000, headers=OURS).status_code == 413
-    assert visit.post(address, content=b"{}", headers=OURS | {"content-type": "application/json"}).status_code == 400
+    assert (
+        visit.post(address, content=b"{}", headers=OURS | {"content-type": "application/json"}).status_code == 400
+    )
     assert visit.get(address).status_code in (404, 405)
     assert read_log(own_store) == []
 

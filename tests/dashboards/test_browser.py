@@ -122,9 +122,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
         page.on("pageerror", lambda error: wrong.append(str(error)))
         context.on(
             "request",
-            lambda request: (
-                wrong.append(request.url) if urlsplit(request.url).netloc not in (host, "") else None
-            ),
+            lambda request: wrong.append(request.url) if urlsplit(request.url).netloc not in (host, "") else None,
         )
         page.goto(base + address)
         return page
@@ -190,7 +188,9 @@ def test_from_a_finished_audit_to_a_clearance(own_store: Store, visit: Visit, tm
         page.get_by_role("link", name="Queue").click()
         page.get_by_role("link", name="PD-SVD").locator("xpath=ancestor::tr").get_by_role("link").nth(1).click()
         left = int((verdicts == "sensitive").sum()) - 1
-        expect(page.locator("#documents ~ form caption, section caption").last).to_contain_text(f"{left} documents")
+        expect(page.locator("#documents ~ form caption, section caption").last).to_contain_text(
+            f"{left} documents"
+        )
         page.get_by_label("Choose all on this page").check()
         page.get_by_label("Exclude").check()
         page.get_by_label("Reason").fill("they give themselves away")

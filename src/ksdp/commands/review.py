@@ -86,8 +86,8 @@ def _source(
         raise InputError("`--reviewer-header` and `--tokens` exclude each other.")
     if host not in _LOOPBACK and (tls_cert is None or (header is None and tokens is None)):
         raise InputError(
-            f"`--host` {host} is not this machine alone: give `--tls-cert` and `--tls-key`, and `--reviewer-header` "
-            "or `--tokens`."
+            f"`--host` {host} is not this machine alone: give `--tls-cert` and `--tls-key`, and "
+            "`--reviewer-header` or `--tokens`."
         )
     if header is not None:
         return HeaderReviewer(header, frozenset(proxy or _LOOPBACK[:2]))
@@ -101,9 +101,13 @@ def _origins(host: str, port: int, tls: bool, named: list[str]) -> frozenset[str
 
     for origin in named:
         parts = urlsplit(origin)
-        if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.netloc
+            or origin != f"{parts.scheme}://{parts.netloc}"
+        ):
             raise InputError(f"`--origin` must be https://name or https://name:port; got {origin!r}.")
-    if host in ("0.0.0.0", "::") and not named:  # noqa: S104
+    if host in ("0.0.0.0", "::") and not named:
         raise InputError("`--host` is every address: name with `--origin` what browsers call it.")
     return origins_of(host, port, tls=tls) | frozenset(named)
 
