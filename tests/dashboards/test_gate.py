@@ -48,7 +48,7 @@ def test_cookies_expire_and_cannot_be_made_up() -> None:
     until, name, signature = cookie.split(".")
     for forged in (
         f"{int(until) + 1}.{name}.{signature}",
-        f"{until}.{'Eve'.encode().hex()}.{signature}",
+        f"{until}.{b'Eve'.hex()}.{signature}",
         f"{until}.{name}.{'0' * 64}",
         f"{until}.{name}",
         "",

@@ -57,7 +57,8 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
         "version": np.ones(MILLION * count, np.int32),
         **{name: np.repeat(arm, count) for name, arm in arms.items()},
         "distance": every, "band_low": every * 0.8, "band_high": every * 1.1,
-        "log10_p": -rng.exponential(0.43, MILLION * count), "log10_p_tail": -rng.exponential(0.43, MILLION * count),
+        "log10_p": -rng.exponential(0.43, MILLION * count),
+        "log10_p_tail": -rng.exponential(0.43, MILLION * count),
     }  # fmt: skip
     pq.write_table(pa.table(columns), folder / "statistics.parquet", compression="zstd")
     summary["documents"] = MILLION

@@ -37,7 +37,8 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
             "document": ids, "verdict": rng.choice(VERDICTS, n), "log10_p": p[row, best],
             "log10_adjusted_p": p[row, best] / 2, "statistic": np.array(NAMES)[best],
             "distance": distance[row, best], "band_low": distance[row, best] - 0.1,
-            "band_high": distance[row, best] + 0.1, "largest_band_high": np.nanmax(distance, axis=1, initial=0) + 0.1,
+            "band_high": distance[row, best] + 0.1,
+            "largest_band_high": np.nanmax(distance, axis=1, initial=0) + 0.1,
             "n_with": rng.integers(0, 4, n), "n_without": 9, "detectable_distance": 0.3,
             "runs_to_decide": rng.choice([10.0, 20.0, np.inf, np.nan], n),
         }
