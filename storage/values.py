@@ -1,7 +1,7 @@
 """The values behind any document's tests, read from stored blocks without making the audit's plan again.
 
-Everything needed stands in `audit.json`: the folder of the runs is named by the key of their blocks, the folder of
-the values by the statistics and their versions, and the blocks by how many runs there are and how many each holds.
+Everything needed stands in `audit.json`: under `provenance.stages`, one entry a look that was made, are the
+folder of its blocks of values, their key, how many runs there are and how many a block holds.
 """
 
 from __future__ import annotations
@@ -10,38 +10,71 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.findings import Curve
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.stages import read_stage
+from ksdp.storage.store import Store
 
-__all__ = ["read_arms", "values_bytes"]
-
-
-def _lanes(summary: Mapping[str, Any]) -> int:
-    """`literal` has a lane for each document; the other designs have one."""
-    return int(summary["documents"]) if summary["design"]["kind"] == "literal" else 1
+__all__ = ["read_arms", "stored_statistics", "values_bytes"]
 
 
-def _blocks(summary: Mapping[str, Any], lane: int) -> Iterator[Block]:
-    runs, size = summary["runs"] // _lanes(summary), summary["provenance"]["runs_a_block"]
-    for start in range(0, runs, size):
-        yield Block(lane, start, min(start + size, runs))
+def stored_statistics(summary: Mapping[str, Any]) -> list[str]:
+    """Tested statistics whose values are stored; learners' scores are not, and older audits do not say where."""
+    stages = summary["provenance"].get("stages", [])
+    return [name for name in stages[0]["statistics"] if name in summary["statistics"]] if stages else []
 
 
 def values_bytes(summary: Mapping[str, Any], statistics: int) -> int:
     """Bytes that `read_arms` reads, about: what a row group of every block holds of these statistics."""
     each = 4 if summary["spec"]["store"]["precision"] == "float32" else 8
-    rows = 32 if _lanes(summary) > 1 else min(ROW_GROUP, summary["documents"] + 32)
-    return int(rows * (summary["runs"] // _lanes(summary)) * each * statistics)
+    stage = summary["provenance"]["stages"][-1]
+    rows = 32 if _literal(summary) else min(ROW_GROUP, stage["documents"] + 32)
+    return int(rows * stage["runs"] * each * statistics)
+
+
+def _literal(summary: Mapping[str, Any]) -> bool:
+    """`literal` has a lane for each document; the other designs have one."""
+    return bool(summary["design"]["kind"] == "literal")
+
+
+def _blocks(stage: Mapping[str, Any], lane: int) -> Iterator[Block]:
+    for start in range(0, stage["runs"], stage["runs_a_block"]):
+        yield Block(lane, start, min(start + stage["runs_a_block"], stage["runs"]))
+
+
+def _row(store: Store, summary: Mapping[str, Any], document: str) -> int:
+    """Row of the corpus."""
+    folder = store.corpus(summary["corpus"])
+    try:
+        ids = pq.read_table(folder / "ids.parquet", columns=["id"])["id"]
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
+    return int(pc.index(ids, pa.scalar(document, ids.type)).as_py())
+
+
+def _last(store: Store, summary: Mapping[str, Any], document: str, place: int) -> tuple[Mapping[str, Any], int]:
+    """The last look that the document took part in, and its place there."""
+    first, *later = summary["provenance"]["stages"]
+    row = _row(store, summary, document) if later else -1
+    for stage in reversed(later):
+        rows = read_stage(store.audit(summary["audit"]), stage["stage"]).rows
+        at = int(np.searchsorted(rows, row))
+        if at < len(rows) and rows[at] == row:
+            # In some designs nobody can leave: their blocks still hold every document.
+            return stage, place if stage["documents"] == summary["documents"] else at
+    return first, place
 
 
 def read_arms(
     store: Store, summary: Mapping[str, Any], document: str, place: int, statistics: Sequence[str]
 ) -> list[Curve]:
-    """The values of a document's statistics over the runs with it and without it.
+    """The values of a document's statistics over the runs with it and without it, at the last look that it had.
 
     Parameters
     ----------
@@ -49,11 +82,11 @@ def read_arms(
     summary : mapping
         Of the audit, as `audit.json` holds it.
     document : str
-        Its id, for the result.
+        Its id.
     place : int
         Its row in `verdicts.parquet`, from 0.
     statistics : sequence of str
-        Names; all are of the audit.
+        Names, of `stored_statistics`.
 
     Returns
     -------
@@ -65,17 +98,18 @@ def read_arms(
     StoreError
         If a block is not there: values are dropped by whoever wants the space, and made again by the same audit.
     """
-    lanes = _lanes(summary)
-    lane, row = (place, 0) if lanes > 1 else (0, place)
-    source = summary["provenance"]["runs_folder"]
-    chosen = content_key({name: about["version"] for name, about in summary["statistics"].items()})
-    folder = store.root / "runs" / source / "values" / chosen
+    if not statistics:
+        return []
+    if not summary["provenance"].get("stages"):
+        raise StoreError(f"audit {summary['audit']!r} does not say where its values are; run it again.")
+    stage, at = _last(store, summary, document, place)
+    lane, row = (at, 0) if _literal(summary) else (0, at)
     precision = summary["spec"]["store"]["precision"]
     bits, values = [], []
-    for block in _blocks(summary, lane):
+    for block in _blocks(stage, lane):
         try:
             inclusion, columns = read_values(
-                folder, block, f"{source}/{chosen}", row // ROW_GROUP, statistics, precision
+                store.root / stage["values"], block, stage["key"], row // ROW_GROUP, statistics, precision
             )
         except DamagedBlock as error:
             raise StoreError(

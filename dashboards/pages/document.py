@@ -17,7 +17,7 @@ from ksdp.storage.neighbours import Neighbour, corpus_entries, neighbours
 from ksdp.storage.queries import Findings, Row, Test
 from ksdp.storage.reviews import Policy, document_state, read_log, read_policy
 from ksdp.storage.store import Store
-from ksdp.storage.values import read_arms, values_bytes
+from ksdp.storage.values import read_arms, stored_statistics, values_bytes
 
 __all__ = ["DocumentPage", "Earlier", "Position", "read_document_page"]
 
@@ -56,7 +56,7 @@ class DocumentPage:
     tests: tuple[Test, ...]
     pictures: tuple[Picture, ...]
     undrawn: tuple[str, ...]
-    """Statistics whose picture has to be asked for."""
+    """Statistics whose picture has to be asked for; the scores of learners are not stored and have none."""
     no_values: str | None
     """Why there are no pictures."""
     chosen: str | None
@@ -80,10 +80,13 @@ class DocumentPage:
 
 def _wanted(summary: Mapping[str, Any], tests: tuple[Test, ...], chosen: str | None) -> list[str]:
     """Strongest evidence first, the paper's own strongest among the first; as many as fit."""
-    if chosen is not None:
-        return [chosen]
-    names = [test.statistic for test in tests]
+    stored = stored_statistics(summary)
+    if not stored:
+        return []
+    names = [test.statistic for test in tests if test.statistic in stored]
     paper = [name for name in names if summary["statistics"][name]["family"].startswith("paper")]
+    if chosen is not None:
+        return [chosen] if chosen in stored else []
     first = dict.fromkeys(names[:1] + paper[:1])
     names = [*first, *(name for name in names if name not in first)]
     fit = max(1, int(_AT_ONCE // max(values_bytes(summary, 1), 1)))
@@ -94,6 +97,8 @@ def _pictures(
     store: Store, summary: Mapping[str, Any], row: Row, tests: tuple[Test, ...], names: list[str]
 ) -> tuple[tuple[Picture, ...], str | None]:
     known = {test.statistic: test for test in tests}
+    if not stored_statistics(summary):
+        return (), f"audit {summary['audit']!r} does not say where its values are; run it again."
     try:
         curves = read_arms(store, summary, row.document, row.place, names)
     except StoreError as error:
@@ -181,7 +186,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         row=row,
         tests=tests,
         pictures=pictures,
-        undrawn=tuple(test.statistic for test in tests if test.statistic not in names),
+        undrawn=tuple(name for name in stored_statistics(summary) if name not in names),
         no_values=no_values,
         chosen=chosen,
         effects=tuple(findings.effects(row.document)),

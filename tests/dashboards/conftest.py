@@ -216,6 +216,16 @@ def _store_values(
     source = summary["provenance"]["runs_folder"]
     chosen = content_key({name: about["version"] for name, about in summary["statistics"].items()})
     size = summary["provenance"]["runs_a_block"]
+    where = {
+        "stage": "first",
+        "documents": len(inclusion),
+        "runs": summary["runs"],
+        "runs_a_block": size,
+        "statistics": list(values),
+        "values": f"runs/{source}/values/{chosen}",
+        "key": f"{source}/{chosen}",
+    }
+    summary["provenance"]["stages"] = [where]
     for start in range(0, summary["runs"], size):
         block = Block(0, start, min(start + size, summary["runs"]))
         part = {name: array[:, start : block.stop] for name, array in values.items()}
