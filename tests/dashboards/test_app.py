@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -128,10 +129,13 @@ def test_a_document_page_draws_every_statistic_and_knows_its_neighbours_in_the_l
     assert page.count('<li><a href="/audits/svd-09/document?id=mail-') == 10
 
 
-def test_a_document_whose_values_were_dropped_still_has_a_page(history_store: Store) -> None:
-    page = client(history_store).get("/audits/svd-01/document?id=mail-00007").text
-    assert "No pictures: the values of audit" in page
-    assert "w-max" in page
+def test_a_document_whose_values_are_gone_still_has_a_page(own_store: Store) -> None:
+    visit = client(own_store)
+    older = visit.get("/audits/svd-01/document?id=mail-00007").text
+    assert "does not say where its values are" in older
+    assert "w-max" in older
+    shutil.rmtree(own_store.root / "runs")
+    assert "are not all in the store" in visit.get("/audits/svd-09/document?id=mail-00007").text
 
 
 def test_ids_are_only_ever_data(make_audit: Callable[..., tuple[Store, str]]) -> None:
