@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.dashboards.drawing import Frame, line, number, numbers, picture, rect, text, ticks
 
-__all__ = ["ecdf_svg", "histogram_svg", "scale_svg", "shares_svg", "strip_svg"]
+__all__ = ["counts_svg", "ecdf_svg", "histogram_svg", "scale_svg", "shares_svg", "strip_svg"]
 
 Floats = NDArray[np.float64]
 
@@ -158,12 +158,25 @@ def histogram_svg(p_values: NDArray[np.floating], *, statistic: str, bins: int =
     p = numbers(p_values, "p_values")
     if p.min() < 0 or p.max() > 1:
         raise ValueError(f"`p_values` must lie in [0, 1]; got {p.min():g} to {p.max():g}.")
-    counts, _ = np.histogram(p, bins=bins, range=(0, 1))
-    expected = len(p) / bins
+    return counts_svg(np.histogram(p, bins=bins, range=(0, 1))[0], statistic=statistic)
+
+
+def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
+    """Draw the same from the number of documents in each of equal parts of [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If there is no document.
+    """
+    total, bins = int(counts.sum()), len(counts)
+    if total == 0:
+        raise ValueError("`counts` must count at least one document.")
+    expected = total / bins
     top = max(float(counts.max()), 2 * expected)
     frame = Frame(44, 24, 356, 128, 0, 1)
     sentence = (
-        f"Histogram of the p-values of {len(p):,} documents under {statistic}: {counts[0]:,} are below "
+        f"Histogram of the p-values of {total:,} documents under {statistic}: {counts[0]:,} are below "
         f"{1 / bins:g}, where {expected:,.4g} would be if nothing leaked."
     )
     body = [text(frame.left, 10, "documents", "name")]

@@ -8,16 +8,17 @@ import json
 import math
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ksdp.dashboards import sentences, words
 from ksdp.dashboards.charts import scale_svg, shares_svg
-from ksdp.dashboards.view import read_audit_view
+from ksdp.dashboards.view import AuditView, read_audit_view
 from ksdp.storage.store import Store
 
-__all__ = ["make_environment", "render_report", "stylesheet"]
+__all__ = ["make_environment", "parts_of", "render_report", "stylesheet"]
 
 _HERE = Path(__file__).parent
 _VERDICTS = ("sensitive", "clear", "undecided")
@@ -54,6 +55,17 @@ def stylesheet() -> tuple[Markup, str]:
     return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
 
 
+def parts_of(view: AuditView) -> dict[str, Any]:
+    """What the parts that the report shares with an audit's page are rendered with."""
+    return {
+        "view": view,
+        "summary": view.summary,
+        "scale": scale_svg(),
+        "shares": shares_svg([(verdict, view.summary["verdicts"][verdict]) for verdict in _VERDICTS]),
+        "spec_text": json.dumps(view.summary["spec"], indent=2, ensure_ascii=False),
+    }
+
+
 def render_report(store: Store, audit: str) -> str:
     """Render the report of a finished audit from what the store holds of it.
 
@@ -75,16 +87,5 @@ def render_report(store: Store, audit: str) -> str:
     """
     view = read_audit_view(store, audit)
     css, css_hash = stylesheet()
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            view=view,
-            summary=view.summary,
-            css=css,
-            css_hash=css_hash,
-            scale=scale_svg(),
-            shares=shares_svg([(verdict, view.summary["verdicts"][verdict]) for verdict in _VERDICTS]),
-            spec_text=json.dumps(view.summary["spec"], indent=2, ensure_ascii=False),
-        )
-    )
+    template = _environment().get_template("report.html.j2")
+    return template.render(css=css, css_hash=css_hash, **parts_of(view))

@@ -19,7 +19,7 @@ from ksdp.flows.summary import Tested, detectable, summarise
 from ksdp.flows.tally import Tally
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_summary
 from ksdp.storage.store import Store, write_whole
-from ksdp.tasks.refs import AuditRef, open_plan
+from ksdp.tasks.refs import AuditRef, folders_of, open_plan
 from ksdp.tasks.steps import draw_curves
 
 __all__ = ["Tested", "conclude"]
@@ -69,6 +69,20 @@ def _markdown(summary: Mapping[str, Any]) -> str:
     )
 
 
+def _where(store: Store, stage: AuditRef) -> dict[str, Any]:
+    """Where the values of a look are, for who reads them without a plan (`ksdp.storage.values`)."""
+    plan, folders = open_plan(stage), folders_of(stage)
+    return {
+        "stage": stage.stage,
+        "documents": sum(len(plan.design.targets(lane)) for lane in range(plan.design.lanes)),
+        "runs": plan.design.runs,
+        "runs_a_block": plan.block_runs,
+        "statistics": [statistic.name for statistic in plan.statistics],
+        "values": folders.values.relative_to(store.root).as_posix(),
+        "key": folders.values_key,
+    }
+
+
 async def conclude(
     first: AuditRef,
     address: str,
@@ -112,6 +126,7 @@ async def conclude(
             "seed": plan.spec.seed,
             "blocks": len(plan.blocks),
             "runs_a_block": plan.block_runs,
+            "stages": [_where(store, stage) for stage in tested.stages],
         },
         "store": str(store.root),
         "report": str(folder / "report.html"),

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, looking, reviewing, scheduling
+from ksdp.commands import audits, clearing, looking, review, reviewing, scheduling
 
 __all__ = ["app", "main"]
 
@@ -40,6 +40,7 @@ for _name, _command in (
     ("list", looking.list_audits),
     ("show", looking.show),
     ("report", looking.report),
+    ("review", review.review),
     ("keys", clearing.keys),
     ("screen", clearing.screen),
     ("verify", clearing.verify),

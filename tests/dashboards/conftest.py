@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.design import Block
+from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import Verdict, decide, detectable_distance
-from ksdp.storage.findings import Curve, write_curves, write_findings, write_spec, write_summary
-from ksdp.storage.store import Store
+from ksdp.storage.blocks import write_values
+from ksdp.storage.findings import (
+    Curve,
+    read_verdicts,
+    write_curves,
+    write_findings,
+    write_spec,
+    write_summary,
+)
+from ksdp.storage.memory import store_corpus
+from ksdp.storage.occasions import ScheduledRun, append_run
+from ksdp.storage.schedules import Schedule, write_schedule
+from ksdp.storage.screens import sensitive_documents, write_excluded, write_screen
+from ksdp.storage.store import Store, content_key
 
 PAPER = ("w-max", "sigma")
 STATISTICS = ("best-cosine", "mean-alignment", "row-space-energy", "w-max")
@@ -143,8 +161,12 @@ def build_audit(
     spec: dict[str, Any] | None = None,
     change: Callable[[dict[str, Any]], None] = lambda summary: None,
     seed: int = 7,
+    stored: bool = False,
 ) -> tuple[Store, str]:
-    """Test seeded values, decide, and write everything a flow writes, the report excepted."""
+    """Test seeded values, decide, and write everything a flow writes, the report excepted.
+
+    With `stored`, the corpus and the blocks of values are written too.
+    """
     rng = np.random.default_rng(seed)
     family = {name: "paper" if name in PAPER else "geometry" for name in names} | (families or {})
     tables = {
@@ -169,12 +191,113 @@ def build_audit(
     summary = _summary(parsed, tested, names, family, parties)
     summary |= {"store": str(store.root), "report": "report.html"}
     change(summary)
+    if stored:
+        summary["corpus"] = _store_corpus(store, known)
+        _store_values(store, summary, values, inclusion)
     folder = store.audit(summary["audit"])
     write_spec(folder, parsed)
     write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable)
     write_curves(folder, _curves(values, inclusion, known, names, family, decisions, tested))
     write_summary(folder, summary)
     return store, summary["audit"]
+
+
+def _store_corpus(store: Store, ids: np.ndarray) -> str:
+    counts = np.random.default_rng(5).poisson(0.6, (len(ids), 40)).astype(float)
+    counts[:, 0] += 1
+    corpus = Corpus(canonical(sp.csr_array(counts)), ids.astype(np.str_))
+    store_corpus(corpus, store.corpus(corpus.hash))
+    return corpus.hash
+
+
+def _store_values(
+    store: Store, summary: dict[str, Any], values: dict[str, np.ndarray], inclusion: np.ndarray
+) -> None:
+    source = summary["provenance"]["runs_folder"]
+    chosen = content_key({name: about["version"] for name, about in summary["statistics"].items()})
+    size = summary["provenance"]["runs_a_block"]
+    where = {
+        "stage": "first",
+        "documents": len(inclusion),
+        "runs": summary["runs"],
+        "runs_a_block": size,
+        "statistics": list(values),
+        "values": f"runs/{source}/values/{chosen}",
+        "key": f"{source}/{chosen}",
+    }
+    summary["provenance"]["stages"] = [where]
+    for start in range(0, summary["runs"], size):
+        block = Block(0, start, min(start + size, summary["runs"]))
+        part = {name: array[:, start : block.stop] for name, array in values.items()}
+        measured = BlockValues(block, inclusion[:, start : block.stop], part)
+        write_values(store.root / "runs" / source / "values" / chosen, measured, f"{source}/{chosen}", "float32")
+
+
+HISTORY = (1, 2, 3, 4, 5, 9, 10, 11, 12)
+"""Days of November on which the audits of `history_store` were finished: one void, and a gap."""
+
+
+def build_history(root: Path) -> Store:
+    """A store with a history: nine audits of one question (`svd-01` ...), another, a screening, a schedule."""
+    for number, day in enumerate(HISTORY, 1):
+
+        def change(summary: dict[str, Any], number: int = number, day: int = day) -> None:
+            summary["audit"] = f"svd-{number:02d}"
+            summary["provenance"]["finished"] = f"2026-11-{day:02d}T02:31:07+00:00"
+            summary["provenance"]["runs_folder"] = f"{number:020d}"
+            if number == 3:
+                summary["valid"] = False
+                summary["controls"]["reason"] = "a planted leak was not detected"
+
+        last = number >= len(HISTORY) - 1
+        asked = {"decision": {"margin": 0.55}, "mechanism": {"name": "pd-svd", "rank": 3}}
+        build_audit(root, leaking=0.25 + 0.02 * number, strength=1.0, runs=1200 if last else 400, seed=number,
+                    change=change, stored=last, spec=asked)  # fmt: skip
+
+    def other(summary: dict[str, Any]) -> None:
+        summary |= {"audit": "nmf-01"}
+        summary["provenance"] |= {"finished": "2026-11-12T05:00:00+00:00", "runs_folder": "f" * 20}
+
+    nmf = {"mechanism": {"name": "pd-nmf", "rank": 7}}
+    store, _ = build_audit(root, spec=nmf, names=("mean-alignment", "sigma", "topics"), change=other, stored=True)
+    verdicts = read_verdicts(store.audit("svd-09"))
+    rounds = [{"round": n, "audit": f"svd-0{n + 7}", "corpus": "sha256:" + "0f" * 32, "among": 60,
+               "documents": 60, "sensitive": 12 * (2 - n), "clear": 40, "undecided": 8, "level": 0.02,
+               "seed": n, "runs": 400, "cached_runs": 0, "valid": True} for n in (1, 2)]  # fmt: skip
+    write_excluded(store, "screen01", [sensitive_documents(verdicts, 1)])
+    write_screen(store, "screen01", {
+        "screen": "screen01", "corpus": "sha256:" + "0f" * 32, "mechanism": "pd-svd", "spec": "0" * 20,
+        "outcome": "cleared", "helps": True, "reason": "Without 12 documents, round 2 found nothing sensitive.",
+        "documents": 60, "excluded": 12, "allowed": 40, "allowed_verdicts": ["clear"], "rounds": rounds,
+        "party_rows": 6, "quality": None, "clearance": "mail.clearance", "fingerprint": "ab:cd", "reviewer": "Ada",
+        "seconds": 12.0, "store": str(root),
+    })  # fmt: skip
+    made = datetime(2026, 11, 1, tzinfo=UTC)
+    write_schedule(store, Schedule(name="nightly-mail", spec="/srv/mail.toml", cron="30 2 * * *", created=made))
+    for number, day in enumerate(HISTORY, 1):
+        at = datetime(2026, 11, day, 2, 30, tzinfo=UTC)
+        done = ScheduledRun(
+            planned=at, started=at, finished=at + timedelta(minutes=1),
+            outcome="void" if number == 3 else "audited",
+            missed=3 if day == 9 else 0, audit=f"svd-{number:02d}", number=number, documents={"audited": 60},
+            verdicts={"sensitive": 10 + number}, became_sensitive=number % 3 == 0, largest_d=0.9,
+            largest_drift=0.05, level=0.004, seconds=61.0,
+        )  # fmt: skip
+        append_run(store, "nightly-mail", done)
+    return store
+
+
+@pytest.fixture(scope="session")
+def history_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store that nobody may change."""
+    return build_history(tmp_path_factory.mktemp("history") / "store")
+
+
+@pytest.fixture
+def own_store(history_store: Store, tmp_path: Path) -> Store:
+    """The same, for a test to change."""
+    shutil.copytree(history_store.root, tmp_path / "store")
+    return Store.open(tmp_path / "store", create=False)
 
 
 def _curves(

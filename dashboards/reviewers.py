@@ -1,0 +1,144 @@
+"""Who is looking: the person at this machine, a name from a proxy's header, or whoever holds a token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from starlette.requests import Request
+
+from ksdp.audit.errors import InputError
+
+__all__ = ["COOKIE", "HeaderReviewer", "LocalReviewer", "ReviewerSource", "TokenReviewers", "read_tokens"]
+
+COOKIE = "ksdp-reviewer"
+_SHORTEST = 20
+_HOURS = 12
+
+
+class ReviewerSource(Protocol):
+    """Says who sent a request."""
+
+    @property
+    def signs_in(self) -> bool:
+        """Whether there is a page to sign in on."""
+        ...
+
+    def reviewer(self, request: Request) -> str | None:
+        """The name, or None where nobody may look."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalReviewer:
+    """Everybody who reaches this machine's loopback is the person who started the dashboard."""
+
+    name: str
+    signs_in = False
+
+    def reviewer(self, request: Request) -> str | None:
+        """The name given."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class HeaderReviewer:
+    """A proxy that has signed the person in (OIDC) names them in a header.
+
+    The header of anybody but the proxy is worth nothing, so that it is read from the named addresses only.
+    """
+
+    header: str
+    proxies: frozenset[str]
+    """Addresses of the proxy."""
+    signs_in = False
+
+    def reviewer(self, request: Request) -> str | None:
+        """The header's value, from the proxy."""
+        if request.client is None or request.client.host not in self.proxies:
+            return None
+        values = request.headers.getlist(self.header)
+        name = values[0].strip() if len(values) == 1 else ""
+        return name if name and name.isprintable() and len(name) <= 200 else None
+
+
+@dataclass(frozen=True)
+class TokenReviewers:
+    """Whoever shows a token of the file is the person it was given to.
+
+    A token is shown once; a cookie that only this process can sign then names its holder for twelve hours, or
+    until the process ends.
+    """
+
+    names: Mapping[str, str]
+    """Name of each SHA-256 of a token, in hex."""
+    clock: Callable[[], float] = time.time
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    signs_in = True
+
+    def _signed(self, said: str) -> str:
+        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
+
+    def name_of(self, token: str) -> str | None:
+        """Whose token this is; every known one is compared, so that time tells nothing."""
+        shown = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        found = None
+        for known, name in self.names.items():
+            if hmac.compare_digest(shown, known):
+                found = name
+        return found
+
+    def cookie(self, name: str) -> str:
+        """The cookie that says so from now on."""
+        said = f"{int(self.clock()) + _HOURS * 3600}.{name.encode().hex()}"
+        return f"{said}.{self._signed(said)}"
+
+    def reviewer(self, request: Request) -> str | None:
+        """From the cookie, or from an `Authorization: Bearer` header."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.name_of(token.strip())
+        said, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
+        if not said or not hmac.compare_digest(signature.encode(), self._signed(said).encode()):
+            return None
+        until, _, name = said.partition(".")
+        return bytes.fromhex(name).decode() if int(until) > self.clock() else None
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """Read a token file: one `token name` a line; empty lines and lines with `#` are passed over.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, others than its owner can read it, a token is short or given twice, or none is there.
+    """
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise InputError(f"{path} must be readable by its owner only (chmod 600).")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the token file {path} cannot be read: {type(error).__name__}.") from error
+    names: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        token, _, name = line.strip().partition(" ")
+        if not token or token.startswith("#"):
+            continue
+        if len(token) < _SHORTEST or not name.strip() or not name.strip().isprintable():
+            raise InputError(
+                f"{path}, line {number}: needs a token of at least {_SHORTEST} characters and a name."
+            )
+        known = hashlib.sha256(token.encode()).hexdigest()
+        if known in names:
+            raise InputError(f"{path}, line {number}: this token was given before.")
+        names[known] = name.strip()
+    if not names:
+        raise InputError(f"{path} holds no token.")
+    return names

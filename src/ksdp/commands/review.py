@@ -1,0 +1,135 @@
+"""The dashboard: `review`."""
+
+from __future__ import annotations
+
+import getpass
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ksdp.audit.errors import InputError
+from ksdp.commands.options import StoreOption
+
+__all__ = ["review"]
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def review(
+    store: StoreOption = Path("ksdp-store"),
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8700,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None,
+    reviewer_header: Annotated[
+        str | None, typer.Option("--reviewer-header", help="Header in which a proxy names who signed in (OIDC).")
+    ] = None,
+    proxy: Annotated[
+        list[str] | None, typer.Option("--proxy", help="Address of that proxy; loopback without.")
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option("--tokens", help="File of `token name` lines, readable by its owner only.")
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option("--origin", help="https://name[:port] under which browsers reach it, where that is another."),
+    ] = None,
+    resolver: Annotated[
+        str | None,
+        typer.Option("--resolver", help="Program that reads an id on standard input and writes the text."),
+    ] = None,
+    start_runs: Annotated[
+        bool, typer.Option("--start-runs", help="Start `ksdp more` as soon as more runs are decided.")
+    ] = False,
+) -> None:
+    """Show what was found, and take decisions: the dashboard, on this machine only unless told otherwise."""
+    import uvicorn
+
+    from ksdp.dashboards.app import create_app
+    from ksdp.storage.store import Store
+
+    source = _source(host, tls_cert, tls_key, reviewer_header, proxy, tokens)
+    origins = _origins(host, port, tls_cert is not None, origin or [])
+    opened = Store.open(store, create=False)
+    app = create_app(opened, actions=_actions(opened.root, resolver, start_runs), source=source, origins=origins)
+    scheme = "https" if tls_cert else "http"
+    typer.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+    )
+
+
+def _source(
+    host: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    header: str | None,
+    proxy: list[str] | None,
+    tokens: Path | None,
+) -> Any:
+    """Who says who looks; refused where strangers could."""
+    from ksdp.dashboards.reviewers import HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
+
+    if (tls_cert is None) != (tls_key is None):
+        raise InputError("`--tls-cert` and `--tls-key` go together.")
+    if header is not None and tokens is not None:
+        raise InputError("`--reviewer-header` and `--tokens` exclude each other.")
+    if host not in _LOOPBACK and (tls_cert is None or (header is None and tokens is None)):
+        raise InputError(
+            f"`--host` {host} is not this machine alone: give `--tls-cert` and `--tls-key`, and "
+            "`--reviewer-header` or `--tokens`."
+        )
+    if header is not None:
+        return HeaderReviewer(header, frozenset(proxy or _LOOPBACK[:2]))
+    return TokenReviewers(read_tokens(tokens)) if tokens is not None else LocalReviewer(getpass.getuser())
+
+
+def _origins(host: str, port: int, tls: bool, named: list[str]) -> frozenset[str]:
+    from urllib.parse import urlsplit
+
+    from ksdp.dashboards.security import origins_of
+
+    for origin in named:
+        parts = urlsplit(origin)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.netloc
+            or origin != f"{parts.scheme}://{parts.netloc}"
+        ):
+            raise InputError(f"`--origin` must be https://name or https://name:port; got {origin!r}.")
+    if host in ("0.0.0.0", "::") and not named:
+        raise InputError("`--host` is every address: name with `--origin` what browsers call it.")
+    return origins_of(host, port, tls=tls) | frozenset(named)
+
+
+def _actions(store: Path, resolver: str | None, start_runs: bool) -> Any:
+    import subprocess
+    import sys
+    from datetime import UTC, datetime
+
+    from ksdp.dashboards.acting import Actions
+    from ksdp.storage.texts import TextCommand
+
+    command = TextCommand(tuple(shlex.split(resolver))) if resolver else None
+
+    def more(audit: str, documents: object) -> str:
+        # A process of its own: it takes every document that more runs are decided for, and outlives this one.
+        command = [sys.executable, "-m", "ksdp", "more", audit, "--store", str(store)]
+        quiet = subprocess.DEVNULL
+        subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+        return "More runs were started; the audit that continues this one supersedes it when it is done."
+
+    def tell(audit: str, documents: object) -> str:
+        return f"`ksdp more {audit}` runs them."
+
+    return Actions(command, more if start_runs else tell, lambda: datetime.now(UTC))

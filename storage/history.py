@@ -1,0 +1,93 @@
+"""The finished audits of a store in a few words each: what a list, a timeline and a trend need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.findings import read_summary
+from ksdp.storage.store import Store, content_key
+
+__all__ = ["Brief", "brief", "read_history", "screen_ids", "valid_audit"]
+
+
+@dataclass(frozen=True)
+class Brief:
+    """An audit in a few words."""
+
+    audit: str
+    finished: datetime
+    mechanism: str
+    corpus_path: str
+    corpus: str
+    """Hash of the corpus."""
+    series: str
+    """Equal for audits that differ in seed, number of runs, level and documents only."""
+    documents: int
+    runs: int
+    valid: bool
+    verdicts: Mapping[str, int]
+    largest: float
+    """The largest D of any document under any statistic."""
+    seconds: float
+
+
+def valid_audit(audit: str) -> bool:
+    """Whether this may be an audit's id; anything else is never made part of a path."""
+    return 0 < len(audit) <= 64 and audit.isascii() and audit.replace("-", "").isalnum()
+
+
+def _series(spec: Mapping[str, Any]) -> str:
+    design = {key: value for key, value in spec["design"].items() if key not in ("with_runs", "documents")}
+    asked = {
+        "corpus": spec["corpus"],
+        "mechanism": spec["mechanism"],
+        "design": design,
+        "parties": spec["parties"],
+    }
+    return content_key(asked)[:10]
+
+
+def brief(summary: Mapping[str, Any]) -> Brief:
+    """What a list says of an audit."""
+    return Brief(
+        audit=summary["audit"],
+        finished=datetime.fromisoformat(summary["provenance"]["finished"]),
+        mechanism=summary["mechanism"],
+        corpus_path=summary["spec"]["corpus"]["path"],
+        corpus=summary["corpus"],
+        series=_series(summary["spec"]),
+        documents=summary["documents"],
+        runs=summary["runs"],
+        valid=summary["valid"],
+        verdicts=summary["verdicts"],
+        largest=max((about["max_D"] for about in summary["statistics"].values()), default=0.0),
+        seconds=summary["seconds"],
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _brief(file: Path, _written: int) -> Brief | None:
+    try:
+        return brief(read_summary(file.parent))
+    except (StoreError, KeyError, TypeError, ValueError, json.JSONDecodeError):
+        return None
+
+
+def read_history(store: Store) -> list[Brief]:
+    """The finished audits, newest first; one that cannot be read is left out. Files are read once."""
+    found = (_brief(file, file.stat().st_mtime_ns) for file in store.root.glob("audits/*/audit.json"))
+    known = [entry for entry in found if entry is not None]
+    return sorted(known, key=lambda entry: (entry.finished, entry.audit), reverse=True)
+
+
+def screen_ids(store: Store) -> list[str]:
+    """Screens of the store, newest first."""
+    files = [file for file in store.root.glob("screens/*.json") if valid_audit(file.stem)]
+    return [file.stem for file in sorted(files, key=lambda f: f.stat().st_mtime, reverse=True)]

@@ -1,0 +1,98 @@
+"""Who looked at the text of which document: `reviews/looks.jsonl`, one line a look, only ever added to.
+
+A line is written and synced before the text is fetched, and names the hash of the line before, so that none can be
+taken out unnoticed. No text is in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.store import Store
+
+__all__ = ["Look", "append_look", "read_looks"]
+
+_START = "0" * 64
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look."""
+
+    number: int
+    at: datetime
+    reviewer: str
+    audit: str
+    document: str
+
+
+def _file(store: Store) -> Path:
+    return store.root / "reviews" / "looks.jsonl"
+
+
+def append_look(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
+    """Record a look before it happens.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be recorded: then nobody may look.
+    """
+    path = _file(store)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            content = file.read()
+            if content and not content.endswith(b"\n"):  # what a crash left of a line
+                file.write(b"\n")
+            before = content.splitlines()[-1:] or [b""]
+            said = {
+                "at": now.astimezone(UTC).isoformat(),
+                "reviewer": reviewer,
+                "audit": audit,
+                "document": document,
+                "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else _START,
+            }
+            file.write(json.dumps(said).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(f"the look cannot be recorded ({error.strerror}), so there is none.") from error
+
+
+def read_looks(store: Store) -> tuple[list[Look], int | None]:
+    """All looks, oldest first, and the line (from 1) after which the chain is broken; None where it holds.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be read.
+    """
+    try:
+        lines = _file(store).read_bytes().splitlines()
+    except FileNotFoundError:
+        return [], None
+    except OSError as error:
+        raise StoreError(f"reviews/looks.jsonl cannot be read: {error.strerror}.") from error
+    looks, broken, previous = [], None, _START
+    for number, line in enumerate(lines, 1):
+        try:
+            said = json.loads(line)
+            at = datetime.fromisoformat(said["at"])
+            looks.append(Look(number, at, said["reviewer"], said["audit"], said["document"]))
+            whole = said["previous"] == previous
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole and broken is None:
+            broken = number
+        previous = hashlib.sha256(line).hexdigest()
+    return looks, broken

@@ -1,0 +1,417 @@
+"""Every route by TestClient: status, headers, filters, forms, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from ksdp.audit.errors import StoreError
+from ksdp.dashboards.acting import Actions
+from ksdp.dashboards.app import create_app
+from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
+from ksdp.storage.findings import read_verdicts
+from ksdp.storage.looks import read_looks
+from ksdp.storage.reviews import Policy, document_state, read_log, write_policy
+from ksdp.storage.schedules import asked, read_schedule
+from ksdp.storage.store import Store
+
+ORIGIN = "http://127.0.0.1:8700"
+NOW = datetime(2026, 11, 12, 9, 0, tzinfo=UTC)
+OURS = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
+PAGES = (
+    "/", "/audits", "/audits?page=1", "/audits/svd-09", "/audits/svd-03", "/audits/nmf-01",
+    "/audits/svd-09?verdict=sensitive&sort=advantage&down=1&search=mail&page=1",
+    "/audits/svd-09/document?id=mail-00007", "/audits/svd-01/document?id=mail-00007", "/audits/svd-09/report.html",
+    "/queue", "/queue?show=decided", "/queue?audit=svd-08&show=waiting", "/log", "/log?kind=looks", "/log?check=1",
+    "/screens", "/screens/screen01", "/compare", "/compare?a=svd-08&b=svd-09", "/compare?a=svd-01&b=nmf-01",
+    "/schedules", "/schedules/nightly-mail",
+)  # fmt: skip
+
+
+def client(
+    store: Store, source: ReviewerSource | None = None, *, redirects: bool = True, **actions: Any
+) -> TestClient:
+    app = create_app(
+        store,
+        actions=Actions(clock=lambda: NOW, **actions),
+        source=source or LocalReviewer("Ada"),
+        origins=frozenset({ORIGIN}),
+    )
+    return TestClient(app, base_url=ORIGIN, follow_redirects=redirects)
+
+
+def decision(**changes: str) -> dict[str, str]:
+    form = {"document": "mail-00007", "saw": "0", "decision": "exclude", "reason": "too much", "back": "/queue"}
+    return form | changes
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_page_answers_is_small_and_is_guarded(history_store: Store, address: str) -> None:
+    got = client(history_store).get(address)
+    assert got.status_code == 200
+    assert len(got.content) < 200_000
+    policy = got.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert got.headers["cache-control"] == "no-store"
+    assert got.headers["x-content-type-options"] == "nosniff"
+    assert got.headers["referrer-policy"] == "same-origin"
+    page = got.text
+    assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", page)
+    assert not re.search(r"\sstyle=|\son[a-z]+=", page)  # the policy would drop them silently
+    assert page.count("<h1") == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/nothing", 404),
+        ("/audits/none", 404),
+        ("/audits/%2e%2e", 404),
+        ("/audits/%2e%2e%2fkeys", 404),
+        ("/audits/svd-09/document?id=nobody", 404),
+        ("/audits/svd-09/document", 404),
+        ("/audits/svd-09/document?id=mail-00007&statistic=none", 404),
+        ("/screens/none", 404),
+        ("/schedules/none", 404),
+        ("/compare?a=svd-09&b=none", 404),
+        ("/compare?a=svd-08&b=svd-09&from=good&to=bad", 400),
+        ("/audits/svd-09?verdict=great", 400),
+        ("/audits/svd-09?sort=colour", 400),
+        ("/audits/svd-09?page=0", 400),
+        ("/audits/svd-09?page=٣", 400),
+        ("/audits/svd-09/document?id=mail-00007&at=-1", 400),
+        ("/queue?show=all", 400),
+    ],
+)
+def test_what_is_not_there_is_said_on_a_page(history_store: Store, address: str, status: int) -> None:
+    got = client(history_store).get(address)
+    assert got.status_code == status
+    assert "<h1>" in got.text
+    assert got.headers["content-security-policy"]
+
+
+def test_documents_are_filtered_sorted_searched_and_paged(history_store: Store) -> None:
+    rows = read_verdicts(history_store.audit("svd-09")).to_pandas()
+    visit = client(history_store)
+
+    def shown(query: str) -> list[str]:
+        page = visit.get(f"/audits/svd-09?{query}").text
+        return re.findall(r"data-row href=\"[^\"]*\"><bdi>([^<]*)</bdi>", page)
+
+    sensitive = rows[rows.verdict == "sensitive"]
+    assert set(shown("verdict=sensitive")) == set(sensitive.document)
+    by_d = rows.sort_values(["distance", "document"], ascending=[False, True]).document.tolist()
+    assert shown("sort=advantage") == by_d[:25]
+    assert shown("sort=advantage&page=3") == by_d[50:]
+    assert shown("sort=id&down=1")[0] == rows.document.max()
+    assert shown("search=0002&sort=id") == sorted(name for name in rows.document if "0002" in name)[:25]
+    assert shown("search=%25") == []  # not a pattern
+
+
+def test_a_document_page_draws_every_statistic_and_knows_its_neighbours_in_the_list(history_store: Store) -> None:
+    rows = read_verdicts(history_store.audit("svd-09")).to_pandas()
+    by_id = sorted(rows.document)
+    page = client(history_store).get(f"/audits/svd-09/document?id={by_id[4]}&sort=id&at=4").text
+    assert page.count('class="chart ecdf"') == 4
+    assert "5 of 60" in page
+    assert f'rel="prev" data-step href="/audits/svd-09/document?id={by_id[3]}&amp;at=3&amp;sort=id"' in page
+    assert f'rel="next" data-step href="/audits/svd-09/document?id={by_id[5]}&amp;at=5&amp;sort=id"' in page
+    assert "Documents like it" in page
+    assert page.count('<li><a href="/audits/svd-09/document?id=mail-') == 10
+
+
+def test_a_document_whose_values_are_gone_still_has_a_page(own_store: Store) -> None:
+    visit = client(own_store)
+    older = visit.get("/audits/svd-01/document?id=mail-00007").text
+    assert "does not say where its values are" in older
+    assert "w-max" in older
+    shutil.rmtree(own_store.root / "runs")
+    assert "are not all in the store" in visit.get("/audits/svd-09/document?id=mail-00007").text
+
+
+def test_ids_are_only_ever_data(make_audit: Callable[..., tuple[Store, str]]) -> None:
+    nasty = ["<script>alert(1)</script>", "a/../../b", "x&id=y", 'q"uote', "ü ñ", "?#%2f", "-rf", "a" * 300]
+    store, audit = make_audit(documents=8, ids=nasty, stored=True)
+    visit = client(store)
+    listed = visit.get(f"/audits/{audit}").text
+    assert "<script>alert" not in listed
+    for name in nasty:
+        got = visit.get(f"/audits/{audit}/document?id={quote(name, safe='')}")
+        assert got.status_code == 200
+        assert "<script>alert" not in got.text
+        sent = visit.post(f"/audits/{audit}/decisions", data=decision(document=name), headers=OURS)
+        assert sent.status_code == 200
+    assert {entry.document for entry in read_log(store)} == set(nasty)
+
+
+def test_a_decision_is_recorded_by_name_and_shown(own_store: Store) -> None:
+    visit = client(own_store, redirects=False)
+    back = "/audits/svd-09/document?id=mail-00007&sort=id&at=7"
+    got = visit.post("/audits/svd-09/decisions", data=decision(back=back), headers=OURS)
+    assert got.status_code == 303
+    assert got.headers["location"].startswith("/audits/svd-09/document?id=mail-00007&sort=id&at=7&recorded=1")
+    (entry,) = read_log(own_store)
+    assert (entry.document, entry.decision, entry.reviewer, entry.at) == ("mail-00007", "exclude", "Ada", NOW)
+    page = visit.get(got.headers["location"]).text
+    assert "Recorded as entry 1" in page
+    assert "In force" in page
+    assert "too much" in visit.get("/log").text
+    assert "The chain holds: 1 entry" in visit.get("/log?check=1").text
+
+
+def test_record_and_next_goes_to_the_next_one(own_store: Store) -> None:
+    onward = "/audits/svd-09/document?id=mail-00008"
+    form = decision(then="next", next=onward)
+    got = client(own_store, redirects=False).post("/audits/svd-09/decisions", data=form, headers=OURS)
+    assert got.headers["location"].startswith(onward)
+    form = decision(document="mail-00009", then="next", next="//evil.example/")
+    got = client(own_store, redirects=False).post("/audits/svd-09/decisions", data=form, headers=OURS)
+    assert got.headers["location"].startswith("/queue?")
+
+
+def test_a_stale_decision_is_refused_with_the_newer_one_and_nothing_typed_is_lost(own_store: Store) -> None:
+    client(own_store, LocalReviewer("Grace")).post(
+        "/audits/svd-09/decisions", data=decision(decision="accept", reason="Grace was first"), headers=OURS
+    )
+    form = decision(back="/audits/svd-09/document?id=mail-00007", reason="my long reason")
+    got = client(own_store).post("/audits/svd-09/decisions", data=form, headers=OURS)
+    assert got.status_code == 409
+    for said in ("Not recorded", "Grace was first", "my long reason</textarea>", 'name="saw" value="1"'):
+        assert said in got.text
+    assert len(read_log(own_store)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"reason": "  "}, 422),
+        ({"decision": ""}, 422),
+        ({"decision": "burn"}, 422),
+        ({"decision": "confirm"}, 422),
+        ({"saw": "x"}, 422),
+        ({"document": "nobody"}, 404),
+        ({"saw": "7"}, 422),
+    ],
+)
+def test_wrong_forms_record_nothing(own_store: Store, change: dict[str, str], status: int) -> None:
+    form = decision(back="/audits/svd-09/document?id=mail-00007") | change
+    got = client(own_store).post("/audits/svd-09/decisions", data=form, headers=OURS)
+    assert got.status_code == status
+    assert read_log(own_store) == []
+
+
+def test_a_void_audit_takes_no_decision(own_store: Store) -> None:
+    got = client(own_store).post("/audits/svd-03/decisions", data=decision(back="/"), headers=OURS)
+    assert got.status_code == 409
+    assert read_log(own_store) == []
+
+
+def test_many_are_decided_at_once_from_the_queue(own_store: Store) -> None:
+    visit = client(own_store)
+    page = visit.get("/queue?audit=svd-09").text
+    names = re.findall(r'name="document" value="([^"]*)"', page)
+    assert len(names) > 3
+    form = {"boxes": "1", "document": names, "saw": ["0"] * len(names), "chosen": names[:3],
+            "decision": "exclude", "reason": "all of a kind", "back": "/queue?audit=svd-09"}  # fmt: skip
+    got = visit.post("/audits/svd-09/decisions", data=form, headers=OURS)
+    assert "3 decisions are recorded" in got.text
+    assert [entry.document for entry in read_log(own_store)] == names[:3]
+    left = re.findall(r'name="document" value="([^"]*)"', visit.get("/queue?audit=svd-09").text)
+    assert not set(left) & set(names[:3])
+    assert names[0] in visit.get("/queue?audit=svd-09&show=decided").text
+    nothing = visit.post("/audits/svd-09/decisions", data=form | {"chosen": []}, headers=OURS)
+    assert nothing.status_code == 422
+
+
+def test_four_eyes_wait_for_another_person(own_store: Store) -> None:
+    write_policy(own_store, Policy(four_eyes=True))
+    ada, grace = client(own_store), client(own_store, LocalReviewer("Grace"))
+    ada.post("/audits/svd-09/decisions", data=decision(), headers=OURS)
+    address = "/audits/svd-09/document?id=mail-00007"
+    assert 'value="confirm"' not in ada.get(address).text
+    assert 'value="confirm"' in grace.get(address).text
+    assert "mail-00007" in grace.get("/queue?audit=svd-09&show=waiting").text
+    own = ada.post("/audits/svd-09/decisions", data=decision(decision="confirm", saw="1"), headers=OURS)
+    assert own.status_code == 422
+    grace.post(
+        "/audits/svd-09/decisions", data=decision(decision="confirm", saw="1", reason="so it is"), headers=OURS
+    )
+    assert document_state(own_store, "svd-09", "mail-00007").confirmed is not None
+
+
+def test_more_runs_are_asked_for(own_store: Store) -> None:
+    begun: list[tuple[str, list[str]]] = []
+
+    def more(audit: str, documents: Any) -> str:
+        begun.append((audit, list(documents)))
+        return "Runs were begun."
+
+    got = client(own_store, more_runs=more).post(
+        "/audits/svd-09/decisions", data=decision(decision="more-runs"), headers=OURS
+    )
+    assert begun == [("svd-09", ["mail-00007"])]
+    assert "Runs were begun." in got.text
+
+
+def test_a_text_is_logged_before_it_is_shown_and_never_by_reading(own_store: Store) -> None:
+    seen: list[int] = []
+
+    def resolve(audit: str, document: str) -> str:
+        seen.append(len(read_looks(own_store)[0]))
+        return "<b>Dear Ada</b>"
+
+    visit = client(own_store, resolve=resolve)
+    address = "/audits/svd-09/document?id=mail-00007"
+    assert "Dear Ada" not in visit.get(address).text
+    assert seen == []
+    got = visit.post("/audits/svd-09/text", data={"document": "mail-00007", "back": address}, headers=OURS)
+    assert "&lt;b&gt;Dear Ada&lt;/b&gt;" in got.text
+    assert seen == [1]
+    (look,), broken = read_looks(own_store)
+    assert (look.reviewer, look.audit, look.document, look.at, broken) == (
+        "Ada",
+        "svd-09",
+        "mail-00007",
+        NOW,
+        None,
+    )
+    assert "mail-00007" in visit.get("/log?kind=looks").text
+    assert "Dear Ada" not in visit.get("/log?kind=looks").text
+
+
+def test_without_a_resolver_there_is_no_text(own_store: Store) -> None:
+    visit = client(own_store)
+    assert "Fetch and show it" not in visit.get("/audits/svd-09/document?id=mail-00007").text
+    form = {"document": "mail-00007", "back": "/"}
+    assert visit.post("/audits/svd-09/text", data=form, headers=OURS).status_code == 404
+    assert read_looks(own_store) == ([], None)
+
+    def none(audit: str, document: str) -> str:
+        raise StoreError("the resolver has no text for this document (exit code 3).")
+
+    got = client(own_store, resolve=none).post("/audits/svd-09/text", data=form, headers=OURS)
+    assert "exit code 3" in got.text
+
+
+def test_a_schedule_is_paused_run_and_changed(own_store: Store) -> None:
+    visit, address = client(own_store), "/schedules/nightly-mail"
+    assert "Paused." in visit.post(address, data={"action": "pause"}, headers=OURS).text
+    assert read_schedule(own_store, "nightly-mail").paused
+    visit.post(address, data={"action": "resume"}, headers=OURS)
+    assert read_schedule(own_store, "nightly-mail").since == NOW
+    visit.post(address, data={"action": "run-all"}, headers=OURS)
+    wanted = asked(own_store, "nightly-mail")
+    assert wanted is not None
+    assert wanted.full
+    settings = {"action": "settings", "cron": "0 4 * * 1", "timezone": "Europe/Vienna", "retries": "1",
+                "backoff": "30", "timeout": "", "full_every": "7", "workers": "", "link": ""}  # fmt: skip
+    visit.post(address, data=settings, headers=OURS)
+    changed = read_schedule(own_store, "nightly-mail")
+    assert (changed.cron, changed.timezone, changed.full_every, changed.level) == (
+        "0 4 * * 1",
+        "Europe/Vienna",
+        7,
+        0.05,
+    )
+    got = visit.post(address, data=settings | {"cron": "whenever"}, headers=OURS)
+    assert got.status_code == 422
+    assert 'value="whenever"' in got.text
+    assert read_schedule(own_store, "nightly-mail").cron == "0 4 * * 1"
+    assert visit.post(address, data={"action": "explode"}, headers=OURS).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "none"},
+        {"origin": ORIGIN, "sec-fetch-site": "cross-site"},
+        {"origin": "http://127.0.0.1:8701"},
+        {"origin": "https://127.0.0.1:8700"},
+    ],
+)
+def test_writes_from_elsewhere_are_refused(own_store: Store, headers: dict[str, str]) -> None:
+    for address in ("/audits/svd-09/decisions", "/audits/svd-09/text", "/schedules/nightly-mail", "/sign-in"):
+        assert client(own_store).post(address, data=decision(), headers=headers).status_code == 403
+    assert read_log(own_store) == []
+
+
+@pytest.mark.parametrize("headers", [{"origin": ORIGIN}, {"sec-fetch-site": "same-origin"}])
+def test_our_own_writes_are_taken(own_store: Store, headers: dict[str, str]) -> None:
+    assert client(own_store).post("/audits/svd-09/decisions", data=decision(), headers=headers).status_code == 200
+
+
+def test_other_host_names_are_refused(history_store: Store) -> None:
+    for host in ("evil.example", "evil.example:8700", "127.0.0.1:8701", "127.0.0.1"):
+        got = client(history_store).get("/audits", headers={"host": host})
+        assert got.status_code == 421
+        assert "svd" not in got.text
+
+
+def test_other_methods_large_bodies_and_other_kinds_of_bodies_are_refused(own_store: Store) -> None:
+    visit = client(own_store)
+    assert visit.put("/audits", headers=OURS).status_code == 405
+    assert visit.delete("/audits/svd-09", headers=OURS).status_code == 405
+    address = "/audits/svd-09/decisions"
+    assert visit.post(address, content=b"x" * 3_000_000, headers=OURS).status_code == 413
+    assert (
+        visit.post(address, content=b"{}", headers=OURS | {"content-type": "application/json"}).status_code == 400
+    )
+    assert visit.get(address).status_code in (404, 405)
+    assert read_log(own_store) == []
+
+
+def test_static_files_are_kept_and_nothing_else_is_served(history_store: Store) -> None:
+    visit = client(history_store)
+    address = re.search(r'href="(/static/app\.css\?[0-9a-f]+)"', visit.get("/").text)
+    assert address is not None
+    got = visit.get(address[1])
+    assert "immutable" in got.headers["cache-control"]
+    assert visit.get("/static/../app.py").status_code == 404
+    assert visit.get("/static/%2e%2e/app.py").status_code == 404
+
+
+def test_tokens_sign_in_and_out(own_store: Store) -> None:
+    import hashlib
+
+    token = "correct-horse-battery-staple"
+    source = TokenReviewers({hashlib.sha256(token.encode()).hexdigest(): "Grace"})
+    visit = client(own_store, source, redirects=False)
+    asked_for = visit.get("/audits/svd-09?sort=id")
+    assert asked_for.status_code == 303
+    assert asked_for.headers["location"] == "/sign-in?next=/audits/svd-09%3Fsort%3Did"
+    assert visit.post("/audits/svd-09/decisions", data=decision(), headers=OURS).status_code == 401
+    assert "svd-09" not in visit.get("/sign-in").text
+    wrong = visit.post("/sign-in", data={"token": "wrong", "next": "/"}, headers=OURS)
+    assert wrong.status_code == 403
+    right = visit.post("/sign-in", data={"token": token, "next": "//evil.example"}, headers=OURS)
+    assert right.headers["location"] == "/"
+    cookie = right.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert token not in cookie
+    assert "Grace" in visit.get("/audits").text
+    visit.post("/audits/svd-09/decisions", data=decision(), headers=OURS)
+    assert read_log(own_store)[0].reviewer == "Grace"
+    visit.post("/sign-out", headers=OURS | {"content-type": "application/x-www-form-urlencoded"})
+    assert visit.get("/audits").status_code == 303
+    bearer = {"authorization": f"Bearer {token}"}
+    assert visit.get("/audits", headers=bearer).status_code == 200
+
+
+def test_a_reviewer_named_in_the_form_is_not_believed(own_store: Store) -> None:
+    client(own_store).post("/audits/svd-09/decisions", data=decision(reviewer="Mallory"), headers=OURS)
+    assert read_log(own_store)[0].reviewer == "Ada"
