@@ -27,10 +27,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.verdicts.detection import critical_distance, first_true
 from ksdp.audit.verdicts.ks import KSTable
 from ksdp.audit.verdicts.law import log10_p
 
-__all__ = ["tied_log10_p", "tied_table"]
+__all__ = ["tied_critical", "tied_log10_p", "tied_table"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -169,15 +170,53 @@ def tied_log10_p(h: int, n_with: int, n_without: int, counts: Ints) -> float:
     >>> round(10 ** tied_log10_p(15, 5, 7, np.array([2, 3, 4, 1, 1, 1])), 4)
     0.2424
     """
+    counts = _checked(counts, n_with, n_without)
+    pooled = np.repeat(np.arange(len(counts), dtype=np.float64), counts)[None]
+    log_p = log10_p(np.array([h]), np.array([n_with]), np.array([n_without])) * _LN10
+    _fill(pooled, np.array([h]), np.array([min(n_with, n_without)]), log_p, 0.0, -np.inf)
+    return float(log_p[0] / _LN10)
+
+
+def tied_critical(n_with: int, n_without: int, counts: Ints, wanted_log10_p: float) -> int:
+    """The smallest h with exact log10 P(D >= h / (n_with n_without)) at or below the wanted one, given the ties.
+
+    Parameters
+    ----------
+    n_with, n_without : int
+        Sizes of the two arms, both above 0.
+    counts : int64, shape (n_distinct,)
+        As for `tied_log10_p`.
+    wanted_log10_p : float
+        Above -150.
+
+    Returns
+    -------
+    int
+        A multiple of gcd(n_with, n_without), as all h are; n_with * n_without + 1 where arms of these sizes cannot
+        give so small a p even without ties.
+    """
+    counts = _checked(counts, n_with, n_without)
+    small, large = sorted((n_with, n_without))
+    # The law without ties is an upper bound, so that its critical distance is one, too.
+    most = critical_distance(small, large, wanted_log10_p) * small * large
+    if not math.isfinite(most):
+        return small * large + 1
+    ends, step = counts.cumsum(), math.gcd(n_with, n_without)
+    f, g, number = np.empty(small + 3), np.empty(small + 3), np.arange(small + 3) - 1.0
+
+    def enough(k: int) -> bool:
+        return bool(_touched(k * step, small, large, ends, 0.0, 0, f, g, number) <= 10**wanted_log10_p)
+
+    return step * first_true(enough, math.ceil(most / step), math.ceil(most / step))
+
+
+def _checked(counts: Ints, n_with: int, n_without: int) -> Ints:
     counts = np.asarray(counts, dtype=np.int64)
     if len(counts) and counts.min() < 1:
         raise ValueError("`counts` must be at least 1.")
     if counts.sum() != n_with + n_without:
         raise ValueError(f"`counts` must add up to {n_with + n_without} runs; got {counts.sum()}.")
-    pooled = np.repeat(np.arange(len(counts), dtype=np.float64), counts)[None]
-    log_p = log10_p(np.array([h]), np.array([n_with]), np.array([n_without])) * _LN10
-    _fill(pooled, np.array([h]), np.array([min(n_with, n_without)]), log_p, 0.0, -np.inf)
-    return float(log_p[0] / _LN10)
+    return counts
 
 
 def tied_table(
