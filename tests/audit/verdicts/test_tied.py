@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.verdicts.ks import ks_distances, ks_table
 from ksdp.audit.verdicts.law import log10_p
+from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_critical, tied_log10_p, tied_table
 
 
@@ -181,6 +182,17 @@ def test_looks_only_where_it_can_matter() -> None:
     some = tied_table(coarse, inclusion, table, deepest=-20)
     assert (some < table.log10_p).tolist() == [True, True, False]
     assert (tied_table(coarse, inclusion, table) < table.log10_p).all()
+
+
+def test_values_may_come_sorted_already() -> None:
+    rng = np.random.default_rng(6)
+    inclusion = rng.random((3, 200)) < 0.5
+    values = (rng.normal(size=inclusion.shape) + 0.5 * inclusion).round(1)
+    ordered = np.sort(values, axis=1)
+    table, given_order = ks_table(values, inclusion), ks_table(values, inclusion, ordered)
+    assert given_order.log10_p.tolist() == table.log10_p.tolist()
+    assert (tied_table(values, inclusion, table, ordered) == tied_table(values, inclusion, table)).all()
+    assert (tail_table(values, inclusion, ordered).log10_p == tail_table(values, inclusion).log10_p).all()
 
 
 def test_empty_arms_and_constants_say_nothing() -> None:
