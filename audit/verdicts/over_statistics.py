@@ -83,7 +83,8 @@ def over_statistics(
 def permutations_needed(level: float, documents: int, procedure: Procedure) -> int:
     """The fewest permutations with which a single leaking document among many can be rejected.
 
-    1 / (B + 1) must reach the strictest p of the procedure: n H_n / level for BY, n / level for BH and Holm.
+    1 / (B + 1) must reach the strictest p of the procedure: n H_n / level for BY, n / level for BH and Holm. For
+    `over_statistics`, give the permutations' part of the level, level (1 - share).
 
     Examples
     --------
