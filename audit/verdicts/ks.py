@@ -80,7 +80,9 @@ def _distances(
         h[row] = best
 
 
-def ks_distances(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> NDArray[np.int64]:
+def ks_distances(
+    values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
+) -> NDArray[np.int64]:
     """Return D of each document as an integer: h = D * n_with * n_without, exact.
 
     Parameters
@@ -89,6 +91,8 @@ def ks_distances(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> 
         A statistic of each document in each run, without NaN.
     inclusion : bool, shape (n_documents, n_runs)
         Whether the run's database held the document.
+    ordered : shape of `values`, optional
+        `np.sort(values, axis=1)`, for who has it already: half of the work.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def ks_distances(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> 
     if values.shape != inclusion.shape:
         raise ValueError(f"`values` {values.shape} and `inclusion` {inclusion.shape} must have the same shape.")
     values = np.ascontiguousarray(values)
-    ordered = np.sort(values, axis=1)
+    ordered = np.sort(values, axis=1) if ordered is None else ordered
     if ordered.shape[1] and np.isnan(ordered[:, -1]).any():
         raise ValueError("`values` must not hold NaN.")
     h = np.zeros(len(values), dtype=np.int64)
@@ -106,13 +110,17 @@ def ks_distances(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> 
     return h
 
 
-def ks_table(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> KSTable:
+def ks_table(
+    values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
+) -> KSTable:
     """Test every document: distance and exact log10 p of its with and without arms.
 
     Parameters
     ----------
     values : shape (n_documents, n_runs)
     inclusion : bool, shape (n_documents, n_runs)
+    ordered : shape of `values`, optional
+        As for `ks_distances`.
 
     Examples
     --------
@@ -126,7 +134,7 @@ def ks_table(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> KSTa
     >>> table.log10_p.round(1)
     array([ -0.4, -10.9])
     """
-    h = ks_distances(values, inclusion)
+    h = ks_distances(values, inclusion, ordered)
     n_with = inclusion.sum(axis=1, dtype=np.int64)
     n_without = inclusion.shape[1] - n_with
     pairs = n_with * n_without

@@ -2,8 +2,9 @@
 
 Over the statistics of one document: Bonferroni. Over documents: Benjamini-Yekutieli (false discovery rate
 under any dependence; documents share runs, so this is the default), Benjamini-Hochberg (needs positive
-dependence, unproved here) or Holm (family-wise error under any dependence). e-values, which may be multiplied
-over independent audits of one document, go through e-BH.
+dependence, unproved here), e-BH on calibrated p-values (any dependence again; finds less than BY) or Holm
+(family-wise error under any dependence). e-values, which may be multiplied over independent audits of one
+document, go through e-BH.
 
 References: Benjamini & Yekutieli (2001), https://doi.org/10.1214/aos/1013699998;
 Holm (1979), https://www.jstor.org/stable/4615733; Vovk & Wang (2021), https://doi.org/10.1214/20-AOS2020
@@ -13,10 +14,12 @@ Benjamini & Bogomolov (2014), https://doi.org/10.1111/rssb.12028 (families that 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 __all__ = [
     "TAIL_SHARE",
@@ -25,6 +28,7 @@ __all__ = [
     "bonferroni",
     "e_from_p",
     "holm_over_statistics",
+    "p_from_e",
     "strictest_distance_log10_p",
     "strictest_log10_p",
     "weighted_minimum",
@@ -33,7 +37,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 TAIL_SHARE = 0.2
 """Part of each test's level that goes to the tails; the distance has the rest."""
-Procedure = Literal["by", "bh", "holm"]
+Procedure = Literal["by", "bh", "holm", "e-bh"]
 
 
 def bonferroni(log10_p: Floats) -> Floats:
@@ -52,13 +56,16 @@ def adjust(log10_p: Floats, procedure: Procedure) -> Floats:
     Parameters
     ----------
     log10_p : shape (n_documents,)
-    procedure : {"by", "bh", "holm"}
+    procedure : {"by", "bh", "holm", "e-bh"}
+        `e-bh` turns p into e-values first (`e_from_p`).
 
     Examples
     --------
     >>> (10 ** adjust(np.log10([0.01, 0.04, 0.03, 0.5]), "bh")).round(4)
     array([0.04  , 0.0533, 0.0533, 0.5   ])
     """
+    if procedure == "e-bh":
+        return adjust_e(e_from_p(log10_p))
     count = len(log10_p)
     order = np.argsort(log10_p, kind="stable")
     rank = np.arange(1, count + 1)
@@ -69,7 +76,7 @@ def adjust(log10_p: Floats, procedure: Procedure) -> Floats:
         stepped = log10_p[order] + np.log10(count / rank) + penalty
         stepped = np.minimum.accumulate(stepped[::-1])[::-1]
     else:
-        raise ValueError(f"`procedure` must be one of by, bh, holm; got {procedure!r}.")
+        raise ValueError(f"`procedure` must be one of by, bh, holm, e-bh; got {procedure!r}.")
     out = np.empty(count)
     out[order] = np.minimum(stepped, 0.0)
     return out
@@ -77,6 +84,8 @@ def adjust(log10_p: Floats, procedure: Procedure) -> Floats:
 
 def strictest_log10_p(level: float, documents: int, statistics: int, procedure: Procedure) -> float:
     """Log10 of the raw p that is always enough: what a single leaking document among many must reach."""
+    if procedure == "e-bh":
+        return p_from_e(math.log10(documents / level)) - math.log10(statistics)
     log10_p = np.log10(level) - np.log10(documents) - np.log10(statistics)
     if procedure == "by":
         log10_p -= np.log10((1 / np.arange(1, documents + 1)).sum())
@@ -150,6 +159,28 @@ def e_from_p(log10_p: Floats) -> Floats:
     exact = large - 2 * np.log(large) + np.log1p(-np.exp(-large) * (1 + large))
     series = np.log(0.5 + far / 6)  # the same near p = 1, where the exact form cancels
     return np.asarray(np.where(far < 1e-3, series, exact) / np.log(10))
+
+
+def p_from_e(log10_e: float) -> float:
+    """Log10 of the largest p whose e-value by `e_from_p` is at least this: its inverse; 0 below e = 1/2.
+
+    Examples
+    --------
+    >>> round(p_from_e(math.log10(20 * 1000)), 3)
+    -6.674
+    """
+
+    def short(log10_p: float) -> float:
+        return float(e_from_p(np.array([log10_p]))[0]) - log10_e
+
+    if short(0.0) >= 0:
+        return 0.0
+    # e stays below 1 / p, and ln^2 p is the price: within twice the decades and some.
+    low = -2 * max(log10_e, 0.0) - 10
+    found = float(brentq(short, low, 0.0, xtol=1e-14, rtol=1e-14))
+    while short(found) < 0:
+        found -= 1e-14 * max(1.0, -found)
+    return found
 
 
 def adjust_e(log10_e: Floats) -> Floats:

@@ -143,7 +143,9 @@ def _tails(
                     log_p[row], highest[row], size[row], held[row] = found, side == 1, count, inside
 
 
-def tail_table(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> TailTable:
+def tail_table(
+    values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
+) -> TailTable:
     """Test the extremes of every document.
 
     Parameters
@@ -152,6 +154,8 @@ def tail_table(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> Ta
         A statistic of each document in each run, without NaN.
     inclusion : bool, shape (n_documents, n_runs)
         Whether the run's database held the document.
+    ordered : shape of `values`, optional
+        `np.sort(values, axis=1)`, for who has it already.
 
     Raises
     ------
@@ -173,7 +177,7 @@ def tail_table(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> Ta
     if values.shape != inclusion.shape:
         raise ValueError(f"`values` {values.shape} and `inclusion` {inclusion.shape} must have the same shape.")
     values, inclusion = np.ascontiguousarray(values), np.ascontiguousarray(inclusion)
-    ordered = np.sort(values, axis=1)
+    ordered = np.sort(values, axis=1) if ordered is None else ordered
     documents, runs = values.shape
     if runs and np.isnan(ordered[:, -1]).any():
         raise ValueError("`values` must not hold NaN.")

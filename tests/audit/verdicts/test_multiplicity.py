@@ -15,6 +15,7 @@ from ksdp.audit.verdicts.multiplicity import (
     bonferroni,
     e_from_p,
     holm_over_statistics,
+    p_from_e,
     strictest_log10_p,
     weighted_minimum,
 )
@@ -49,7 +50,7 @@ def test_survives_numbers_that_floats_cannot_hold() -> None:
 
 
 def test_the_strictest_p_is_enough_for_a_lone_document() -> None:
-    for procedure in ("by", "bh", "holm"):
+    for procedure in ("by", "bh", "holm", "e-bh"):
         bar = strictest_log10_p(0.05, 1000, 6, procedure)
         lone = np.zeros(1000)
         lone[3] = bar + np.log10(6)
@@ -57,7 +58,7 @@ def test_the_strictest_p_is_enough_for_a_lone_document() -> None:
 
 
 def test_refuses_an_unknown_procedure() -> None:
-    with pytest.raises(ValueError, match="must be one of by, bh, holm"):
+    with pytest.raises(ValueError, match="must be one of by, bh, holm, e-bh"):
         adjust(np.zeros(2), "sidak")
 
 
@@ -91,6 +92,35 @@ def test_calibrated_values_have_expectation_one() -> None:
     # The tail of the integral falls like 1 / x^2 only: what is left beyond 10^4 is 10^-4.
     assert mean == pytest.approx(1, abs=2e-3)
     assert np.isfinite(e_from_p(np.array([-5000.0]))[0])
+
+
+@given(st.floats(-320, 0))
+@settings(deadline=None)
+def test_the_inverse_of_the_calibrator(log10_p: float) -> None:
+    log10_e = float(e_from_p(np.array([log10_p]))[0])
+    back = p_from_e(log10_e)
+    assert back == pytest.approx(log10_p, rel=1e-11, abs=1e-9)
+    assert e_from_p(np.array([back]))[0] >= log10_e
+    assert p_from_e(-0.5) == 0.0
+
+
+@given(p_values)
+@settings(deadline=None)
+def test_e_bh_on_p_values_is_calibration_then_e_bh(p: list[float]) -> None:
+    log10_p = np.log10(p)
+    assert adjust(log10_p, "e-bh").tolist() == adjust_e(e_from_p(log10_p)).tolist()
+    assert (adjust(log10_p, "e-bh") >= adjust(log10_p, "bh") - 1e-12).all()
+
+
+@pytest.mark.parametrize("level", [0.001, 0.05, 0.2])
+@pytest.mark.parametrize("documents", [1, 7, 1000])
+def test_the_strictest_p_of_e_bh_is_the_edge(level: float, documents: int) -> None:
+    bar = strictest_log10_p(level, documents, 1, "e-bh")
+    lone = np.zeros(documents)
+    lone[0] = bar
+    assert adjust(lone, "e-bh")[0] <= np.log10(level) + 1e-12
+    lone[0] = bar + 1e-8
+    assert adjust(lone, "e-bh")[0] > np.log10(level)
 
 
 @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40), st.floats(0.001, 0.3))
