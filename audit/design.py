@@ -39,6 +39,7 @@ __all__ = [
     "control_noise",
     "make_design",
     "mechanism_rng",
+    "permutation_rng",
     "shuffled_runs",
     "split_parties",
 ]
@@ -252,6 +253,11 @@ def control_noise(design: Design, block: Block, controls: int) -> NDArray[np.flo
 def shuffled_runs(design: Design, lane: int) -> Rows:
     """A random order of a lane's runs, for tests of bits that belong to other runs."""
     return _rng(design.seed, _SHUFFLE, lane).permutation(design.runs)
+
+
+def permutation_rng(design: Design, lane: int, row: int) -> np.random.Generator:
+    """Randomness of the permutations of some documents, the first in row `row` of a lane."""
+    return _rng(design.seed, _SHUFFLE, lane, row)
 
 
 def adversary_rows(pool: Rows, size: int, seed: int) -> Rows:

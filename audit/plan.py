@@ -30,10 +30,14 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
 from ksdp.audit.verdicts.learners import GAUSSIAN
+from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
+from ksdp.audit.verdicts.over_statistics import documents_feasible, permutations_needed
 
 __all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan", "make_plan"]
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
+# More would take longer than the runs themselves.
+_MOST_PERMUTATIONS = 200_000
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
 
@@ -98,6 +102,14 @@ class Plan:
         """Columns of every table of tests, in order: the tested statistics, then the learners."""
         plain = [Column(s.name, s.version, s.family) for s in self.tested]
         return (*plain, *(Column(LEARNED_PREFIX + name, LEARNED_VERSION, LEARNED) for name in self.learners))
+
+    @property
+    def permutations(self) -> int:
+        """Permutations that can prove a single leak among all documents; 0 where none are asked for."""
+        rule = self.spec.decision
+        if rule.over_statistics != "max-t":
+            return 0
+        return permutations_needed((1 - EXACT_SHARE) * rule.level, len(self.audited), rule.correction)
 
     @property
     def fresh_runs(self) -> int:
@@ -252,7 +264,15 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     block_runs = _block_runs(design, announced)
     looks = plan_looks(spec, design.runs, block_runs)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    return Plan(spec, corpus, units, mechanism, announced, seen, chosen, skipped, *others)
+    plan = Plan(spec, corpus, units, mechanism, announced, seen, chosen, skipped, *others)
+    if plan.permutations > _MOST_PERMUTATIONS:
+        level = (1 - EXACT_SHARE) * spec.decision.level
+        most = documents_feasible(level, _MOST_PERMUTATIONS, spec.decision.correction)
+        raise SpecError(
+            f"`decision.over_statistics` max-t can prove a single leak among at most {most} documents; "
+            f"{len(plan.audited)} are audited."
+        )
+    return plan
 
 
 def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:

@@ -145,7 +145,7 @@ class DecisionSpec(_Section):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
-    procedure: Literal["by", "bh", "holm"] | None = None
+    procedure: Literal["by", "bh", "e-bh", "holm"] | None = None
     """Default: `by` (any dependence) for fdr, `holm` for fwer."""
     over_statistics: Literal["bonferroni", "max-t"] = "bonferroni"
     """`max-t` permutes whole runs: exact whatever the statistics share, for audits of some hundred documents."""
@@ -167,7 +167,12 @@ class DecisionSpec(_Section):
         return self
 
     @property
-    def correction(self) -> Literal["by", "bh", "holm"]:
+    def joint(self) -> bool:
+        """Whether the statistics of a document are tested together, by permutation."""
+        return self.over_statistics == "max-t"
+
+    @property
+    def correction(self) -> Literal["by", "bh", "e-bh", "holm"]:
         """The procedure over documents, the default filled in."""
         return self.procedure or ("by" if self.error == "fdr" else "holm")
 
@@ -217,6 +222,8 @@ class Spec(_Section):
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
         if self.views is not None and self.views.coalitions and self.parties.coalition is not None:
             raise ValueError("`parties.coalition` must be left out where `views.coalitions` are given.")
+        if self.decision.over_statistics == "max-t" and self.design.looks not in (1, (1.0,)):
+            raise ValueError("`decision.over_statistics` max-t goes with one look only.")
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self

@@ -14,10 +14,20 @@ from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learned import learned_tests
-from ksdp.audit.verdicts.multiplicity import weighted_minimum
+from ksdp.audit.verdicts.multiplicity import bonferroni, weighted_minimum
+from ksdp.audit.verdicts.over_statistics import over_statistics
 from ksdp.audit.verdicts.tails import tail_table
+from ksdp.audit.verdicts.tied import tied_table
 
-__all__ = ["ArmTests", "Controls", "compare_arms", "judge_controls", "learn_arms", "shuffled_log10_p"]
+__all__ = [
+    "ArmTests",
+    "Controls",
+    "compare_arms",
+    "joint_log10_p",
+    "judge_controls",
+    "learn_arms",
+    "shuffled_log10_p",
+]
 
 # Controls are judged so strictly that a sound audit is called void once in a hundred thousand.
 _CONTROL_LEVEL = 1e-5
@@ -44,16 +54,20 @@ class Controls:
 
 
 def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_]) -> ArmTests:
-    """Test every document under every statistic: Kolmogorov-Smirnov, and the tails beside it.
+    """Test every document under every statistic: Kolmogorov-Smirnov, exact given ties, and the tails beside it.
 
     Parameters
     ----------
     values : statistic to array of shape (n_documents, n_runs)
     inclusion : bool, shape (n_documents, n_runs)
     """
-    tables = [ks_table(array, inclusion) for array in values.values()]
-    tails = np.stack([tail_table(array, inclusion).log10_p for array in values.values()], axis=1)
-    distances = np.stack([t.log10_p for t in tables], axis=1)
+    tables, exact, tail = [], [], []
+    for array in values.values():
+        ordered = np.sort(array, axis=1)  # once, for all three
+        tables.append(ks_table(array, inclusion, ordered))
+        exact.append(tied_table(array, inclusion, tables[-1], ordered))
+        tail.append(tail_table(array, inclusion, ordered).log10_p)
+    distances, tails = np.stack(exact, axis=1), np.stack(tail, axis=1)
     return ArmTests(
         np.stack([t.n_with for t in tables], axis=1),
         np.stack([t.n_without for t in tables], axis=1),
@@ -79,6 +93,34 @@ def learn_arms(
     return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p))
 
 
+def joint_log10_p(
+    values: Sequence[NDArray[np.floating]],
+    inclusion: NDArray[np.bool_],
+    tests: ArmTests,
+    permutations: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Log10 p of each document from all of its columns, shape (n_documents,): max-T, exact laws, learned columns.
+
+    Permutations serve the plain columns, whose arms are the same; learned ones, which test parts of the runs,
+    have a Bonferroni of their own and half of the level.
+
+    Parameters
+    ----------
+    values : one array of shape (n_documents, n_runs) a plain column
+    inclusion : bool, shape (n_documents, n_runs)
+    tests : ArmTests
+        The plain columns first, then the learned ones.
+    permutations : int
+    rng : np.random.Generator
+    """
+    plain = len(values)
+    joint = over_statistics(np.stack(values), inclusion, tests.log10_p[:, :plain], permutations, rng)
+    if tests.log10_p.shape[1] == plain:
+        return joint
+    return weighted_minimum(joint, bonferroni(tests.log10_p[:, plain:]), 0.5)
+
+
 def shuffled_log10_p(
     values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_], order: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -86,10 +128,12 @@ def shuffled_log10_p(
 
     The check of a null mechanism: run r's values against the bits of run order[r], a random order, are what a
     mechanism that looks at none of these documents would give, with this audit's values, ties and arms. The
-    p-values must be uniform (conservative with ties); where they are not, values, bits or tests are mixed up.
+    p-values must be uniform (or larger, where few values are possible); where they are not, values, bits or
+    tests are mixed up.
     """
     dealt = np.ascontiguousarray(inclusion[:, order])
-    return np.stack([ks_table(np.ascontiguousarray(array), dealt).log10_p for array in values.values()], axis=1)
+    columns = [np.ascontiguousarray(array) for array in values.values()]
+    return np.stack([tied_table(array, dealt, ks_table(array, dealt)) for array in columns], axis=1)
 
 
 def judge_controls(

@@ -52,7 +52,9 @@ def correction(summary: Summary) -> str:
             "the chance that even one document is called sensitive wrongly is at most "
             f"{level} (family-wise error, Holm’s procedure)"
         )
-    if rule["procedure"] == "bh":
+    if rule["procedure"] == "e-bh":
+        name, whatever = "e-values, Wang–Ramdas", "however documents depend on one another"
+    elif rule["procedure"] == "bh":
         name, whatever = "Benjamini–Hochberg", "provided that documents do not depend negatively on one another"
     else:
         name, whatever = "Benjamini–Yekutieli", "however documents depend on one another"

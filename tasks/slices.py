@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import shuffled_runs
+from ksdp.audit.design import permutation_rng, shuffled_runs
 from ksdp.audit.effects import Attack, Effect, best_threshold, learned_scores, measure_effect
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
-from ksdp.audit.testing import ArmTests, compare_arms, learn_arms, shuffled_log10_p
+from ksdp.audit.stages import FIRST
+from ksdp.audit.testing import ArmTests, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.findings import Curve
 from ksdp.tasks.blocks import discard
-from ksdp.tasks.refs import AuditRef, folders_of, open_plan
+from ksdp.tasks.refs import AuditRef, folders_of, open_audit, open_plan
 
 __all__ = ["Flagged", "Slice", "SliceTests", "curve", "effects", "slices", "test_slice"]
 
@@ -27,6 +28,7 @@ _SLICE_BYTES = 256 * 2**20
 _SHUFFLED = 16
 
 Bits = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 Values = list[NDArray[Any]]
 
 
@@ -86,7 +88,20 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
     tests = ArmTests.beside(plain)
     if plan.learners:
         tests = ArmTests.beside([tests, ArmTests.join(list(_learned(ref, part, plan, len(tests))))])
+    if permutations := open_audit(ref.at(FIRST)).permutations:
+        tests = replace(tests, log10_joint=np.concatenate(list(_joint(ref, part, plan, tests, permutations))))
     return SliceTests(tests, np.concatenate(shuffled, axis=1) if shuffled else np.zeros((0, len(names))))
+
+
+def _joint(ref: AuditRef, part: Slice, plan: Plan, tests: ArmTests, permutations: int) -> Iterator[Floats]:
+    """One p a document from all columns."""
+    names = [s.name for s in plan.tested]
+    at_once = max(1, _SLICE_BYTES // (len(names) * plan.design.runs * 8))
+    for first in range(0, len(tests), at_once):
+        rows = slice(first, min(first + at_once, len(tests)))
+        inclusion, values = gather(ref, part, names, rows)
+        rng = permutation_rng(plan.design, part.lane, part.group * ROW_GROUP + first)
+        yield joint_log10_p(values, inclusion, tests[rows], permutations, rng)
 
 
 def _learned(ref: AuditRef, part: Slice, plan: Plan, rows: int) -> Iterator[ArmTests]:

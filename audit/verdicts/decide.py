@@ -133,7 +133,7 @@ def detectable_distance(
     From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m), or the band that holds at any moment; 1 where
     the arms cannot reach it.
     """
-    strictest = strictest_distance_log10_p(level or rule.level, documents, statistics, rule.correction)
+    strictest = strictest_distance_log10_p(level or rule.level, documents, statistics, rule.correction, rule.joint)
     if rule.stopping == "anytime":
         return np.minimum(anytime_band_width(n_with, n_without, 10**strictest), 1.0)
     log_p = math.log(10) * strictest

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 __all__ = [
+    "EXACT_SHARE",
     "TAIL_SHARE",
     "adjust",
     "adjust_e",
@@ -37,6 +38,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 TAIL_SHARE = 0.2
 """Part of each test's level that goes to the tails; the distance has the rest."""
+EXACT_SHARE = 0.2
+"""Part of a document's level that exact laws keep where permutations have the rest."""
 Procedure = Literal["by", "bh", "holm", "e-bh"]
 
 
@@ -92,9 +95,16 @@ def strictest_log10_p(level: float, documents: int, statistics: int, procedure: 
     return float(log10_p)
 
 
-def strictest_distance_log10_p(level: float, documents: int, statistics: int, procedure: Procedure) -> float:
-    """The same for the p of the distance alone, which has its part of the level only."""
-    return strictest_log10_p(level, documents, statistics, procedure) + float(np.log10(1 - TAIL_SHARE))
+def strictest_distance_log10_p(
+    level: float, documents: int, statistics: int, procedure: Procedure, joint: bool = False
+) -> float:
+    """The same for the p of the distance alone, which has its part of the level only.
+
+    With `joint` (max-T beside the exact laws, `over_statistics`), a fifth of the level is left to the exact laws,
+    and it is their p that is asked for: what surely suffices, though permutations often need less.
+    """
+    share = (1 - TAIL_SHARE) * (EXACT_SHARE if joint else 1.0)
+    return strictest_log10_p(level, documents, statistics, procedure) + float(np.log10(share))
 
 
 def weighted_minimum(main: Floats, other: Floats, share: float = TAIL_SHARE) -> Floats:

@@ -14,7 +14,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.verdicts.multiplicity import Procedure, bonferroni, strictest_log10_p, weighted_minimum
+from ksdp.audit.verdicts.multiplicity import (
+    EXACT_SHARE,
+    Procedure,
+    bonferroni,
+    strictest_log10_p,
+    weighted_minimum,
+)
 from ksdp.audit.verdicts.permutation import max_t
 
 __all__ = ["documents_feasible", "over_statistics", "permutations_needed"]
@@ -29,7 +35,7 @@ def over_statistics(
     permutations: int,
     rng: np.random.Generator,
     *,
-    share: float = 0.2,
+    share: float = EXACT_SHARE,
     exceedances: int = 20,
 ) -> Floats:
     """Log10 p of each document: min(p_max-T / (1 - share), p_Bonferroni / share), at most 1.

@@ -74,7 +74,7 @@ def detection_power(
     _check(documents=documents, statistics=statistics)
     if not 0 <= advantage < 1:
         raise ValueError(f"`advantage` must be in [0, 1); got {advantage}.")
-    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction)
+    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction, rule.joint)
     return _power(advantage, n_with, n_without, wanted, leak)
 
 
@@ -95,7 +95,7 @@ def minimal_detectable(
     0.219
     """
     _check(documents=documents, statistics=statistics, power=power)
-    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction)
+    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction, rule.joint)
     low, high = 0.0, 1 - 1e-9
     if _power(high, n_with, n_without, wanted, leak) < power:
         return math.inf
