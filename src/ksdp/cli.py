@@ -40,6 +40,7 @@ for _name, _command in (
     ("list", looking.list_audits),
     ("show", looking.show),
     ("report", looking.report),
+    ("replay", looking.replay),
     ("review", review.review),
     ("keys", clearing.keys),
     ("screen", clearing.screen),

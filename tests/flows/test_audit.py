@@ -120,6 +120,12 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     assert summary["fresh"]["confirmed"] > 0.8 * len(effects)
     shown = ksdp("show", out["audit"], effects.document[0], "--store", store, "--json").out
     assert shown["fresh"]["n_with"] == effects.n_with[0]
+    # From the seed alone: a document of the last look and one of the first.
+    for document in (late.iloc[0], verdicts.document[verdicts.n_with + verdicts.n_without == 256].iloc[0]):
+        again = ksdp("replay", out["audit"], document, "w-max", "--store", store, "--json", check=0).out
+        assert again["equal"]
+    refused = ksdp("replay", out["audit"], late.iloc[0], "learned-lda", "--store", store, check=2)
+    assert "must be among" in refused.err
 
 
 def test_killed_it_resumes_where_it_was(ksdp: Callable, spec: Callable, server: dict, tmp_path: Path) -> None:

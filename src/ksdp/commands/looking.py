@@ -1,4 +1,4 @@
-"""Look at what was found: `list`, `show`, `report`."""
+"""Look at what was found: `list`, `show`, `report`, `replay`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
 if TYPE_CHECKING:
     from ksdp.storage.store import Store
 
-__all__ = ["list_audits", "report", "show"]
+__all__ = ["list_audits", "replay", "report", "show"]
 
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
@@ -68,6 +68,40 @@ def show(
             f"  {row['statistic']:28} D {row['distance']:.3f} [{row['band_low']:.3f}, {row['band_high']:.3f}]  "
             f"p 10^{row['log10_p']:.1f}  ({row['n_with']} with, {row['n_without']} without)"
         )
+    if fresh := found["fresh"]:
+        typer.echo(
+            f"on fresh runs: {fresh['statistic']}, advantage {fresh['advantage']:.3f} "
+            f"[{fresh['advantage_low']:.3f}, {fresh['advantage_high']:.3f}], epsilon at least "
+            f"{fresh['epsilon_low']:.2f}, TPR {fresh['tpr_at_fpr_01']:.2f} at 1 % false positives and "
+            f"{fresh['tpr_at_fpr_001']:.2f} at 0.1 % (at least {fresh['tpr_at_fpr_01_low']:.2f} and "
+            f"{fresh['tpr_at_fpr_001_low']:.2f}; {fresh['n_with']} with, {fresh['n_without']} without)"
+        )
+    else:
+        typer.echo(f"surely found from a measured D of {found['detectable_distance']:.3f}")
+
+
+def replay(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    document: Annotated[str, typer.Argument(help="Id of a document.")],
+    statistic: Annotated[str, typer.Argument(help="Name of a statistic that the audit tested.")],
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Compute one number again from the seed, and say whether it is equal; exit 1 where it is not."""
+    from ksdp.flows.replay import replay as run_replay
+    from ksdp.terminal import terminal
+
+    with terminal():
+        out = run_replay(store, audit, document, statistic)
+    if as_json:
+        typer.echo(json.dumps(out))
+    else:
+        for name in ("stored", "replayed"):
+            said = out[name]
+            typer.echo(f"{name:9} D {said['distance']!r}  log10 p {said['log10_p']!r}  ({said['n_with']} with)")
+        other = f" (other versions: {', '.join(out['other_versions'])})" if out["other_versions"] else ""
+        typer.echo(f"{'equal' if out['equal'] else 'NOT equal'}{other}")
+    raise typer.Exit(0 if out["equal"] else 1)
 
 
 def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) -> None:
