@@ -22,6 +22,7 @@ from ksdp.flows.prepare import Prepared, prepare
 from ksdp.flows.progress import current
 from ksdp.flows.run import run_prepared
 from ksdp.flows.server import prefect_server
+from ksdp.flows.stopping import run_until_stopped
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import load_private
 from ksdp.storage.reviews import newer_audits, snapshot
@@ -180,4 +181,4 @@ def run_approval(
 
         ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
         with temporary_settings(ours if server.ours else {}):
-            return asyncio.run(approval(prepared.ref.audit))
+            return run_until_stopped(approval(prepared.ref.audit))

@@ -26,7 +26,7 @@ from ksdp.audit.standing import Standing, after_look, open_documents
 from ksdp.audit.testing import ArmTests
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.conclude import Tested, conclude
-from ksdp.flows.progress import current
+from ksdp.flows.progress import advance, current
 from ksdp.flows.tally import Tally, shown
 from ksdp.storage.stages import write_stage
 from ksdp.storage.store import Store
@@ -74,7 +74,7 @@ async def _test(ref: AuditRef, address: str, plan: Plan, tally: Tally) -> list[S
     current().stage(f"test {ref.stage}".rstrip(), len(parts))
 
     def done(_: SliceTests) -> None:
-        current().advance(1)
+        advance(1)
 
     try:
         return await test_slices(ref, address, parts, done)
@@ -147,7 +147,7 @@ async def _confirm(first: AuditRef, tested: Tested, address: str, tally: Tally) 
     flagged = {int(row): Flagged(int(row), column) for row, column in zip(plan.audited[at], columns, strict=True)}
     parts = [(part, some) for part in slices(later) if (some := _flagged_in(later, part, flagged))]
     current().stage("confirm", len(parts))
-    return await measure_flagged(first, fresh, address, parts, lambda _: current().advance(1))
+    return await measure_flagged(first, fresh, address, parts, lambda _: advance(1))
 
 
 def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Flagged]:

@@ -13,7 +13,7 @@ from prefect.artifacts import acreate_markdown_artifact
 
 from ksdp.audit.effects import Effect
 from ksdp.dashboards.report import render_report
-from ksdp.flows.progress import current
+from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
 from ksdp.flows.summary import Tested, detectable, summarise
 from ksdp.flows.tally import Tally
@@ -95,7 +95,7 @@ async def conclude(
     """Write everything, and return the summary that `ksdp audit --json` prints."""
     wanted = _curves_wanted(tested)
     current().stage("curves", len(wanted))
-    curves = await draw_curves(address, wanted, lambda _: current().advance(1))
+    curves = await draw_curves(address, wanted, lambda _: advance(1))
 
     store, plan = Store(Path(first.store)), tested.plan
     folder = store.audit(first.audit)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.prepare import prepare
-from ksdp.flows.progress import current
+from ksdp.flows.progress import advance, current
 from ksdp.flows.run import run_prepared
 
 __all__ = ["DEMO_MECHANISMS", "run_demo"]
@@ -33,5 +33,5 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[dict[str, Any]]
             }
         )
         prepared.append(prepare(spec, Path.cwd(), store))
-        current().advance(1)
+        advance(1)
     return run_prepared(prepared, workers=workers)

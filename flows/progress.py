@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-__all__ = ["Listener", "current", "listening"]
+from ksdp.flows.stopping import check_stopped
+
+__all__ = ["Listener", "advance", "current", "listening"]
 
 
 class Listener(Protocol):
@@ -43,6 +45,12 @@ _listener: ContextVar[Listener] = ContextVar("ksdp-listener", default=_Nobody())
 def current() -> Listener:
     """The listener of this context."""
     return _listener.get()
+
+
+def advance(units: int) -> None:
+    """Units of the present stage are done; a run that was told to stop stops here."""
+    check_stopped()
+    current().advance(units)
 
 
 @contextmanager

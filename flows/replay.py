@@ -12,7 +12,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.stages import FIRST, Stage
 from ksdp.audit.testing import compare_arms
-from ksdp.flows.progress import current
+from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
 from ksdp.storage.findings import read_document, read_summary
 from ksdp.storage.stages import stage_names
@@ -87,7 +87,7 @@ def _again(plan: Plan, look: Stage, row: int, statistic: str) -> dict[str, Any]:
         measured = measure(alone, block, sample(alone, block), alone.statistics)
         values.append(measured.values[statistic][place : place + 1])
         bits.append(measured.inclusion[place : place + 1])
-        current().advance(len(block))
+        advance(len(block))
     tests = compare_arms({statistic: np.concatenate(values, axis=1)}, np.concatenate(bits, axis=1))
     return {
         "n_with": int(tests.n_with[0, 0]),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import json
-import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +16,7 @@ from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
 from ksdp.flows.server import prefect_server
+from ksdp.flows.stopping import interrupts_wait, run_until_stopped
 from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.memory import open_corpus
 from ksdp.storage.stages import stage_names
@@ -106,22 +104,6 @@ def _finished(prepared: Prepared) -> dict[str, Any] | None:
     return summary | reused | seconds | {"report": str(folder / "report.html")}
 
 
-@contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Hold Ctrl-C back while modules are imported: some catch everything, and the audit would go on unstopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        raise KeyboardInterrupt
-
-
 def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) -> list[dict[str, Any]]:
     store = Path(refs[0].store)
     with (
@@ -132,7 +114,7 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) 
     ):
         current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
         # Prefect reads the environment when it is imported: an earlier import must learn of this server too.
-        with _interrupts_wait():
+        with interrupts_wait():
             from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
             from ksdp.flows.audit import audit
@@ -141,7 +123,7 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) 
         ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
         with temporary_settings(ours if server.ours else {}):
             return [
-                asyncio.run(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
+                run_until_stopped(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
                 for ref in refs
             ]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
-from ksdp.flows.progress import current
+from ksdp.flows.progress import advance
 from ksdp.tasks.blocks import BlockDone
 
 __all__ = ["Tally", "shown"]
@@ -29,7 +29,7 @@ class Tally:
         """Count a block."""
         setattr(self, done.how, getattr(self, done.how) + done.runs)
         self.damaged += done.damaged
-        current().advance(done.runs)
+        advance(done.runs)
 
     @property
     def runs(self) -> int:
