@@ -151,7 +151,7 @@ class DecisionSpec(_Section):
     """`max-t` permutes whole runs: exact whatever the statistics share, for audits of some hundred documents."""
     stopping: Literal["planned", "anytime"] = "planned"
     """`anytime`: p-values and bands that hold at every number of runs together, for audits that are topped up
-    without a plan; they need about three times the runs."""
+    without a plan; they need four to five times the runs."""
     spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"
     """How planned looks spend the level: nearly all of it at the end, or evenly."""
     level: Fraction = 0.05

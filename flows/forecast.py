@@ -87,7 +87,10 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     targets = documents // plan.design.lanes
     values = plan.runs * (targets + CONTROLS) * statistics * size
     seconds = _seconds_a_run(plan)
-    arms = (n_with, n_without, documents, statistics, spec.decision)
+    # What is said of finding and certifying is that of the last look, and counts learned columns too.
+    rule = spec.decision.model_copy(update={"level": plan.looks[-1].level})
+    columns = len(plan.columns)
+    arms = (n_with, n_without, documents, columns, rule)
     return {
         "documents": documents,
         "unit": plan.units.word,
@@ -104,5 +107,5 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision.margin,
-        "runs_for_margin": int(runs_for_margin(share, spec.decision.margin, documents, statistics, spec.decision)),
+        "runs_for_margin": int(runs_for_margin(share, spec.decision.margin, documents, columns, rule)),
     }

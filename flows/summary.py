@@ -14,7 +14,6 @@ from ksdp.audit.effects import Effect
 from ksdp.audit.plan import LEARNED_PREFIX, Plan
 from ksdp.audit.standing import Standing
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
-from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import Verdict, detectable_distance
 from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
 from ksdp.tasks.refs import AuditRef
@@ -142,14 +141,9 @@ def _power(tested: Tested, columns: int) -> dict[str, Any]:
     m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
     at_look = rule.model_copy(update={"level": tested.plan.looks[len(tested.stages) - 1].level})
     finds, certifies = 1.0, 1.0
-    if min(m, n) and rule.stopping == "planned":
+    if min(m, n):
         finds = min(minimal_detectable(m, n, len(tests), columns, at_look), 1.0)
         certifies = min(smallest_margin(m, n, len(tests), columns, at_look), 1.0)
-    elif min(m, n):  # the band is the whole of it: what is measured must pass it
-        finds = float(np.median(detectable(tested)[last]))
-        noise = float(band_width(np.array([m]), np.array([n]), 0.2)[0])
-        width = float(np.median((tested.standing.decisions.band_high - tests.distance)[last]))
-        certifies = min(width + noise, 1.0)
     needed = tested.standing.decisions.runs_to_decide
     finite = needed[np.isfinite(needed)]
     return {

@@ -28,7 +28,9 @@ import numpy as np
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.detection import critical_distance, event_power, first_true, shift_power
+from ksdp.audit.verdicts.law import log10_p
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
+from ksdp.audit.verdicts.sequential import anytime_band_width
 
 __all__ = [
     "detection_power",
@@ -74,7 +76,7 @@ def detection_power(
     _check(documents=documents, statistics=statistics)
     if not 0 <= advantage < 1:
         raise ValueError(f"`advantage` must be in [0, 1); got {advantage}.")
-    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction, rule.joint)
+    wanted = _wanted(n_with, n_without, documents, statistics, rule)
     return _power(advantage, n_with, n_without, wanted, leak)
 
 
@@ -95,7 +97,7 @@ def minimal_detectable(
     0.219
     """
     _check(documents=documents, statistics=statistics, power=power)
-    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction, rule.joint)
+    wanted = _wanted(n_with, n_without, documents, statistics, rule)
     low, high = 0.0, 1 - 1e-9
     if _power(high, n_with, n_without, wanted, leak) < power:
         return math.inf
@@ -125,7 +127,8 @@ def smallest_margin(
     if min(n_with, n_without) < 1:
         return math.inf
     level = rule.level / (documents * statistics)
-    width = float(band_width(np.array([n_with]), np.array([n_without]), level)[0])
+    band = anytime_band_width if rule.stopping == "anytime" else band_width
+    width = float(band(np.array([n_with]), np.array([n_without]), level)[0])
     margin = width + critical_distance(n_with, n_without, math.log10((1 - power) / statistics))
     return margin if margin <= 1 else math.inf
 
@@ -189,6 +192,18 @@ def runs_for_detection(
         lambda m, n: detection_power(advantage, m, n, documents, statistics, rule, leak) >= power,
         advantage,
     )
+
+
+def _wanted(n_with: int, n_without: int, documents: int, statistics: int, rule: DecisionSpec) -> float:
+    """The exact log10 p of the smallest distance that is surely enough; minus infinity where none is."""
+    strictest = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction, rule.joint)
+    if rule.stopping == "planned":
+        return strictest
+    m, n = np.array([n_with]), np.array([n_without])
+    distance = float(anytime_band_width(m, n, 10**strictest)[0])
+    if distance > 1:
+        return -math.inf
+    return float(log10_p(np.array([math.ceil(distance * n_with * n_without)]), m, n)[0])
 
 
 def _check(*, documents: int, statistics: int, power: float = 0.5, share: float = 0.5) -> None:

@@ -130,7 +130,7 @@ def anytime_log10_p(
     Examples
     --------
     >>> anytime_log10_p(np.array([0.224, 0.5]), np.array([200, 200]), np.array([6500, 6500])).round(1)
-    array([ -1.3, -17.6])
+    array([ -1.3, -23.1])
     """
     if first < 1:
         raise ValueError(f"`first` must be at least 1; got {first}.")

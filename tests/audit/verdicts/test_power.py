@@ -102,3 +102,21 @@ def test_refusals(arguments: dict, message: str) -> None:
     usual = {"share": 0.5, "advantage": 0.2, "documents": 10, "statistics": 2, "rule": BY}
     with pytest.raises(ValueError, match=re.escape(message)):
         runs_for_detection(**(usual | arguments))
+
+
+def test_at_any_moment_more_is_needed_and_what_is_forecast_is_found() -> None:
+    planned, anytime = DecisionSpec(), DecisionSpec(stopping="anytime")
+    fixed = minimal_detectable(300, 900, 20, 2, planned)
+    always = minimal_detectable(300, 900, 20, 2, anytime)
+    assert fixed < always < 2.5 * fixed
+    assert smallest_margin(300, 900, 20, 2, anytime) > smallest_margin(300, 900, 20, 2, planned)
+    assert minimal_detectable(20, 900, 20, 2, anytime) == math.inf  # nobody looks before 32 runs
+    rng = np.random.default_rng(13)
+    found = 0
+    for _ in range(100):
+        inclusion = np.stack([rng.permutation(1200) < 300 for _ in range(20)])
+        values = rng.normal(size=(2, 20, 1200))
+        values[0, 0] += 2 * ndtri((1 + always) / 2) * inclusion[0]
+        t = compare_arms({"a": values[0], "b": values[1]}, inclusion)
+        found += decide(t, anytime).verdict[0] == "sensitive"
+    assert found / 100 == pytest.approx(0.8, abs=0.03 + 3 * math.sqrt(0.16 / 100))
