@@ -221,7 +221,7 @@ def largest_message(terms: RunTerms, entries: int) -> int:
     entries : int
         Of the largest sum (`party_programs.sum_entries`).
     """
-    plain = 8 * entries + 256 * terms.parties + (1 << 16)
+    plain: int = 8 * entries + 256 * terms.parties + (1 << 16)
     if not needs_norms(terms.mechanism):
         return plain
     from ksdp.audit.protocols.normed_rounds import largest_batch
