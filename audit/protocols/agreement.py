@@ -19,12 +19,24 @@ from ksdp.audit.protocols.keys import Participant, check_participants
 from ksdp.audit.protocols.party_programs import Precision, check_program, needs_norms
 from ksdp.audit.protocols.wire import name_of, pack, unpack
 
-__all__ = ["NONCE_BYTES", "PROTOCOL_VERSION", "Greeting", "RunTerms", "Statement", "session_seed"]
+__all__ = [
+    "NONCE_BYTES",
+    "PROTOCOL_VERSION",
+    "DifferentTerms",
+    "Greeting",
+    "RunTerms",
+    "Statement",
+    "session_seed",
+]
 
 PROTOCOL_VERSION = 1
 """Of what parties send each other, and in which order."""
 NONCE_BYTES = 32
 _MAX_TERMS = 256
+
+
+class DifferentTerms(ProtocolError):
+    """A party means another run."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,7 @@ class Greeting:
 
         Raises
         ------
-        ProtocolError
+        DifferentTerms
             Naming every term that differs.
         """
         if self.digest == own.digest:
@@ -142,7 +154,7 @@ class Greeting:
         # Names of terms that only the other end knows are its own words, and are not repeated.
         known = [f"`{name}` ({_shown(own.terms[name])} here)" for name in other if name in own.terms]
         what = ", ".join(known) or "a term that is not known here"
-        raise ProtocolError(f"{sender} agreed to something else; what differs: {what}.")
+        raise DifferentTerms(f"{sender} agreed to something else; what differs: {what}.")
 
 
 @dataclass(frozen=True)
