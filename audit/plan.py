@@ -29,7 +29,16 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
 from ksdp.audit.verdicts.learners import GAUSSIAN
 
-__all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan", "make_plan"]
+__all__ = [
+    "CONTROLS",
+    "LEARNED",
+    "LEARNED_PREFIX",
+    "NULL_CONTROLS",
+    "Column",
+    "Plan",
+    "make_plan",
+    "parameters_of",
+]
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
@@ -161,7 +170,7 @@ class Plan:
             "corpus": self.corpus.hash,
             "mechanism": self.mechanism.name,
             "mechanism_version": self.mechanism.version,
-            "parameters": _parameters(self.mechanism),
+            "parameters": parameters_of(self.mechanism),
             "parties": self.spec.parties.model_dump(mode="json"),
             "design": design,
             "seed": self.design.seed,
@@ -170,7 +179,8 @@ class Plan:
         }
 
 
-def _parameters(mechanism: Mechanism) -> dict[str, Any]:
+def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
+    """Every parameter of a mechanism, defaults included, as JSON knows values."""
     if not dataclasses.is_dataclass(mechanism):
         return {}
     fields = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}

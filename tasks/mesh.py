@@ -153,9 +153,8 @@ class Mesh:
 
     async def _connect(self, peer: Peer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         another = f"whoever answers at {peer.address} does not have the key that is named for {peer.name}"
-        self._trouble.setdefault(
-            peer.name, f"nobody answers at {peer.address}"
-        )  # what was learnt before says more
+        # What was learnt before says more.
+        self._trouble.setdefault(peer.name, f"nobody answers at {peer.address}")
         try:
             reader, writer = await asyncio.open_connection(
                 peer.address.host,

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, looking, reviewing
+from ksdp.commands import audits, clearing, looking, protocol, reviewing
 
 __all__ = ["app", "main"]
 
@@ -48,6 +48,8 @@ for _name, _command in (
     ("clear", reviewing.clear),
     ("log", reviewing.log),
     ("approve", reviewing.approve),
+    ("party", protocol.party),
+    ("run", protocol.run),
 ):
     app.command(_name)(_command)
 

@@ -208,7 +208,7 @@ def test_a_count_matrix_has_no_named_columns(load, counts_file):
         ("a.npz", {"text": "body"}, "`corpus.text` does not apply to the format 'counts' of a.npz"),
         ("a.npz", {"columns": ("a",)}, "`corpus.columns` does not apply"),
         ("t.csv", {"text": "body", "labels": "l.csv"}, "`corpus.labels` does not apply to the format 'text'"),
-        ("t.csv", {"text": "body", "vocabulary": "v"}, "`corpus.vocabulary` does not apply"),
+        ("t.csv", {"columns": ("a",), "vocabulary": "v"}, "`corpus.vocabulary` does not apply"),
         ("t.csv", {"text": "body", "columns": ("a",)}, "`corpus.columns` does not apply"),
         ("t.csv", {"format": "text"}, "`corpus.text` must name the column"),
         ("demo", {"text": "body"}, "`corpus.text` does not apply to the format 'demo'"),

@@ -1,4 +1,4 @@
-"""A peer with a good key that does not keep to the frames: what it sends a second time, early, late or too long."""
+"""A peer with a good key that does not keep to the frames: a message twice, early, late or too long."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, l
                     if before:
                         await before(link)
                 if number + 1 < len(connections):
+                    await asyncio.sleep(0.1)  # let it be read
                     writer.close()
             error = await asyncio.wait_for(asyncio.shield(link.failed), 5)
             got = [link._inbox.get_nowait() for _ in range(link._inbox.qsize())]
@@ -105,7 +106,6 @@ def test_asking_again_for_what_was_acknowledged_is_refused(received: int) -> Non
     async def two_messages(link: Link) -> None:
         await link.send(b"a")
         await link.send(b"b")
-        assert await link.receive() == b"x"
 
-    error, _ = said_by_bob(hello() + data(0, received=1), hello(received=received), before=two_messages)
+    error, _ = said_by_bob(hello(), hello(received=1), hello(received=received), before=two_messages)
     assert "asked for messages that it has acknowledged" in error
