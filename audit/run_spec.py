@@ -40,8 +40,9 @@ class PrecisionSpec(_Section):
     """How reals are written in sums."""
 
     fraction_bits: Annotated[int, Field(ge=0, le=62)] = 31
-    bound: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0**20
-    """Largest entry of a party's share of a sum; largest norm of one that is normed."""
+    bound: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Largest entry of a party's share of a sum; largest norm of one that is normed. Default: the largest power of
+    two of which no sum can wrap; 2^20 where sums are normed."""
 
 
 class TimeoutsSpec(_Section):

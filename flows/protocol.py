@@ -113,7 +113,9 @@ def read_run(path: Path) -> Run:
         sorted(Participant(party.name, _key(base, party.key).public_bytes_raw()) for party in spec.parties)
     )
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    precision = Precision(spec.precision.fraction_bits, spec.precision.bound)
+    bits, bound = spec.precision.fraction_bits, spec.precision.bound
+    widest = Precision.widest(mechanism, bits, len(participants))
+    precision = widest if bound is None else Precision(bits, bound)
     terms = RunTerms(mechanism, count, found, precision, participants)
     if needs_norms(mechanism):
         from ksdp.audit.protocols.normed_rounds import check_normed

@@ -41,7 +41,10 @@ class Address:
             If it is something else.
         """
         host, colon, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            host = ""
         if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
             raise InputError(f"`address` must be HOST:PORT; got {text!r}.")
         return cls(host, int(port))

@@ -87,6 +87,8 @@ class NormedRounds:
         self._setup: OtSetup | None = None
         self.taken = 0
         """Normed sums so far, of one row each."""
+        self.reveals = ""
+        """What follows from them, in plain words."""
 
     def begin(self) -> Talking:
         """Base transfers between all pairs."""
@@ -114,6 +116,7 @@ class NormedRounds:
             machines.append(NormedSumParty(offline.result, row))
             self.taken += 1
         yield from self._carry("normed sum", machines)
+        self.reveals = machines[0].result.reveals
         return np.stack([machine.result.values for machine in machines])
 
     def _carry(self, kind: str, machines: Sequence[RoundMachine[Any]]) -> Talking:

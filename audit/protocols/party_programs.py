@@ -31,6 +31,19 @@ class Precision:
     bound: float = 2.0**20
     """No entry of a party's share may be larger, nor the norm of one that is to be normed."""
 
+    @classmethod
+    def widest(cls, mechanism: Mechanism, fraction_bits: int, parties: int) -> Precision:
+        """With the largest power of two as bound of which no sum can wrap; 2^20 where sums are normed.
+
+        Examples
+        --------
+        >>> from ksdp.audit.mechanisms.pd_nmf import PDNMF
+        >>> Precision.widest(PDNMF(), 31, parties=3).bound == 2.0**29
+        True
+        """
+        bits = 20 if needs_norms(mechanism) else 62 - fraction_bits - (parties - 1).bit_length()
+        return cls(fraction_bits, 2.0**bits)
+
     def coding(self, parties: int) -> FixedPoint:
         """Of SecSum.
 

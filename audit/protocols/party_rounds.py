@@ -64,7 +64,7 @@ class Outcome:
     sums: int
     normed_sums: int
     reveals: str
-    """What follows from exact sums, in plain words."""
+    """What follows from the sums, in plain words."""
 
 
 Rounds = Generator[Round, Mapping[str, bytes], Outcome]
@@ -191,7 +191,7 @@ def party_rounds(
         dict(sorted(statements.items())),
         party.next_number,
         normed.taken if normed else 0,
-        what_follows(terms.parties),
+        _reveals(party, normed.reveals if normed else "", terms.parties),
     )
 
 
@@ -202,6 +202,11 @@ def _from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_M
         if message.sender != peer:
             raise ProtocolError(f"{peer} sent a message of somebody else.")
     return list(messages.values())
+
+
+def _reveals(party: SumParty, normed: str, parties: int) -> str:
+    plain = what_follows(parties) if party.next_number else ""
+    return " ".join(text for text in (plain, normed) if text)
 
 
 def _digest(result: PartyResult, session: bytes) -> bytes:

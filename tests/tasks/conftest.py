@@ -38,8 +38,8 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in held]
 
 
-def party_matrix(name: str) -> sp.csr_array:
-    rng = np.random.default_rng(NAMES.index(name))
+def party_matrix(name: str, seed: int = 0) -> sp.csr_array:
+    rng = np.random.default_rng([NAMES.index(name), seed])
     return sp.csr_array(np.where(rng.random((8, FEATURES)) < 0.6, rng.random((8, FEATURES)), 0.0))
 
 
@@ -54,6 +54,7 @@ class Party:
         self.mechanism: Mechanism = NMF
         self.times = TIMES
         self.present = 5.0
+        self.seed = 0
         self.events: list[dict[str, Any]] = []
 
     def note(self, **event: Any) -> None:
@@ -79,7 +80,7 @@ class Party:
         )
 
     async def run(self) -> Outcome:
-        steps = party_steps(self.mechanism, party_matrix(self.name))
+        steps = party_steps(self.mechanism, party_matrix(self.name, self.seed))
         rounds = party_rounds(self.terms, self.name, self.keys[self.name], steps, Statement(cleared=False))
         async with self.mesh() as mesh:
             return await take_part(rounds, mesh, present=self.present, note=self.note)

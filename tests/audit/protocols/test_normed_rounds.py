@@ -30,6 +30,7 @@ def test_the_run_announces_what_was_audited(kind: type[PDSVD], m: int) -> None:
         np.testing.assert_allclose(public[name], array, rtol=0, atol=1e-7, err_msg=name)
     assert outcomes["ada"].normed_sums == 8
     assert outcomes["ada"].sums == (kind is PDPCA), "plain sums are taken of the mean only"
+    assert "not its length" in outcomes["ada"].reveals
     limit = largest_message(terms_of(m, mechanism), sum_entries(mechanism, 12))
     assert all(len(message) <= limit for _, spoken in said for message in spoken.messages.values())
 
