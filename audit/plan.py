@@ -33,7 +33,16 @@ from ksdp.audit.verdicts.learners import GAUSSIAN
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible, permutations_needed
 
-__all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan", "make_plan"]
+__all__ = [
+    "CONTROLS",
+    "LEARNED",
+    "LEARNED_PREFIX",
+    "NULL_CONTROLS",
+    "Column",
+    "Plan",
+    "make_plan",
+    "parameters_of",
+]
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 # More would take longer than the runs themselves.
@@ -181,7 +190,7 @@ class Plan:
             "corpus": self.corpus.hash,
             "mechanism": self.mechanism.name,
             "mechanism_version": self.mechanism.version,
-            "parameters": _parameters(self.mechanism),
+            "parameters": parameters_of(self.mechanism),
             "parties": self.spec.parties.model_dump(mode="json"),
             "design": design,
             "seed": self.design.seed,
@@ -190,7 +199,8 @@ class Plan:
         }
 
 
-def _parameters(mechanism: Mechanism) -> dict[str, Any]:
+def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
+    """Every parameter of a mechanism, defaults included, as JSON knows values."""
     if not dataclasses.is_dataclass(mechanism):
         return {}
     fields = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}

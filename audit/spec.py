@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -25,11 +25,15 @@ __all__ = [
     "StoreSpec",
     "ViewsSpec",
     "parse_spec",
+    "validated",
 ]
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
+
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Section(BaseModel):
@@ -57,7 +61,7 @@ class CorpusSpec(_Section):
     labels: str | None = None
     """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
     vocabulary: str | None = None
-    """One term a line, in column order."""
+    """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says."""
     encoding: str = "utf-8"
     stemming: str | None = None
     """A Snowball language (`english`); none by default."""
@@ -243,13 +247,24 @@ def parse_spec(tables: Mapping[str, Any]) -> Spec:
     SpecError
         Naming every wrong key, one a line.
     """
+    return validated(Spec, tables, "spec")
+
+
+def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model:
+    """Check tables against a model.
+
+    Raises
+    ------
+    SpecError
+        Naming every wrong key, one a line.
+    """
     try:
-        return Spec.model_validate(tables)
+        return model.model_validate(tables)
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False, include_input=False):
             where = ".".join(
                 str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function"))
             )
-            lines.append(f"`{where or 'spec'}`: {problem['msg']}")
-        raise SpecError("the spec is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None
+            lines.append(f"`{where or what}`: {problem['msg']}")
+        raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

@@ -4,6 +4,7 @@
 
     python -m benchmarks                     # all: the last, an audit of all of enron-mail6 under PD-SVD, is long
     python -m benchmarks normed-sum          # NormedSecSum beside the paper's Table 3
+    python -m benchmarks run                 # runs of three processes on enron-mail6
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks import advantage, audit_cost, ks_cost, normed_sum, secure_aggregation, secure_sum
+from benchmarks import advantage, audit_cost, ks_cost, normed_sum, protocol_run, secure_aggregation, secure_sum
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        choices=["ks", "secure-sum", "secure-aggregation", "normed-sum", "audit", "advantage", "all"],
+        choices=["ks", "secure-sum", "secure-aggregation", "normed-sum", "run", "audit", "advantage", "all"],
         default="all",
     )
     parser.add_argument("--spec", type=Path, default=ROOT / "examples/specs/enron-mail6-svd.toml")
@@ -42,6 +43,8 @@ def main() -> None:
         secure_aggregation.run()
     if chosen.name in ("normed-sum", "all"):
         normed_sum.run()
+    if chosen.name in ("run", "all"):
+        protocol_run.run()
     if chosen.name in ("audit", "all"):
         audit_cost.run(chosen.spec, chosen.workers)
     if chosen.name == "advantage":

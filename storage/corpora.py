@@ -15,7 +15,7 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.weighting import tf_idf, unit_rows
 from ksdp.storage.readers.columns import Columns, open_columns
-from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_counts, read_docword
+from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_counts, read_docword, read_vocabulary
 from ksdp.storage.readers.demo import docstrings
 from ksdp.storage.readers.files import extension, refusal
 from ksdp.storage.readers.labels import Labels, named_columns, read_labels
@@ -23,7 +23,7 @@ from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 
-__all__ = ["Source", "find_source", "load_corpus", "read_source"]
+__all__ = ["Source", "corpus_features", "find_source", "load_corpus", "read_source"]
 
 DEMO = "demo"
 
@@ -84,6 +84,23 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     )
 
 
+def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
+    """Names of a corpus's columns in their order, as far as its spec says them.
+
+    Raises
+    ------
+    SpecError
+        If it does not: neither `corpus.vocabulary` nor `corpus.columns` is given.
+    CorpusError
+        If the vocabulary cannot be read, or holds a term twice.
+    """
+    if spec.vocabulary is not None:
+        return read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
+    if spec.columns is not None:
+        return spec.columns
+    raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """What a reader found."""
@@ -135,7 +152,8 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Source:
         return Source(path, canonical(matrix), read_labels(spec, labelled, matrix.shape[0]), kind)
     columns = columns or open_columns(path, spec.encoding)
     if kind == "text":
-        matrix, labels = read_texts(spec, columns)
+        agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
+        matrix, labels = read_texts(spec, columns, agreed or None)
         return Source(path, canonical(matrix), labels, kind)
     nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
     if kind == "ratings":
@@ -177,7 +195,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         raise CorpusError(f"{path.name}: a count matrix has no columns {columns}; set `corpus.labels`.")
     for key, applies in (
         ("labels", matrix),
-        ("vocabulary", matrix),
+        ("vocabulary", matrix or kind == "text"),
         ("text", kind == "text"),
         ("columns", kind == "table"),
     ):

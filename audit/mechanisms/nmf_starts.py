@@ -35,6 +35,7 @@ __all__ = [
     "local_models",
     "merged_topics",
     "nnsvd",
+    "pseudo_documents",
     "random_topics",
 ]
 
@@ -188,6 +189,12 @@ def best_of_parties(
     return models[int(np.argmin(totals))].T
 
 
+def pseudo_documents(model: Factorisation) -> sp.csr_array:
+    """A party's local topics as documents, each as long as its column of W (Algorithm 2, line 5)."""
+    weights = np.sqrt((model.W * model.W).sum(axis=0))
+    return sp.csr_array(weights[:, None] * model.T)
+
+
 def merged_topics(
     parties: Sequence[sp.csr_array],
     rank: int,
@@ -208,12 +215,10 @@ def merged_topics(
     -----
     PD-ML-Lite, Algorithm 2. The pseudo-documents have no missing entries: `weighted` is for the local models.
     """
-    pseudo = []
-    for model in local_models(
+    models = local_models(
         parties, rank, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
-    ):
-        weights = np.sqrt((model.W * model.W).sum(axis=0))
-        pseudo.append(sp.csr_array(weights[:, None] * model.T))
+    )
+    pseudo = [pseudo_documents(model) for model in models]
     start = random_topics(parties[0].shape[1], rank, seed)
     return pd_nmf_iter(pseudo, start, sweeps=sweeps, tolerance=tolerance, **penalties._asdict()).T
 

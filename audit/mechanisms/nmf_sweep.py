@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ksdp.audit.mechanisms.nmf_kernels import Penalties, Rows, Silent, Sums, dot, product
 from ksdp.audit.mechanisms.simplex import simplex_threshold
 
-__all__ = ["sweep"]
+__all__ = ["next_topic", "replace_topic", "share_of", "sweep"]
 
 LARGE = 1e6
 
@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
-def _share(
+def share_of(
     rows: Rows,
     party: int,
     t: int,
@@ -80,7 +80,32 @@ def _add(sums: Sums, t: int, share: Vector, overlaps: Vector, silent: Silent) ->
 
 
 @njit(cache=True, nogil=True)
-def _replace(t: int, topic: Vector, height: float, T: Matrix, gram: Matrix, silent: Silent) -> float:
+def next_topic(
+    t: int,
+    topic: Vector,
+    denominator: float,
+    width: int,
+    penalties: Penalties,
+    simplex: bool,
+    thresholds: Vector,
+) -> float:
+    """Turn the announced sums (numerators in `topic`) into T_t, line 10; return its height on silent columns."""
+    for j in range(topic.size):
+        topic[j] = max(topic[j] - penalties.alpha, 0.0) / denominator
+    if not simplex:
+        return 0.0  # a silent column's numerator is at most 0
+    theta = simplex_threshold(topic, width, thresholds[t])
+    thresholds[t] = theta
+    if theta > LARGE:  # far from 1, rounding matters: project after moving the largest entry to 0
+        topic -= topic.max()
+        theta = simplex_threshold(topic, 0, -1.0)
+    for j in range(topic.size):
+        topic[j] = max(topic[j] - theta, 0.0)
+    return max(-theta, 0.0) if thresholds[t] < 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def replace_topic(t: int, topic: Vector, height: float, T: Matrix, gram: Matrix, silent: Silent) -> float:
     """Put `topic` (and `height` on the silent columns) in row t of T; return the squared norm of the change."""
     old = T[t]
     for j in range(topic.size):
@@ -156,24 +181,13 @@ def sweep(
         topic[:] = 0.0
         denominator = penalties.beta
         for party in range(rows.outside.size):
-            _share(rows, party, t, T, W, fits, gram[t], penalties, share, overlaps)
+            share_of(rows, party, t, T, W, fits, gram[t], penalties, share, overlaps)
             topic += share
             denominator += overlaps[t]
             if rows.outside[party]:
                 _add(sums, t, share, overlaps, silent)
         if denominator <= 0.0:
             continue  # an empty topic stays as it was
-        for j in range(touched):
-            topic[j] = max(topic[j] - penalties.alpha, 0.0) / denominator
-        height = 0.0  # a silent column's numerator is at most 0
-        if simplex:
-            theta = simplex_threshold(topic, silent.width, thresholds[t])
-            thresholds[t] = theta
-            if theta > LARGE:  # far from 1, rounding matters: project after moving the largest entry to 0
-                topic -= topic.max()
-                theta = simplex_threshold(topic, 0, -1.0)
-            height = max(-theta, 0.0) if thresholds[t] < 0.0 else 0.0
-            for j in range(touched):
-                topic[j] = max(topic[j] - theta, 0.0)
-        changed += _replace(t, topic, height, T, gram, silent)
+        height = next_topic(t, topic, denominator, silent.width, penalties, simplex, thresholds)
+        changed += replace_topic(t, topic, height, T, gram, silent)
     return changed, before

@@ -25,13 +25,16 @@ __all__ = [
     "PowerRun",
     "block_power",
     "limit_of_power",
+    "normalised",
     "normed_sec_sum",
     "orthonormalise",
     "sec_sum",
     "settle_signs",
+    "share_of",
     "stack",
     "start_block",
     "subspace_sine",
+    "values_from",
 ]
 
 Matrix = NDArray[np.float64]
@@ -104,7 +107,11 @@ def normed_sec_sum(shares: Sequence[Matrix]) -> tuple[Matrix, Vector]:
     >>> normed_sec_sum([np.array([[1.0, 4.0]]), np.array([[2.0, 0.0]])])
     (array([[0.6, 0.8]]), array([5.]))
     """
-    total = sec_sum(shares)
+    return normalised(sec_sum(shares))
+
+
+def normalised(total: Matrix) -> tuple[Matrix, Vector]:
+    """Rows divided by their norms, and the norms; a row of zeros stays one."""
     norms = np.sqrt(np.array([dot(row, row) for row in total]))
     return total / np.where(norms > 0, norms, 1.0)[:, None], norms
 
@@ -161,7 +168,8 @@ def subspace_sine(new: Matrix, old: Matrix) -> float:
     return float(np.linalg.norm(outside, 2))
 
 
-def _share(matrix: sp.csr_array, block: Matrix, mean: Vector | None) -> Matrix:
+def share_of(matrix: sp.csr_array, block: Matrix, mean: Vector | None) -> Matrix:
+    """One party's share of an iteration: the rows S v of X^T X, or of (X - 1 mean^T)^T (X - 1 mean^T)."""
     # (X - 1 m^T)^T (X - 1 m^T) V without forming X - 1 m^T or anything features x features.
     columns = np.ascontiguousarray(block.T)
     image = matrix @ columns
@@ -223,13 +231,18 @@ def block_power(
     done, movement = 0, np.inf
     norms = np.zeros(len(start))
     while done < iterations and movement >= tolerance:
-        announced, norms = normed_sec_sum([_share(matrix, block, mean) for matrix in parties])
+        announced, norms = normed_sec_sum([share_of(matrix, block, mean) for matrix in parties])
         moved = orthonormalise(announced, start)
         movement = subspace_sine(moved, block)
         block, done = moved, done + 1
+    return PowerRun(block, values_from(norms, start.shape[1]), done, movement)
+
+
+def values_from(norms: Vector, features: int) -> Vector:
+    """Singular values from the norms of S v in the last iteration."""
     # The norm of S v with v outside the row space is rounding, and its root would look like a value.
-    rounding = start.shape[1] * np.finfo(np.float64).eps * norms.max()
-    return PowerRun(block, np.sqrt(np.where(norms > rounding, norms, 0.0)), done, movement)
+    rounding = features * np.finfo(np.float64).eps * norms.max()
+    return np.sqrt(np.where(norms > rounding, norms, 0.0))
 
 
 def limit_of_power(matrix: sp.csr_array, start: Matrix, mean: Vector | None = None) -> Limit:

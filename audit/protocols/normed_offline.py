@@ -52,7 +52,7 @@ from ksdp.audit.protocols.ot_setup import OtSetup
 from ksdp.audit.protocols.round_machine import Exchange, RoundMachine, Script
 from ksdp.audit.protocols.wide_ring import Limbs
 
-__all__ = ["NormedOfflineParty"]
+__all__ = ["NormedOfflineParty", "largest_offline"]
 
 _SQUARE, _CROSS, _CUBE = range(3)
 """Slots: products of the same choice bits."""
@@ -98,8 +98,13 @@ class NormedOfflineParty(RoundMachine[NormedMaterial]):
         ).digest()
         layout = _Layout(parameters)
         script = _script(setup, layout, number, batch, OwnMasks.draw(parameters, random_bytes))
-        largest = max(layout.announced(True), layout.announced(False), layout.extension(True))
-        super().__init__(batch, setup.party, setup.parties, script, largest=largest)
+        super().__init__(batch, setup.party, setup.parties, script, largest=largest_offline(parameters))
+
+
+def largest_offline(parameters: NormedSumParameters) -> int:
+    """No message of the offline phase has more bytes, its header aside."""
+    layout = _Layout(parameters)
+    return max(layout.announced(True), layout.announced(False), layout.extension(True))
 
 
 class _Layout:

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, looking, review, reviewing, scheduling
+from ksdp.commands import audits, clearing, looking, protocol, review, reviewing, scheduling
 
 __all__ = ["app", "main"]
 
@@ -57,6 +57,8 @@ for _name, _command in (
     ("now", scheduling.run_schedule),
     ("unschedule", scheduling.unschedule),
     ("serve", scheduling.serve),
+    ("party", protocol.party),
+    ("run", protocol.run),
 ):
     app.command(_name)(_command)
 

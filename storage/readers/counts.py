@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import contents, decoded, extension, refusal, require_file
 
-__all__ = ["check_labels", "check_vocabulary", "read_counts", "read_docword"]
+__all__ = ["check_labels", "check_vocabulary", "read_counts", "read_docword", "read_vocabulary"]
 
 ENTRY = re.compile(r"\s*(-?\d{1,18}\s+){2}-?\d{1,18}\s*")
 
@@ -169,6 +169,23 @@ def check_vocabulary(path: Path, encoding: str, features: int) -> None:
     terms = len(decoded(path, contents(path), encoding).rstrip("\r\n").split("\n"))
     if terms != features:
         raise refusal(path, f"has {terms} lines; the count matrix has {features} columns.")
+
+
+def read_vocabulary(path: Path, encoding: str) -> tuple[str, ...]:
+    """Terms, one a line, in column order.
+
+    Raises
+    ------
+    CorpusError
+        The file is missing or wrongly encoded, or a line is empty or repeated.
+    """
+    terms = tuple(line.rstrip("\r") for line in decoded(path, contents(path), encoding).rstrip("\r\n").split("\n"))
+    seen: set[str] = set()
+    for number, term in enumerate(terms, start=1):
+        if not term or term in seen:
+            raise refusal(path, f"line {number} is {'a term for the second time' if term else 'empty'}.")
+        seen.add(term)
+    return terms
 
 
 def check_labels(columns: Columns, rows: int) -> None:

@@ -21,8 +21,10 @@ from ksdp.storage.readers.labels import Labels, read_labels
 __all__ = ["analyser", "read_texts", "term_counts"]
 
 
-def read_texts(spec: CorpusSpec, columns: Columns) -> tuple[sp.csr_array, Labels]:
-    """Read a text column and the labels, and count terms.
+def read_texts(
+    spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | None = None
+) -> tuple[sp.csr_array, Labels]:
+    """Read a text column and the labels, and count terms: those of an agreed vocabulary, where there is one.
 
     Raises
     ------
@@ -36,7 +38,11 @@ def read_texts(spec: CorpusSpec, columns: Columns) -> tuple[sp.csr_array, Labels
     analyse = analyser(spec)  # a wrong pattern or language is found before the file is read
     columns.require([spec.text])
     labels = read_labels(spec, columns, len(columns))
-    return term_counts(columns.text(spec.text), spec, columns.path, analyse=analyse), labels
+    texts = columns.text(spec.text)
+    if vocabulary is None:
+        return term_counts(texts, spec, columns.path, analyse=analyse), labels
+    counter = _vectoriser(analyzer=analyse, vocabulary=list(vocabulary))
+    return sp.csr_array(counter.transform(texts), dtype=np.float64), labels
 
 
 def _vectoriser(**options: Any) -> Any:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
-from ksdp.storage.corpora import load_corpus
+from ksdp.storage.corpora import corpus_features, load_corpus
 
 COUNTS = np.array([[2, 0, 1], [1, 3, 0], [0, 0, 0], [1, 0, 0]])
 TEXTS = pd.DataFrame(
@@ -208,7 +208,7 @@ def test_a_count_matrix_has_no_named_columns(load, counts_file):
         ("a.npz", {"text": "body"}, "`corpus.text` does not apply to the format 'counts' of a.npz"),
         ("a.npz", {"columns": ("a",)}, "`corpus.columns` does not apply"),
         ("t.csv", {"text": "body", "labels": "l.csv"}, "`corpus.labels` does not apply to the format 'text'"),
-        ("t.csv", {"text": "body", "vocabulary": "v"}, "`corpus.vocabulary` does not apply"),
+        ("t.csv", {"columns": ("a",), "vocabulary": "v"}, "`corpus.vocabulary` does not apply"),
         ("t.csv", {"text": "body", "columns": ("a",)}, "`corpus.columns` does not apply"),
         ("t.csv", {"format": "text"}, "`corpus.text` must name the column"),
         ("demo", {"text": "body"}, "`corpus.text` does not apply to the format 'demo'"),
@@ -301,3 +301,29 @@ def test_adult_and_nursery(data_folder):
     np.testing.assert_array_equal(corpus.matrix.toarray(), frame.select_dtypes("number").to_numpy())
     with pytest.raises(CorpusError, match=r"^table.parquet: there is no numeric column among `parents`"):
         load_corpus(CorpusSpec(path="nursery/table.parquet"), Path(data_folder), nonnegative=True)
+
+
+# an agreed vocabulary
+
+
+def test_texts_are_counted_in_the_terms_and_the_order_that_were_agreed(load, tmp_path):
+    pd.DataFrame({"body": ["cats sat", "dogs sat sat", "nothing known"]}).to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "v.txt").write_text("sat\nzebra\ncats\n", encoding="utf-8")
+    corpus = load("t.csv", text="body", vocabulary="v.txt", weighting="counts", rows="none")
+    assert corpus.matrix.toarray().tolist() == [[1, 0, 1], [2, 0, 0]]
+    assert corpus.left_out == ("3",)
+    spec = CorpusSpec(path="t.csv", text="body", vocabulary="v.txt")
+    assert corpus_features(spec, tmp_path) == ("sat", "zebra", "cats")
+
+
+def test_a_vocabulary_holds_each_term_once(load, tmp_path):
+    pd.DataFrame({"body": ["cats sat"]}).to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "v.txt").write_text("sat\ncats\nsat\n", encoding="utf-8")
+    said = refused(load, "t.csv", text="body", vocabulary="v.txt")
+    assert said == "v.txt: line 3 is a term for the second time."
+
+
+def test_features_that_nobody_names_are_refused(tmp_path):
+    with pytest.raises(SpecError, match=r"`corpus.vocabulary` or `corpus.columns`"):
+        corpus_features(CorpusSpec(path="a.npz"), tmp_path)
+    assert corpus_features(CorpusSpec(path="t.csv", columns=("b", "a")), tmp_path) == ("b", "a")

@@ -14,7 +14,7 @@ from ksdp.commands.reviewing import tell_chain
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["keys", "screen", "verify"]
+__all__ = ["keys", "screen", "signing_key", "verify"]
 
 
 _SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
@@ -25,7 +25,7 @@ def keys(
     folder: Annotated[Path, typer.Option("--folder", help="Where the two key files go.")] = Path(),
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for a passphrase.")] = False,
 ) -> None:
-    """Make an identity: an Ed25519 key that signs clearances."""
+    """Make an identity: an Ed25519 key that signs clearances and takes part in runs."""
     from ksdp.storage.keys import make_identity
 
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True).encode() if passphrase else None
@@ -33,7 +33,7 @@ def keys(
     typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
 
 
-def _signing_key(path: Path) -> Ed25519PrivateKey:
+def signing_key(path: Path) -> Ed25519PrivateKey:
     """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
     from ksdp.storage.keys import load_private, needs_passphrase
 
@@ -89,7 +89,7 @@ def screen(
 
     now = datetime.now(UTC)
     read, base = read_spec_file(spec)
-    private = _signing_key(key)
+    private = signing_key(key)
     with terminal():
         out = run_screen(
             read,

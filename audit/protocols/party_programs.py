@@ -1,0 +1,111 @@
+"""Which mechanisms parties can run, and how precise a run is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.pd_svd import PDSVD
+from ksdp.audit.protocols.fixed_point import FixedPoint
+from ksdp.audit.protocols.party_steps import Steps
+from ksdp.audit.protocols.pd_nmf_party import check_nmf, nmf_steps
+from ksdp.audit.protocols.pd_svd_party import check_svd, svd_steps
+
+__all__ = ["Precision", "check_program", "needs_norms", "party_steps", "sum_entries"]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How reals are written in the sums of a run.
+
+    An entry of a SecSum differs from the sum of the parties' reals by at most `coding(M).error` = M 2^-(f + 1).
+    """
+
+    fraction_bits: int = 31
+    """f."""
+    bound: float = 2.0**20
+    """No entry of a party's share may be larger, nor the norm of one that is to be normed."""
+
+    @classmethod
+    def widest(cls, mechanism: Mechanism, fraction_bits: int, parties: int) -> Precision:
+        """With the largest power of two as bound of which no sum can wrap; 2^20 where sums are normed.
+
+        Examples
+        --------
+        >>> from ksdp.audit.mechanisms.pd_nmf import PDNMF
+        >>> Precision.widest(PDNMF(), 31, parties=3).bound == 2.0**29
+        True
+        """
+        bits = 20 if needs_norms(mechanism) else 62 - fraction_bits - (parties - 1).bit_length()
+        return cls(fraction_bits, 2.0**bits)
+
+    def coding(self, parties: int) -> FixedPoint:
+        """Of SecSum.
+
+        Raises
+        ------
+        InputError
+            If sums of so many values could wrap.
+        """
+        return FixedPoint(self.fraction_bits, self.bound, parties)
+
+    def integer_bits(self, parties: int) -> int:
+        """Of NormedSecSum: 2^this / M is at least the bound.
+
+        Raises
+        ------
+        InputError
+            If the bound is not positive and finite.
+        """
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            raise InputError(f"`bound` must be positive and finite; got {self.bound}.")
+        return math.ceil(math.log2(self.bound * parties))
+
+
+def needs_norms(mechanism: Mechanism) -> bool:
+    """Whether a run takes normed sums."""
+    return isinstance(mechanism, PDSVD) and not mechanism.reveal_sigma
+
+
+def check_program(mechanism: Mechanism) -> None:
+    """Refuse a mechanism that parties cannot run as it was audited.
+
+    Raises
+    ------
+    SpecError
+        Naming the mechanism or the parameter.
+    """
+    if isinstance(mechanism, PDNMF):
+        check_nmf(mechanism)
+    elif isinstance(mechanism, PDSVD):
+        check_svd(mechanism)
+    else:
+        raise SpecError(
+            f"`mechanism.name` must be pd-nmf, pd-svd, sigma-svd or pd-pca in a run among parties; got "
+            f"{mechanism.name!r}."
+        )
+
+
+def party_steps(mechanism: Mechanism, matrix: sp.csr_array) -> Steps:
+    """One party's side of a mechanism.
+
+    Raises
+    ------
+    SpecError
+        If parties cannot run it.
+    """
+    check_program(mechanism)
+    if isinstance(mechanism, PDNMF):
+        return nmf_steps(mechanism, matrix)
+    assert isinstance(mechanism, PDSVD)
+    return svd_steps(mechanism, matrix)
+
+
+def sum_entries(mechanism: Mechanism, features: int) -> int:
+    """Entries of the largest sum of a run."""
+    return (mechanism.rank * features if isinstance(mechanism, PDSVD) else 0) + features + 1

@@ -1,0 +1,97 @@
+"""The protocol file: what parties agree on, where they are, and who they are; unknown keys are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ksdp.audit.spec import MechanismSpec, validated
+
+__all__ = ["FeaturesSpec", "PartySpec", "PrecisionSpec", "RunSpec", "TimeoutsSpec", "parse_run_spec"]
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FeaturesSpec(_Section):
+    """Which columns, in which order: a file, or its hash and length where the file is exchanged by another way."""
+
+    vocabulary: str | None = None
+    """A file of one term a line, relative to the protocol file."""
+    hash: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
+    """Of the terms with a line feed after each."""
+    count: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> FeaturesSpec:
+        if (self.hash is None) != (self.count is None):
+            raise ValueError("`hash` and `count` go together.")
+        if self.vocabulary is None and self.hash is None:
+            raise ValueError("`vocabulary`, or `hash` and `count`, must be given.")
+        return self
+
+
+class PrecisionSpec(_Section):
+    """How reals are written in sums."""
+
+    fraction_bits: Annotated[int, Field(ge=0, le=62)] = 31
+    bound: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Largest entry of a party's share of a sum; largest norm of one that is normed. Default: the largest power of
+    two of which no sum can wrap; 2^20 where sums are normed."""
+
+
+class TimeoutsSpec(_Section):
+    """Seconds."""
+
+    present: Seconds = 600.0
+    """Until all parties are there."""
+    message: Seconds = 600.0
+    """Until a peer's next message; longer than the slowest party's slowest step."""
+    reconnect: Seconds = 30.0
+    """Until a lost connection is back."""
+
+
+class PartySpec(_Section):
+    """One party."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,54}$")]
+    address: str
+    """HOST:PORT at which it listens."""
+    key: str
+    """Its public key: a `.pub` file relative to the protocol file, or 64 hex digits."""
+
+
+class RunSpec(_Section):
+    """A run among parties."""
+
+    protocol: Literal[1]
+    """Version of what is sent."""
+    mechanism: MechanismSpec
+    features: FeaturesSpec
+    precision: PrecisionSpec = PrecisionSpec()
+    timeouts: TimeoutsSpec = TimeoutsSpec()
+    parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> RunSpec:
+        for what in ("name", "address"):
+            found = [getattr(party, what) for party in self.parties]
+            if len(set(found)) != len(found):
+                raise ValueError(f"`parties.{what}` must differ from party to party.")
+        return self
+
+
+def parse_run_spec(tables: Mapping[str, Any]) -> RunSpec:
+    """Check the tables of a protocol file.
+
+    Raises
+    ------
+    SpecError
+        Naming every wrong key, one a line.
+    """
+    return validated(RunSpec, tables, "protocol file")

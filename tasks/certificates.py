@@ -1,0 +1,143 @@
+"""TLS 1.3 between two identities that know each other's public key; no authority, no file that lasts.
+
+Every party's identity (Ed25519) is its own root. For a run it signs a fresh leaf key, and, for itself alone, a
+certificate of each peer's identity: so OpenSSL accepts a peer's leaf exactly if that peer's identity signed it.
+After the handshake the leaf is checked against the pinned key once more, by itself.
+
+The identity key never leaves the process; the leaf's is in an encrypted file for the moment of loading it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization as pem
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ksdp.audit.errors import ProtocolError
+
+__all__ = ["Credentials", "make_credentials", "peer_of"]
+
+_VALID = timedelta(days=30)
+_SKEW = timedelta(days=1)
+"""Clocks of organisations differ; keys are pinned and leaves last for one run, so that dates protect little."""
+
+
+@dataclass(frozen=True, eq=False)
+class Credentials:
+    """What a party shows the others, and whom it accepts."""
+
+    server: ssl.SSLContext
+    """Accepts every peer."""
+    clients: Mapping[str, ssl.SSLContext]
+    """By peer: accepts that one only."""
+
+
+def _name(party: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, party)])
+
+
+def _certificate(
+    subject: str,
+    key: Ed25519PublicKey,
+    issuer: str,
+    signer: Ed25519PrivateKey,
+    now: datetime,
+    *,
+    authority: bool,
+) -> x509.Certificate:
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(_name(issuer))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now + _VALID)
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    )
+    if not authority:
+        both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = builder.add_extension(x509.ExtendedKeyUsage(both), critical=False)
+    return builder.sign(signer, algorithm=None)
+
+
+def make_credentials(
+    name: str, identity: Ed25519PrivateKey, peers: Mapping[str, Ed25519PublicKey], *, now: datetime
+) -> Credentials:
+    """Contexts for one run.
+
+    Parameters
+    ----------
+    name : str
+        This party's.
+    identity : Ed25519PrivateKey
+    peers : mapping from name to public key
+        The only ones who are accepted.
+    now : datetime
+        With a time zone.
+    """
+    leaf = Ed25519PrivateKey.generate()
+    shown = _certificate(f"leaf of {name}"[:64], leaf.public_key(), name, identity, now, authority=False)
+    root = _certificate(name, identity.public_key(), name, identity, now, authority=True)
+    accepted = {
+        peer: "".join(
+            certificate.public_bytes(pem.Encoding.PEM).decode("ascii")
+            for certificate in (root, _certificate(peer, key, name, identity, now, authority=True))
+        )
+        for peer, key in peers.items()
+    }
+    password = secrets.token_bytes(32).hex().encode()
+    secret = leaf.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.BestAvailableEncryption(password))
+    with tempfile.TemporaryDirectory() as folder:  # mode 0700
+        chain = Path(folder) / "leaf.pem"
+        chain.write_bytes(secret + shown.public_bytes(pem.Encoding.PEM))
+        server = _context(ssl.PROTOCOL_TLS_SERVER, "".join(accepted.values()), chain, password)
+        clients = {
+            peer: _context(ssl.PROTOCOL_TLS_CLIENT, text, chain, password) for peer, text in accepted.items()
+        }
+    return Credentials(server, clients)
+
+
+def _context(kind: int, accepted: str, chain: Path, password: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(kind)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # names are those of keys, not of hosts
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=accepted)
+    context.load_cert_chain(chain, password=password)
+    if kind == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # every connection proves the keys anew
+    return context
+
+
+def peer_of(connection: ssl.SSLObject, peers: Mapping[str, Ed25519PublicKey]) -> str:
+    """Who is at the other end, from the leaf it has shown and proved to hold.
+
+    Raises
+    ------
+    ProtocolError
+        If the leaf is not signed by the identity that it names, or by nobody who takes part.
+    """
+    shown = connection.getpeercert(binary_form=True)
+    if shown is None or connection.version() != "TLSv1.3":
+        raise ProtocolError("The other end did not identify itself.")
+    try:
+        leaf = x509.load_der_x509_certificate(shown)
+        (issuer,) = leaf.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+        name = str(issuer.value)
+        peers[name].verify(leaf.signature, leaf.tbs_certificate_bytes)
+        if leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            raise ValueError("an identity's certificate of another, not its own leaf")
+    except (ValueError, KeyError, InvalidSignature, x509.ExtensionNotFound):
+        raise ProtocolError("The other end has no key that is named in the protocol.") from None
+    return name

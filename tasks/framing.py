@@ -1,0 +1,110 @@
+"""Frames on a byte stream: kind, number, acknowledgement, length, payload; nothing longer than agreed.
+
+::
+
+    "KSF1" | kind (1) | number (8) | received (8) | length (8) | payload
+
+`DATA` frames are numbered from 0, each once, in order. `RESUME` opens every connection, `BYE` says that all that
+was wanted has arrived, `ABORT` that there will be nothing more, and why (a word of a fixed list, a party's name).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import struct
+from dataclasses import dataclass
+
+from ksdp.audit.errors import ProtocolError
+
+__all__ = ["HEADER_BYTES", "Frame", "Kind", "Resume", "read_frame"]
+
+_HEADER = struct.Struct(">4sBQQQ")
+_MAGIC = b"KSF1"
+_RESUME = struct.Struct(">16s16sQ")
+HEADER_BYTES = _HEADER.size
+_SMALL = 256
+"""Longest payload of a frame that is not `DATA`."""
+
+
+class Kind(enum.IntEnum):
+    """What a frame is for."""
+
+    RESUME = 1
+    DATA = 2
+    BYE = 3
+    ABORT = 4
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame."""
+
+    kind: Kind
+    number: int = 0
+    """Of a `DATA` frame."""
+    received: int = 0
+    """`DATA` frames that the sender has taken in; the other end need not keep them."""
+    payload: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        return _HEADER.pack(_MAGIC, self.kind, self.number, self.received, len(self.payload)) + self.payload
+
+
+@dataclass(frozen=True)
+class Resume:
+    """The first thing that either end says on a connection."""
+
+    own: bytes
+    """16 random bytes that name this end's process."""
+    other: bytes
+    """Those of the other end, as last heard; zeros before the first connection."""
+    received: int
+    """`DATA` frames taken in so far: the other end goes on from there."""
+
+    def to_bytes(self) -> bytes:
+        """As the payload of a `RESUME` frame."""
+        return _RESUME.pack(self.own, self.other, self.received)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Resume:
+        """What `to_bytes` wrote.
+
+        Raises
+        ------
+        ProtocolError
+            If it has another length.
+        """
+        if len(data) != _RESUME.size:
+            raise ProtocolError("A connection was opened with something else than a greeting.")
+        return cls(*_RESUME.unpack(data))
+
+
+async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
+    """The next frame.
+
+    Parameters
+    ----------
+    reader : asyncio.StreamReader
+    limit : int
+        Most bytes of a `DATA` payload; checked before any of it is read.
+
+    Raises
+    ------
+    ProtocolError
+        If it is no frame, or too long.
+    asyncio.IncompleteReadError
+        If the stream ends.
+    """
+    magic, kind, number, received, length = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+    try:
+        known = Kind(kind) if magic == _MAGIC else None
+    except ValueError:
+        known = None
+    if known is None:
+        raise ProtocolError("sent something that is no frame of this protocol")
+    most = limit if known is Kind.DATA else _SMALL
+    if length > most:
+        raise ProtocolError(f"sent a frame of {length} bytes; at most {most} are due")
+    return Frame(known, number, received, await reader.readexactly(length))
