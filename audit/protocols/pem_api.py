@@ -7,9 +7,9 @@ An algorithm is a frozen dataclass with
 - `reduce_in_aggregator(state, total)`: the next state from the noisy sum, and what the next vectors look like.
 
 What they look like is a tuple of `Block`: how many dimensions, how much one record may put into them, and which
-share of epsilon they get. That is PEM's epsilon splitting; because every state brings its own blocks, it is PEM's
-dynamic L as well. Noise follows from the blocks alone, and no record can break them: vectors are clipped, and rounded
-towards zero, record by record, before they are added up.
+share of epsilon they get. That is PEM's epsilon splitting; because every state brings its own blocks, it is
+PEM's dynamic L as well. Noise follows from the blocks alone, and no record can break them: vectors are clipped,
+and rounded towards zero, record by record, before they are added up.
 
 Source: PEM, sections 4.3, 4.4 and 6.
 """
@@ -206,9 +206,11 @@ class PemTotal:
     @classmethod
     def of(cls, steps: Signed, blocks: tuple[Block, ...], rows: int, sampling: float) -> PemTotal:
         """From the sum in steps."""
-        values, at = [], 0
+        values: list[NDArray[np.float64]] = []
+        at = 0
         for block in blocks:
-            values.append(steps[at : at + block.size] * 2.0**-block.fraction_bits)
+            part = steps[at : at + block.size].astype(np.float64)
+            values.append(part * 2.0**-block.fraction_bits)
             at += block.size
         return cls(tuple(values), rows, sampling)
 
@@ -275,9 +277,10 @@ def _clipped_sum(rows: sp.csr_array, blocks: tuple[Block, ...]) -> Signed:
     block = of_column[rows.indices]
     part = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)) * len(blocks) + block
     caps, bounds = per_block([b.cap_steps for b in blocks]), per_block([b.bound_steps for b in blocks])
-    lowest = np.where([b.nonnegative for b in blocks], 0.0, -caps)
+    highest = np.where([b.cap is None for b in blocks], np.inf, caps)  # without a cap, scaling alone bounds it
+    lowest = np.where([b.nonnegative for b in blocks], 0.0, -highest)
     data = rows.data * per_block([2**b.fraction_bits for b in blocks])[block]
-    data = np.clip(data, lowest[block], caps[block])
+    data = np.clip(data, lowest[block], highest[block])
     norms = np.bincount(part, np.abs(data), minlength=rows.shape[0] * len(blocks))
     most = np.tile(bounds, rows.shape[0])
     if (norms > most).any():

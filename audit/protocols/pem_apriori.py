@@ -1,4 +1,4 @@
-"""Frequent itemsets by Apriori, as three PEM functions (the paper's Algorithm 3): L changes with every iteration."""
+"""Frequent itemsets by Apriori, as three PEM functions (the paper's Algorithm 3): L changes by iteration."""
 
 from __future__ import annotations
 
@@ -80,8 +80,9 @@ def supports(records: sp.csr_array, itemsets: Items) -> NDArray[np.int64]:
 class PemApriori:
     """Iteration t counts the candidates of length t; what is above the threshold with its noise is kept.
 
-    A record of at most `longest` items holds at most C(longest, k) itemsets of length k, so replacing it changes at
-    most L_k = min(2 C(longest, k), candidates) counts by one. Longer records are cut to their first `longest` items.
+    A record of at most `longest` items holds at most C(longest, k) itemsets of length k, so replacing it changes
+    at most L_k = min(2 C(longest, k), candidates) counts by one. Longer records are cut to their first `longest`
+    items.
 
     Parameters
     ----------
@@ -94,8 +95,8 @@ class PemApriori:
     length : int
         Longest itemsets looked for; as many iterations are needed.
     keep : int
-        Of more itemsets of one length than this, those with the largest noisy counts are kept: noise must not fill the
-        memory. It looks at noisy numbers only.
+        Of more itemsets of one length than this, those with the largest noisy counts are kept: noise must not
+        fill the memory. It looks at noisy numbers only.
 
     Raises
     ------

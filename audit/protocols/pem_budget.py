@@ -1,25 +1,27 @@
 """What epsilon buys: splitting, sensitivity, sampling, and the noise that follows.
 
-A run of T iterations with privacy parameter epsilon spends epsilon / T an iteration; an iteration whose vector has
-blocks of dimensions gives block g its share w_g of that, with the w_g adding up to 1. A block whose sum changes by at
-most L_g (L1, when one record is replaced) gets noise of scale L_g / (w_g epsilon / T) at every server. L_g may
-change from iteration to iteration. These are PEM's lambda = T L / epsilon, T L_k / epsilon_k and T L(t) / epsilon.
+A run of T iterations with privacy parameter epsilon spends epsilon / T an iteration; an iteration whose vector
+has blocks of dimensions gives block g its share w_g of that, with the w_g adding up to 1. A block whose sum
+changes by at most L_g (L1, when one record is replaced) gets noise of scale L_g / (w_g epsilon / T) at every
+server. L_g may change from iteration to iteration. These are PEM's lambda = T L / epsilon, T L_k / epsilon_k and
+T L(t) / epsilon.
 
 **Neighbours** differ in one record's values (replace-one): how many records a client has is public.
 
 **Sampling.** If every record enters an iteration with probability q, by coins that only its client sees, an
-iteration that would be e-private is ln(1 + q (e^e - 1))-private. So noise for e = ln(1 + (e^(epsilon/T) - 1) / q)
-is enough. This is stated for add/remove neighbours (Balle, Barthe, Gaboardi 2018, Theorem 8). For replace-one, let a,
-b, b' be the likelihoods without the record, with it, and with the other one; removing a record moves no further
-than replacing it, so each is at most e^e times any other. The ratio is 1 + q (b - b') / ((1-q) a + q b'). If a >= b',
-the denominator is at least b' and b - b' <= (e^e - 1) b'; if a < b', it is at least a and b - b' <= (e^e - 1) a.
+iteration that would be e-private is ln(1 + q (e^e - 1))-private. So noise for e = ln(1 + (e^(epsilon/T) - 1) /
+q) is enough. This is stated for add/remove neighbours (Balle, Barthe, Gaboardi 2018, Theorem 8). For
+replace-one, let a, b, b' be the likelihoods without the record, with it, and with the other one; removing a
+record moves no further than replacing it, so each is at most e^e times any other. The ratio is 1 + q (b - b') /
+((1-q) a + q b'). If a >= b', the denominator is at least b' and b - b' <= (e^e - 1) b'; if a < b', it is at
+least a and b - b' <= (e^e - 1) a.
 
 **Streams.** If no record enters more than one iteration, every iteration may spend all of epsilon (parallel
 composition).
 
-**Who is protected against whom.** Every server adds all of the noise, so epsilon holds against the aggregator, the other
-clients and all servers but one together. (The paper's proof asks for two honest servers: the second is needed only if
-"colluding" is said of those who are not counted; one honest server's noise and share are enough.)
+**Who is protected against whom.** Every server adds all of the noise, so epsilon holds against the aggregator,
+the other clients and all servers but one together. (The paper asks for two servers that do
+not collude: each of the two is then protected from the other.)
 """
 
 from __future__ import annotations
@@ -191,9 +193,9 @@ class Budget:
 def tight_epsilon(budget: Budget, delta: float, iterations: int | None = None) -> float:
     """epsilon at `delta` of the iterations together, by the best composition that holds for any pure mechanism.
 
-    The paper adds the iterations' epsilons up. At a small delta far less is spent: each iteration is dominated by
-    randomised response with its epsilon, whose privacy losses are convolved (Kairouz, Oh, Viswanath 2015), here with
-    dp-accounting, pessimistically. It is never above the sum.
+    The paper adds the iterations' epsilons up. At a small delta far less is spent: each iteration is dominated
+    by randomised response with its epsilon, whose privacy losses are convolved (Kairouz, Oh, Viswanath 2015),
+    here with dp-accounting, pessimistically. It is never above the sum.
 
     Parameters
     ----------

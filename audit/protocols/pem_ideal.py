@@ -1,8 +1,8 @@
 """PEM without the cryptography: what its aggregator learns, computed directly.
 
-Shares are uniform and add up to the sum, so the sums with the servers' noise are all that anybody sees of them. A test
-proves that the machines, given the same noise, announce the same numbers to the bit. This is what the audit runs
-thousands of times, and what curves are drawn from.
+Shares are uniform and add up to the sum, so the sums with the servers' noise are all that anybody sees of them.
+A test proves that the machines, given the same noise, announce the same numbers to the bit. This is what the
+audit runs thousands of times, and what curves are drawn from.
 """
 
 from __future__ import annotations

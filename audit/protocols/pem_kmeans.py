@@ -82,7 +82,7 @@ class PemKMeans:
 
     def nearest(self, records: sp.csr_array, centres: NDArray[np.float64]) -> NDArray[np.int64]:
         """The nearest centre of every record; the first of equally near ones."""
-        return np.argmin((centres**2).sum(axis=1) - 2.0 * (records @ centres.T), axis=1)
+        return np.asarray(np.argmin((centres**2).sum(axis=1) - 2.0 * (records @ centres.T), axis=1))
 
     def map_in_client(self, records: sp.csr_array, state: PemState) -> sp.csr_array:
         """Every record in the place of its cluster, and a 1 in the place of its cluster's count."""

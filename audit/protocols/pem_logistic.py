@@ -20,9 +20,9 @@ __all__ = ["PemLogistic"]
 class PemLogistic:
     """w <- w - rate / sqrt(t) (g / n + penalty w), g being the noisy sum of the records' gradients.
 
-    A record's gradient is (sigma(w^T x) - y) x. Its L1 norm is at most that of x, and it is clipped: without a bound
-    per record there is no sensitivity to speak of. One column of the records is the label y, 0 or 1; its weight is
-    always 0.
+    A record's gradient is (sigma(w^T x) - y) x. Its L1 norm is at most that of x, and it is clipped: without a
+    bound per record there is no sensitivity to speak of. One column of the records is the label y, 0 or 1; its
+    weight is always 0.
 
     Parameters
     ----------

@@ -121,8 +121,8 @@ def law(scale: float, numbers: NDArray[np.integer]) -> NDArray[np.float64]:
     """
     _check(scale, 0, 0)
     if scale == 0:
-        return (np.asarray(numbers) == 0).astype(np.float64)
-    return np.tanh(0.5 / scale) * np.exp(-np.abs(numbers) / scale)
+        return np.where(np.asarray(numbers) == 0, 1.0, 0.0)
+    return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(numbers) / scale), dtype=np.float64)
 
 
 def reach(scale: float, entries: int, parties: int, chance: float = 2.0**-60) -> int:
@@ -134,7 +134,7 @@ def reach(scale: float, entries: int, parties: int, chance: float = 2.0**-60) ->
     Examples
     --------
     >>> reach(10.0, entries=100, parties=2)
-    942
+    952
     """
     _check(scale, entries, parties)
     if scale == 0 or not entries or not parties:

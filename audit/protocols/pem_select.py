@@ -1,14 +1,14 @@
 """The sparse vector technique: which entries are large, without saying how large, for a fixed price.
 
 Every query's answer q_i is an integer that changes by at most `sensitivity` when one record is replaced. With
-rho ~ discrete Laplace(2 D / e) once and nu_i ~ discrete Laplace(4 c D / e) a query, query i is chosen if
-q_i + nu_i >= tau + rho; after c choices it stops. That is e-private however many queries are asked (Lyu, Su, Li 2017,
-Algorithm 1 with e1 = e2 = e / 2; Dwork, Roth 2014, section 3.6). Noise is integer throughout: the proof shifts rho by D and nu by
-2 D, which are integers.
+rho ~ discrete Laplace(2 D / e) once and nu_i ~ discrete Laplace(4 c D / e) a query, query i is chosen if q_i +
+nu_i >= tau + rho; after c choices it stops. That is e-private however many queries are asked (Lyu, Su, Li 2017,
+Algorithm 1 with e1 = e2 = e / 2; Dwork, Roth 2014, section 3.6). Noise is integer throughout: the proof shifts
+rho by D and nu by 2 D, which are integers.
 
-In PEM the entries of a client's vector are the queries, in absolute value: |v_i| changes by no more than v_i. Nobody
-but the client sees v before it is shared, so this is done at the client; the choice is what the servers see
-besides shares. Clients have different records, so all their choices together cost a record what one costs.
+In PEM the entries of a client's vector are the queries, in absolute value: |v_i| changes by no more than v_i.
+Nobody but the client sees v before it is shared, so this is done at the client; the choice is what the servers
+see besides shares. Clients have different records, so all their choices together cost a record what one costs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ Signed = NDArray[np.int64]
 
 
 def choose_large(
-    answers: Signed, threshold: int, most: int, sensitivity: int, epsilon: float, draw: Callable[[float, int], Signed]
+    answers: Signed,
+    threshold: int,
+    most: int,
+    sensitivity: int,
+    epsilon: float,
+    draw: Callable[[float, int], Signed],
 ) -> NDArray[np.int64]:
     """Places of the answers that are above a threshold, noisily, ascending.
 
