@@ -41,6 +41,8 @@ def candidates(frequent: Items, items: int) -> Items:
     array([[0, 1, 2]], dtype=int16)
     """
     n, length = frequent.shape
+    if not n:
+        return np.zeros((0, length + 1), dtype=np.int16)
     new_prefix = np.ones(n, dtype=bool)
     new_prefix[1:] = (frequent[1:, :-1] != frequent[:-1, :-1]).any(axis=1)
     starts = np.flatnonzero(new_prefix)
@@ -53,8 +55,7 @@ def candidates(frequent: Items, items: int) -> Items:
     known = frequent.astype(np.int64) @ weights
     for left_out in range(length - 1):  # without one of the last two it is one of the two that were joined
         codes = np.delete(joined, left_out, axis=1).astype(np.int64) @ weights
-        at = np.minimum(np.searchsorted(known, codes), max(n - 1, 0))
-        joined = joined[known[at] == codes] if n else joined
+        joined = joined[known[np.minimum(np.searchsorted(known, codes), n - 1)] == codes]
     return joined.astype(np.int16)
 
 

@@ -82,8 +82,8 @@ def test_a_run_announces_what_the_ideal_run_announces_to_the_bit(
     assert run.aggregator.over
 
 
-def ready(budget: Budget = Budget(5.0, 3), least: int = 1, clients: int = 4) -> Parties:
-    terms = terms_of(KMEANS, clients, 2, budget, least=least)
+def ready(budget: Budget | None = None, least: int = 1, clients: int = 4) -> Parties:
+    terms = terms_of(KMEANS, clients, 2, budget or Budget(5.0, 3), least=least)
     run = parties_of(terms, KMEANS, PARTS[:clients], samplers(2))
     run.meet()
     return run

@@ -1,0 +1,316 @@
+"""PEM's three algorithms as mechanisms: what its aggregator learns, iteration by iteration.
+
+Runs are those of the ideal functionality (`protocols/pem_ideal.py`); a test proves that the machines announce
+the same. The coalition is the aggregator, `colluding` of the servers, and the parties that the database names:
+it has subtracted those servers' noise and those parties' records from every sum. With colluding = servers - 1
+one server's noise is left, which is what epsilon is stated for; an audit that finds more than (e^epsilon - 1) /
+(e^epsilon + 1) of advantage has found a mistake.
+
+Noise is drawn from the run's seed (`sampler="simulated"`), so that an audit can be replayed; `"vetted"` draws with
+OpenDP, as a run among real parties does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.contract import Announced, Array, Database, Observables
+from ksdp.audit.protocols.pem_api import PemAlgorithm
+from ksdp.audit.protocols.pem_apriori import PemApriori
+from ksdp.audit.protocols.pem_budget import Budget
+from ksdp.audit.protocols.pem_ideal import PemRun, run_ideal
+from ksdp.audit.protocols.pem_kmeans import PemKMeans
+from ksdp.audit.protocols.pem_logistic import PemLogistic
+from ksdp.audit.protocols.pem_noise import Sampler, Simulated, Vetted
+
+__all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pem:
+    """What the three have in common.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the whole run.
+    servers : int
+        m, at least 2; each adds all of the noise.
+    colluding : int
+        Servers whose noise the coalition knows, below m.
+    sampling : float
+        Chance of a record to enter an iteration.
+    sampler : {"simulated", "vetted"}
+        What draws the noise.
+    """
+
+    epsilon: float = 1.0
+    servers: int = 2
+    colluding: int = 1
+    sampling: float = 1.0
+    sampler: Literal["simulated", "vetted"] = "simulated"
+
+    def __post_init__(self) -> None:
+        if self.servers < 2:
+            raise SpecError(f"`servers` must be at least 2; got {self.servers}.")
+        if not 0 <= self.colluding < self.servers:
+            raise SpecError(f"`colluding` must be 0 to {self.servers - 1}; got {self.colluding}.")
+        if self.sampler not in ("simulated", "vetted"):
+            raise SpecError(f"`sampler` must be 'simulated' or 'vetted'; got {self.sampler!r}.")
+        try:
+            self._budget()
+            self._check()
+        except InputError as error:
+            raise SpecError(str(error)) from error
+
+    @property
+    def _rounds(self) -> int:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        raise NotImplementedError
+
+    def _budget(self) -> Budget:
+        return Budget(self.epsilon, self._rounds, sampling=self.sampling)
+
+    def _run(self, algorithm: PemAlgorithm, database: Database, rng: np.random.Generator) -> PemRun:
+        sampler: Sampler = Simulated(rng) if self.sampler == "simulated" else Vetted()
+        inside = [part for i, part in enumerate(database.parties) if i in database.coalition]
+        outside = [database.parties[i] for i in database.outside]
+        return run_ideal(
+            algorithm, outside, self._budget(), sampler,
+            noises=self.servers, known_noises=self.colluding, known_parts=inside, random=rng.bytes,
+        )  # fmt: skip
+
+
+def _unit(vector: Array) -> Array:
+    length = float(np.linalg.norm(vector))
+    return vector / length if length > 0 else np.eye(1, len(vector))[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PEMKMeans(_Pem):
+    """PEM's k-means.
+
+    Announces ``sums`` (iterations, clusters, features), ``counts`` (iterations, clusters),
+    ``centres`` (iterations, clusters, features), those that the sums were taken with, and ``T`` (clusters,
+    features), the last ones.
+
+    Parameters
+    ----------
+    clusters, iterations : int
+    bound : float
+        Largest L1 norm of a record; longer ones are scaled down.
+    high : float
+        Largest entry of a record; larger ones are cut.
+    share : float
+        Part of epsilon for the sums.
+    start_seed : int
+        What the parties agreed to draw the start from.
+    fraction_bits : int
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> records = sp.csr_array(np.eye(4)[np.arange(40) % 4])
+    >>> mechanism = PEMKMeans(clusters=2, iterations=3, bound=1.0, epsilon=100.0)
+    >>> seen = mechanism.run(Database((records,)), np.random.default_rng(0))
+    >>> seen["sums"].shape, seen["counts"].sum(axis=1).round()
+    ((3, 2, 4), array([40., 40., 40.]))
+    """
+
+    name: ClassVar[str] = "pem-kmeans"
+    version: ClassVar[int] = 1
+
+    clusters: int = 5
+    iterations: int = 10
+    bound: float = 1.0
+    high: float = 1.0
+    share: float = 0.5
+    start_seed: int = 0
+    fraction_bits: int = 16
+
+    @property
+    def _rounds(self) -> int:
+        return self.iterations
+
+    def _check(self) -> None:
+        self.algorithm(1)
+
+    def algorithm(self, features: int) -> PemKMeans:
+        """The three functions."""
+        rest = {"high": self.high, "share": self.share}
+        return PemKMeans(
+            self.clusters, features, self.bound, start_seed=self.start_seed,
+            fraction_bits=self.fraction_bits, **rest,
+        )  # fmt: skip
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces."""
+        each = (self.iterations, self.clusters, features)
+        last = Announced("T", (self.clusters, features))
+        return Announced("sums", each), Announced("counts", each[:2]), Announced("centres", each), last
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
+        features = database.parties[0].shape[1]
+        run = self._run(self.algorithm(features), database, rng)
+        sums = [total.values[0].reshape(self.clusters, features) for total in run.seen]
+        arrays = {
+            "sums": np.array(sums),
+            "counts": np.array([total.values[1] for total in run.seen]),
+            "centres": np.array([state.arrays["centres"] for state in run.states[:-1]]),
+            "T": run.final.arrays["centres"],
+        }
+        return Observables(arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PEMLogistic(_Pem):
+    """PEM's logistic regression.
+
+    Announces ``gradients`` and ``weights``, both (iterations, features): the noisy sums and the weights that they
+    were taken at; ``label`` (1,): the label's column; and ``V`` (1, features): the last weights, of unit length.
+
+    Parameters
+    ----------
+    iterations : int
+    bound : float
+        Largest L1 norm of one record's gradient.
+    label : int
+        Column of the label, 0 or 1; the last by default.
+    rate, penalty : float
+    fraction_bits : int
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+    """
+
+    name: ClassVar[str] = "pem-logistic"
+    version: ClassVar[int] = 1
+
+    iterations: int = 50
+    bound: float = 1.0
+    label: int = -1
+    rate: float = 1.0
+    penalty: float = 0.0
+    fraction_bits: int = 16
+
+    @property
+    def _rounds(self) -> int:
+        return self.iterations
+
+    def _check(self) -> None:
+        self.algorithm(max(self.label + 1, -self.label, 2))
+
+    def algorithm(self, features: int) -> PemLogistic:
+        """The three functions."""
+        return PemLogistic(
+            features,
+            self.bound,
+            self.label,
+            rate=self.rate,
+            penalty=self.penalty,
+            fraction_bits=self.fraction_bits,
+        )
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces.
+
+        Raises
+        ------
+        SpecError
+            If there is no such label column.
+        """
+        try:
+            self.algorithm(features)
+        except InputError as error:
+            raise SpecError(str(error)) from error
+        each = (self.iterations, features)
+        last = Announced("V", (1, features))
+        return Announced("gradients", each), Announced("weights", each), Announced("label", (1,)), last
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
+        run = self._run(self.algorithm(database.parties[0].shape[1]), database, rng)
+        arrays = {
+            "gradients": np.array([total.values[0] for total in run.seen]),
+            "weights": np.array([state.arrays["w"] for state in run.states[:-1]]),
+            "label": np.array([float(self.label % database.parties[0].shape[1])]),
+            "V": _unit(run.final.arrays["w"])[None],
+        }
+        return Observables(arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PEMApriori(_Pem):
+    """PEM's Apriori for single items and pairs.
+
+    Announces ``items`` (features,): their noisy counts; ``pairs``
+    (features, features): those of the candidate pairs, above the diagonal, 0 elsewhere; and ``T`` (1, features):
+    the counts of items that are not below 0, as parts of the records.
+
+    How many longer candidates there are depends on the data; a schema is fixed before any run, so they are left
+    out.
+
+    Parameters
+    ----------
+    longest : int
+        Most items that one record counts with.
+    support : float
+        Smallest part of the records for an item to enter pairs.
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+    """
+
+    name: ClassVar[str] = "pem-apriori"
+    version: ClassVar[int] = 1
+
+    longest: int = 20
+    support: float = 0.01
+
+    @property
+    def _rounds(self) -> int:
+        return 2
+
+    def _check(self) -> None:
+        self.algorithm(max(self.longest, 2))
+
+    def algorithm(self, features: int) -> PemApriori:
+        """The three functions."""
+        return PemApriori(features, min(self.longest, features), self.support, length=2)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces."""
+        return (
+            Announced("items", (features,)),
+            Announced("pairs", (features, features)),
+            Announced("T", (1, features)),
+        )
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
+        features = database.parties[0].shape[1]
+        algorithm = self.algorithm(features)
+        run = self._run(algorithm, database, rng)
+        pairs = sp.coo_array((features, features))
+        if len(run.seen) > 1:
+            places = algorithm.candidates_of(run.states[1]).astype(np.int64)
+            pairs = sp.coo_array((run.seen[1].values[0], (places[:, 0], places[:, 1])), shape=pairs.shape)
+        items = run.seen[0].values[0]
+        shares = np.maximum(run.totals[0].values[0], 0.0) / max(run.totals[0].rows, 1)
+        return Observables({"items": items, "pairs": pairs.toarray(), "T": shares[None]})

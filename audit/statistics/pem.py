@@ -1,0 +1,84 @@
+"""What a record would have put into PEM's announced sums, held against those sums.
+
+Noise is Laplace and the others' records are unknown, so the inner product of a record's own vector with the
+noisy sum, added up over the iterations, is the natural first-order test for "it is in there". Every state is
+public, so the adversary who suspects a record computes its vector exactly as its client would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.products import announced
+
+__all__ = ["OWN_COUNTS", "OWN_GRADIENT", "OWN_SUM", "PEM", "OwnCounts", "OwnGradient", "OwnSum"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OwnSum:
+    """k-means: sum over the iterations of <x, sum of the cluster that x is in>, clusters as announced."""
+
+    name: str = "pem-own-sum"
+    version: int = 1
+    family: str = "pem"
+    needs: tuple[str, ...] = ("sums", "centres")
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        every = np.arange(len(documents))
+        total = np.zeros(len(documents))
+        for sums, centres in zip(announced(observables, "sums"), announced(observables, "centres"), strict=True):
+            own = np.argmin((centres**2).sum(axis=1) - 2.0 * (documents.matrix @ centres.T), axis=1)
+            total += (documents.matrix @ sums.T)[every, own]
+        return total
+
+
+@dataclass(frozen=True)
+class OwnGradient:
+    """Logistic regression: sum over the iterations of <gradient of x, sum of the gradients>.
+
+    The gradient is (sigma(w^T x) - y) x with the announced w; y is the column that the mechanism announces.
+    """
+
+    name: str = "pem-own-gradient"
+    version: int = 1
+    family: str = "pem"
+    needs: tuple[str, ...] = ("gradients", "weights", "label")
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        weights, gradients = announced(observables, "weights"), announced(observables, "gradients").copy()
+        label = int(announced(observables, "label")[0])
+        y = np.asarray(documents.matrix[:, [label]].toarray()).ravel()
+        gradients[:, label] = 0.0
+        off = expit(documents.matrix @ weights.T) - y[:, None]
+        return np.asarray((off * (documents.matrix @ gradients.T)).sum(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class OwnCounts:
+    """Apriori: sum of the announced counts of the items and pairs that the document holds."""
+
+    name: str = "pem-own-counts"
+    version: int = 1
+    family: str = "pem"
+    needs: tuple[str, ...] = ("items", "pairs")
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        held = (documents.matrix != 0).astype(np.float64)
+        pairs = held @ announced(observables, "pairs")
+        return np.asarray(held @ announced(observables, "items") + held.multiply(pairs).sum(axis=1)).ravel()
+
+
+OWN_COUNTS, OWN_GRADIENT, OWN_SUM = OwnCounts(), OwnGradient(), OwnSum()
+PEM: tuple[Statistic, ...] = (OWN_COUNTS, OWN_GRADIENT, OWN_SUM)
+"""What the entry point gives."""
