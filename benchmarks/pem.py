@@ -1,0 +1,200 @@
+"""PEM's curves: Adult (accuracy), Nursery (relative loss), Mushroom (itemset loss), and what a run costs.
+
+Against no privacy and against noise at every client; by epsilon and by number of clients. Runs are of the ideal
+functionality with simulated noise; the last table runs real processes with OpenDP's.
+
+::
+
+    python -m benchmarks.pem                     # all, some minutes
+    python -m benchmarks.pem --only nursery --seeds 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from ksdp.audit.protocols.pem_api import PemAlgorithm
+from ksdp.audit.protocols.pem_apriori import PemApriori, itemset_loss
+from ksdp.audit.protocols.pem_budget import Budget, tight_epsilon
+from ksdp.audit.protocols.pem_field import PrimeField
+from ksdp.audit.protocols.pem_ideal import run_ideal
+from ksdp.audit.protocols.pem_kmeans import PemKMeans
+from ksdp.audit.protocols.pem_logistic import PemLogistic
+from ksdp.audit.protocols.pem_noise import Simulated, Vetted
+from ksdp.flows.pem import run_pem
+from ksdp.tasks.pem_processes import ClientJob
+
+__all__ = ["run"]
+
+SERVERS = 2
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+CLIENTS = (100, 300, 1000)
+
+Score = Callable[[float, int, int], float]
+"""epsilon, how many add noise, seed."""
+
+
+def data(name: str) -> pd.DataFrame:
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return pd.read_parquet(Path(os.environ.get("KSDP_DATA", default)) / name / "table.parquet")
+
+
+def one_hot(table: pd.DataFrame) -> sp.csr_array:
+    return sp.csr_array(pd.get_dummies(table.astype(str)).to_numpy(dtype=np.float64))
+
+
+ADULT_EDGES = {
+    "age": (25, 35, 45, 60),
+    "fnlwgt": (100_000, 150_000, 200_000, 300_000),
+    "education-num": (8, 9, 10, 12),
+    "capital-gain": (1, 5000, 10_000, 20_000),
+    "capital-loss": (1, 1000, 1700, 2000),
+    "hours-per-week": (30, 39, 41, 50),
+}
+"""Round numbers, chosen without the data: quantiles of it would be a release."""
+
+
+def adult() -> tuple[sp.csr_array, sp.csr_array]:
+    """Records with the label in the last column, for training and for testing; 14 ones a record besides it."""
+    table = data("adult")
+    columns = {c.replace("_", "-"): c for c in table.columns}
+    for name, edges in ADULT_EDGES.items():
+        table[columns[name]] = np.digitize(table[columns[name]].astype(float), edges)
+    label_name = next(c for c in columns.values() if table[c].astype(str).str.contains(">50K").any())
+    label = table[label_name].astype(str).str.contains(">50K").to_numpy(dtype=np.float64)
+    features = one_hot(table.drop(columns=[label_name, "split"]))
+    every = sp.csr_array(sp.hstack((features, label[:, None]), format="csr"))
+    train = (table["split"] == "train").to_numpy()
+    return every[np.flatnonzero(train)], every[np.flatnonzero(~train)]
+
+
+def curves(title: str, score: Score, seeds: int) -> None:
+    """One table by epsilon (100 clients), one by number of clients (epsilon 1); mean of the seeds."""
+
+    def mean(epsilon: float, noises: int) -> str:
+        values = [score(epsilon, noises, seed) for seed in range(seeds)]
+        return f"{np.mean(values):8.3f} +- {np.std(values):.3f}"
+
+    print(f"\n{title}\n  no privacy: {score(math.inf, 0, 0):.3f}; {seeds} seeds, simulated noise")
+    print("  epsilon (100 clients)   PEM, 2 servers        noise at every client")
+    for epsilon in EPSILONS:
+        print(f"  {epsilon:>20g}   {mean(epsilon, SERVERS):>18}   {mean(epsilon, 100):>18}")
+    print("  clients (epsilon 1)     PEM, 2 servers        noise at every client")
+    pem = mean(1.0, SERVERS)
+    for clients in CLIENTS:
+        print(f"  {clients:>20d}   {pem:>18}   {mean(1.0, clients):>18}")
+
+
+def simulated(algorithm: PemAlgorithm, rows: sp.csr_array, iterations: int, **more: float):  # type: ignore[no-untyped-def]
+    def final(epsilon: float, noises: int, seed: int):  # type: ignore[no-untyped-def]
+        budget = Budget(epsilon, iterations, **more)
+        rng = np.random.default_rng(seed)
+        return run_ideal(algorithm, [rows], budget, Simulated(rng), noises=noises, random=rng.bytes).final
+
+    return final
+
+
+def run_adult(seeds: int) -> None:
+    train, test = adult()
+    print(f"\nAdult: {train.shape[0]} + {test.shape[0]} records, {train.shape[1] - 1} columns, L = 28")
+    for iterations, sampling in ((1000, 1.0), (30, 1.0), (30, 0.1)):
+        algorithm = PemLogistic(train.shape[1], bound=14.0, cap=1.0, rate=1.0)
+        final = simulated(algorithm, train, iterations, sampling=sampling)
+        few = 1 if iterations > 100 else seeds
+        curves(
+            f"Adult: accuracy of logistic regression, {iterations} iterations, sampling {sampling:g}",
+            lambda e, n, s, final=final, a=algorithm: a.accuracy(final(e, n, s), test),  # type: ignore[misc]
+            few,
+        )
+    budget = Budget(1.0, 30)
+    print(f"  epsilon 1 over 30 iterations is {tight_epsilon(budget, 1e-5):.3f} at delta 1e-5")
+
+
+def run_nursery(seeds: int) -> None:
+    table = data("nursery")
+    rows = one_hot(table.iloc[:, :8])
+    for iterations in (50, 5):
+        algorithm = PemKMeans(5, rows.shape[1], bound=8.0, fraction_bits=0)
+        final = simulated(algorithm, rows, iterations)
+        best = algorithm.loss(final(math.inf, 0, 0), rows)
+        curves(
+            f"Nursery: relative loss of k-means, {rows.shape[0]} records, {iterations} iterations",
+            lambda e, n, s, f=final, a=algorithm, b=best: a.loss(f(e, n, s), rows) / b - 1,  # type: ignore[misc]
+            seeds,
+        )
+
+
+def run_mushroom(seeds: int) -> None:
+    table = data("mushroom")
+    rows = one_hot(table.drop(columns="class"))
+    for support in (0.01, 0.3):
+        algorithm = PemApriori(rows.shape[1], 22, support)
+        final = simulated(algorithm, rows, 4)
+        true = algorithm.found(final(math.inf, 0, 0), 2)
+        curves(
+            f"Mushroom: loss of itemsets of 2 to 4, support {support:g}: {len(true)} of {rows.shape[1]} items",
+            lambda e, n, s, f=final, a=algorithm, t=true: itemset_loss(a.found(f(e, n, s), 2), t),  # type: ignore[misc]
+            min(seeds, 2) if support < 0.1 else seeds,
+        )
+
+
+def run_cost() -> None:
+    """Seconds for a vector of 100,000 entries on each role, by number of clients; and real processes."""
+    print("\nCost of one vector of 100,000 entries (64-bit field), seconds:")
+    field, entries = PrimeField(64), 100_000
+    vector = np.arange(entries)
+    start = time.perf_counter()
+    shares = field.share(vector, SERVERS)
+    print(f"  a client shares it: {time.perf_counter() - start:.4f}")
+    for clients in (100, 1000, 10_000):
+        start = time.perf_counter()
+        total = shares[0]
+        for _ in range(clients):
+            total = field.add(total, shares[1])
+        print(f"  a server adds {clients} of them: {time.perf_counter() - start:.4f}")
+    for sampler in (Vetted(), Simulated(np.random.default_rng(0))):
+        sampler.draw(100.0, 10)
+        start = time.perf_counter()
+        sampler.draw(100.0, entries)
+        print(f"  a server draws the noise, {sampler.label}: {time.perf_counter() - start:.4f}")
+    rows = one_hot(data("nursery").iloc[:, :8])
+    algorithm = PemKMeans(5, rows.shape[1], bound=8.0, fraction_bits=0)
+    for clients in (100, 1000):
+        jobs = [ClientJob(f"client {i:04}", rows[i::clients]) for i in range(clients)]
+        start = time.perf_counter()
+        result = run_pem(algorithm, jobs, Budget(10.0, 5), processes=2, patience=60.0)
+        whole = time.perf_counter() - start
+        print(
+            f"  Nursery, {clients} clients in 2 processes, {SERVERS} servers, aggregator, 5 iterations: "
+            f"{result.seconds:.2f} s ({whole:.1f} s with starting); clients sent "
+            f"{result.sent['clients'] / 1e6:.2f} MB; {result.sampler}"
+        )
+
+
+def run(only: Sequence[str] = ("adult", "nursery", "mushroom", "cost"), seeds: int = 5) -> None:
+    """Print the tables asked for."""
+    for name, table in (("adult", run_adult), ("nursery", run_nursery), ("mushroom", run_mushroom)):
+        if name in only:
+            table(seeds)
+    if "cost" in only:
+        run_cost()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = ("adult", "nursery", "mushroom", "cost")
+    parser.add_argument("--only", choices=every, nargs="+", default=every)
+    parser.add_argument("--seeds", type=int, default=5)
+    chosen = parser.parse_args()
+    run(chosen.only, chosen.seeds)
