@@ -174,6 +174,7 @@ def server_process(
         terms, port = await _asked(pipe)
         seed = simulated_seed
         sampler: Sampler = Vetted() if seed is None else Simulated(np.random.default_rng([seed, *name.encode()]))
+        sampler.draw(1.0, 1)  # loads what it needs now, not in the first iteration
         server = PemServer(terms, name, key, sampler=sampler)
         clients = await door.wait_for("clients", client_processes)
         aggregator = await _connect(port)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, ProtocolError
@@ -102,9 +101,8 @@ class PemAggregator(Machine):
         """
         with self._step("reduce", "begin"):
             field, state = self._terms.field, self.state
-            words = np.zeros(state.entries, dtype=np.uint64)
-            for body in self._from_servers(messages, "pem-partial"):
-                words = field.add(words, field.from_bytes(body, state.entries))
+            sums = [field.from_bytes(b, state.entries) for b in self._from_servers(messages, "pem-partial")]
+            words = field.total(sums, state.entries)
             total = PemTotal.of(field.decode(words), state.blocks, self._rows, self._terms.budget.sampling)
             after = self._algorithm.reduce_in_aggregator(state, total)
             if after.iteration != state.iteration + 1:

@@ -260,7 +260,9 @@ def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState
             f"`map_in_client` must return shape {(records.shape[0], state.entries)}; got {mapped.shape}."
         )
     rows = sp.csr_array(mapped, dtype=np.float64)
-    rows.sum_duplicates()
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # it may share its arrays with the records
+        rows.sum_duplicates()
     return _clipped_sum(rows, state.blocks)
 
 

@@ -11,6 +11,7 @@ Source: PEM, section 4.2, step 1 ("a 32- or 64-bit prime").
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +47,7 @@ class PrimeField:
     --------
     >>> field = PrimeField(32)
     >>> shares = field.share(np.array([5, -7]), 3)
-    >>> field.decode(field.total(shares))
+    >>> field.decode(field.total(shares, 2))
     array([ 5, -7])
     """
 
@@ -100,12 +101,19 @@ class PrimeField:
         """-a modulo p, entry by entry."""
         return np.where(a == 0, a, np.uint64(self.prime) - a)
 
-    def total(self, rows: Words) -> Words:
-        """The sum of the rows of a matrix, modulo p."""
-        result = np.zeros(rows.shape[1:], dtype=np.uint64)
+    def total(self, rows: Iterable[Words], entries: int) -> Words:
+        """The sum of vectors of field elements, modulo p, shape (entries,); of none: zeros.
+
+        The running sum is any word that is congruent to it. With a field element added it passes 2^64 once at
+        most, and what is left plus 2^64 - p does not.
+        """
+        result = np.zeros(entries, dtype=np.uint64)
+        gap = np.uint64(2**64 - self.prime)
         for row in rows:
-            result = self.add(result, row)
-        return result
+            result += row
+            if self.bits == 64:
+                np.add(result, gap, out=result, where=result < row)
+        return result % np.uint64(self.prime)
 
     def uniform(self, entries: int, random: RandomBytes = os_random) -> Words:
         """Uniform field elements, by rejection.
@@ -142,7 +150,7 @@ class PrimeField:
             raise InputError(f"`servers` must be at least 2, or one sees everything; got {servers}.")
         encoded = self.encode(values)
         drawn = self.uniform((servers - 1) * encoded.size, random).reshape(servers - 1, encoded.size)
-        last = self.add(encoded, self.negate(self.total(drawn)))
+        last = self.add(encoded, self.negate(self.total(drawn, encoded.size)))
         return np.vstack((drawn, last))
 
     def to_bytes(self, words: Words) -> bytes:

@@ -177,9 +177,8 @@ class PemServer(Machine):
                 raise ProtocolError(f"{len(names)} clients are left; the terms ask for {terms.least_clients}.")
             field = terms.field
             noise = [self.sampler.draw(terms.budget.scale(b), b.size) for b in state.blocks]
-            total = field.encode(np.concatenate(noise))
-            for name in names:
-                total = field.add(total, self._taken[name][1])
+            shares = (self._taken[name][1] for name in names)
+            total = field.total((field.encode(np.concatenate(noise)), *shares), state.entries)
             self._keys = {name: self._keys[name] for name in names}
             self._taken = {}
             partial = numbered(self._iteration, field.to_bytes(total))

@@ -74,7 +74,7 @@ def test_apriori_without_noise_is_counting() -> None:
             assert kept == (count if count >= 0.05 * 3000 else None), itemset
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(2, 4), st.data())
 def test_candidates_are_those_whose_subsets_are_all_frequent(length: int, data: st.DataObject) -> None:
     every = list(combinations(range(7), length - 1))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError, ProtocolError
@@ -62,6 +62,7 @@ BLOCKS = (
 REALS = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(REALS, min_size=5, max_size=5), min_size=1, max_size=6))
 def test_no_record_moves_a_sum_by_more_than_its_bound(rows: list[list[float]]) -> None:
     algorithm = Columns(BLOCKS)
@@ -77,6 +78,7 @@ def test_no_record_moves_a_sum_by_more_than_its_bound(rows: list[list[float]]) -
     assert np.abs(all_of_them - sum(clipped(np.array(r), BLOCKS) for r in rows)).max() <= len(rows)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.data())
 def test_sensitivity_is_reached_and_not_passed_by_zeros_and_ones(
     size: int, weight: int, data: st.DataObject

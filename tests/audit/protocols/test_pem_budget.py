@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError
@@ -27,6 +27,7 @@ def test_the_papers_three_cases() -> None:
     assert budget.scale(wider) == 50 * 462 / 2.0  # T L(t) / epsilon
 
 
+@settings(deadline=None)
 @given(
     st.floats(0.01, 50),
     st.integers(1, 40),
@@ -61,6 +62,7 @@ def test_amplification_is_what_a_known_accountant_says(epsilon: float, rate: flo
     assert amplified(epsilon, rate) == pytest.approx(known.get_epsilon_for_delta(0.0), abs=2e-4)
 
 
+@settings(deadline=None)
 @given(st.floats(1e-3, 200), st.floats(1e-3, 1))
 def test_before_sampling_is_the_inverse(epsilon: float, rate: float) -> None:
     assert amplified(before_sampling(epsilon, rate), rate) == pytest.approx(epsilon, rel=1e-9)
