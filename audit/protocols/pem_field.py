@@ -104,16 +104,17 @@ class PrimeField:
     def total(self, rows: Iterable[Words], entries: int) -> Words:
         """The sum of vectors of field elements, modulo p, shape (entries,); of none: zeros.
 
-        The running sum is any word that is congruent to it. With a field element added it passes 2^64 once at
-        most, and what is left plus 2^64 - p does not.
+        The running sum is kept modulo 2^64, and how often it wrapped is counted: each time it lost 2^64, which is
+        2^64 - p modulo p. Below 2^32 vectors no count overflows.
         """
-        result = np.zeros(entries, dtype=np.uint64)
-        gap = np.uint64(2**64 - self.prime)
+        result, wraps = np.zeros(entries, dtype=np.uint64), np.zeros(entries, dtype=np.uint32)
+        wrapped = np.empty(entries, dtype=bool)
         for row in rows:
             result += row
-            if self.bits == 64:
-                np.add(result, gap, out=result, where=result < row)
-        return result % np.uint64(self.prime)
+            np.less(result, row, out=wrapped)
+            wraps += wrapped
+        prime, gap = np.uint64(self.prime), np.uint64(2**64 % self.prime)
+        return self.add(result % prime, wraps.astype(np.uint64) * gap % prime)
 
     def uniform(self, entries: int, random: RandomBytes = os_random) -> Words:
         """Uniform field elements, by rejection.
