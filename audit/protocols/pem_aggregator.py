@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.protocols.keys import Envelope, seal
@@ -97,19 +99,28 @@ class PemAggregator(Machine):
         Raises
         ------
         ProtocolError
-            If a server's sum is missing: without it the others are random numbers.
+            If a server's sum is missing: without it the others are random numbers. If the sum is larger than
+            records and noise can make it: then shares did not cancel, or somebody kept to no bound.
         """
         with self._step("reduce", "begin"):
             field, state = self._terms.field, self.state
             sums = [field.from_bytes(b, state.entries) for b in self._from_servers(messages, "pem-partial")]
             words = field.total(sums, state.entries)
-            total = PemTotal.of(field.decode(words), state.blocks, self._rows, self._terms.budget.sampling)
+            steps = field.decode(words)
+            self._check_size(steps)
+            total = PemTotal.of(steps, state.blocks, self._rows, self._terms.budget.sampling)
             after = self._algorithm.reduce_in_aggregator(state, total)
             if after.iteration != state.iteration + 1:
                 raise ProtocolError("`reduce_in_aggregator` must return the state of the next iteration.")
             self.totals.append(total)
             self.state = after
             return total
+
+    def _check_size(self, steps: NDArray[np.int64]) -> None:
+        sizes = [block.size for block in self.state.blocks]
+        limits = np.repeat([self._terms.room(block) for block in self.state.blocks], sizes)
+        if (np.abs(steps) > limits).any():
+            raise ProtocolError("A sum is larger than the bounds and the noise allow: the run is void.")
 
     def _from_servers(
         self, messages: Iterable[Envelope], kind: Literal["pem-present", "pem-partial"]

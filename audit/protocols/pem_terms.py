@@ -91,6 +91,11 @@ class PemTerms:
         fixed = (self.budget.to_bytes(), self.algorithm.encode(), self.agreement)
         return hashlib.sha256(pack("pem-terms", VERSION, *fixed, *numbers, *who)).digest()
 
+    def room(self, block: Block) -> int:
+        """The largest size, in steps, of an entry of a sum with its noise, but with probability 2^-60."""
+        noise = reach(self.budget.scale(block), block.size, len(self.servers))
+        return len(self.clients) * self.rows * block.cap_steps + noise
+
     def check_room(self, blocks: tuple[Block, ...]) -> None:
         """Refuse vectors whose sum with the noise could leave the field, but with probability 2^-60.
 
@@ -99,9 +104,8 @@ class PemTerms:
         ProtocolError
             If it could: a sum that wraps would be announced as another number.
         """
-        most = len(self.clients) * self.rows
         for block in blocks:
-            need = most * block.cap_steps + reach(self.budget.scale(block), block.size, len(self.servers))
+            need = self.room(block)
             if need > self.field.largest:
                 bits = need.bit_length() + 1
                 raise ProtocolError(

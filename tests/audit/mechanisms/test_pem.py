@@ -77,7 +77,7 @@ def test_a_coalition_sees_the_others_records_only(mechanism: Mechanism) -> None:
         np.testing.assert_allclose(seen["gradients"][0][:-1], first, atol=1e-2)
 
 
-def item_gap(epsilon: float, colluding: int, runs: int = 1500) -> tuple[float, np.ndarray]:
+def item_gap(epsilon: float, colluding: int, runs: int = 700) -> tuple[float, np.ndarray]:
     """KS distance of the noisy count of one item, with and without the record that holds it."""
     mechanism = PEMApriori(longest=2, support=1.0, epsilon=epsilon, servers=3, colluding=colluding)
     base = np.zeros((20, 3))

@@ -49,7 +49,7 @@ def run(algorithm: object, epsilon: float, iterations: int, seed: int, noises: i
 def test_logistic_regression_without_noise_is_scikit_learns() -> None:
     penalty = 0.05
     algorithm = PemLogistic(13, bound=4.0, rate=3.0, penalty=penalty, fraction_bits=30)
-    final = run_ideal(algorithm, [LABELLED], Budget(inf, 1500), Simulated(np.random.default_rng(0))).final
+    final = run_ideal(algorithm, [LABELLED], Budget(inf, 800), Simulated(np.random.default_rng(0))).final
     plain = LogisticRegression(C=1 / (penalty * 3000), fit_intercept=False, tol=1e-10, max_iter=1000)
     plain.fit(ROWS, LABELS)
     np.testing.assert_allclose(final.arrays["w"][:-1], plain.coef_[0], atol=1e-4)

@@ -276,6 +276,20 @@ def test_a_missing_server_ends_the_run() -> None:
         run.aggregator.roster([run.servers["server 0"].present()])
 
 
+def test_a_sum_larger_than_it_can_be_is_void() -> None:
+    """What a share that does not cancel looks like: a number of any size."""
+    run = ready()
+
+    class Wild(Scripted):
+        def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
+            return np.full(entries, 2**50)
+
+    run.servers["server 1"].sampler = Wild(np.random.default_rng(0))
+    with pytest.raises(ProtocolError, match="the run is void"):
+        run.step()
+    assert run.aggregator.due == "ended"
+
+
 def test_a_sum_that_could_wrap_is_not_taken() -> None:
     terms = terms_of(KMEANS, 4, 2, Budget(1e-7, 3), bits=32)
     run = parties_of(terms, KMEANS, PARTS, samplers(2))
