@@ -34,17 +34,18 @@ class HardtRoth(GaussianReleases):
 
     .. math:: Y_t = \sum_m \left(X_m^T X_m Z_{t-1} + G_t^{(m)}\right), \qquad Z_t = \mathrm{orth}(Y_t),
 
-    every party adding its own Gaussian noise, of variance sigma^2 / (M - colluders), so that the honest ones' noise
-    is enough whoever else works with the server. Announced: ``V``, shape (rank, features), the last Z^T, and with
-    `announce` also ``sums``, shape (iterations, rank, features), what the coalition sees of every Y_t^T.
+    every party adding its own Gaussian noise, of variance sigma^2 / (M - colluders), so that the honest ones'
+    noise is enough whoever else works with the server. Announced: ``V``, shape (rank, features), the last Z^T,
+    and with `announce` also ``sums``, shape (iterations, rank, features), what the coalition sees of every
+    Y_t^T.
 
     **unit = "record"** (the default): every row is clipped to norm `row_bound`, and sigma is the analytic
     calibration for all iterations together. One row changes A by at most row_bound^2 in Frobenius norm, sqrt(2)
     times that where it is replaced, and so A Z for every orthonormal Z.
 
-    **unit = "entry-printed"**: as printed, G has entries of deviation :math:`\|Z\|_{max}\,\epsilon^{-1}
-    \sqrt{4 p L \ln(1/\delta)}` for p columns and L iterations. This protects one *entry* of A, changed by at most 1;
-    a record changes all of them. The audit is of records: it refutes the printed claim as one about records.
+    **unit = "entry-printed"**: as printed, G has entries of deviation :math:`\|Z\|_{max}\,\epsilon^{-1} \sqrt{4
+    p L \ln(1/\delta)}` for p columns and L iterations. This protects one *entry* of A, changed by at most 1; a
+    record changes all of them. The audit is of records: it refutes the printed claim as one about records.
 
     Parameters
     ----------
@@ -149,9 +150,9 @@ class HardtRoth(GaussianReleases):
             return (each,) * self.iterations
         return (analytic_multiplier(self.epsilon, self.delta, self.iterations),) * self.iterations
 
-    def claimed_epsilon(self, sizes: Sequence[int], features: int) -> float:
-        """The parameter: the noise is made to fit it."""
-        return self.epsilon
+    def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
+        """The parameters: the noise is made to fit them."""
+        return self.epsilon, self.delta
 
     def transcribe(self, database: Database, announcer: Announcer) -> dict[str, Any]:
         """Iterate; see the class."""

@@ -6,9 +6,9 @@ it is drawn (samplers).
 epsilon < 1 only: at epsilon = 10 and delta = 1e-5 it gives 2.3e-5 instead of 1e-5, at epsilon = 20 1.5e-3.
 
 **What it adds up to.** Gaussian releases with noise multipliers m_1, ..., m_n (deviation over sensitivity), each
-chosen after seeing the earlier ones, are together exactly as private as one with 1 / m^2 = sum of 1 / m_i^2 (Dong,
-Roth & Su 2019, https://arxiv.org/abs/1905.02383, corollary 3.3). `account` gives epsilon by that law, by the PLD and
-RDP accountants of `dp_accounting`, and by adding up, which is what the papers do.
+chosen after seeing the earlier ones, are together exactly as private as one with 1 / m^2 = sum of 1 / m_i^2
+(Dong, Roth & Su 2019, https://arxiv.org/abs/1905.02383, corollary 3.3). `account` gives epsilon by that law, by
+the PLD and RDP accountants of `dp_accounting`, and by adding up, which is what the papers do.
 
 **By whom it is drawn.** ``discrete``: OpenDP's exact integer Gaussian on the fixed-point grid of the secure sums,
 from the operating system's randomness. This is the one that protects. ``fast``: normals of the passed generator,

@@ -33,8 +33,8 @@ def second_moment_change(bound: float, adjacency: str) -> float:
     """Largest Frobenius norm of the change of X^T X by one row of norm at most `bound`.
 
     ||x x^T||_F = bound^2 for a row that comes or goes; ||x x^T - y y^T||_F <= sqrt(2) bound^2 for one that is
-    replaced (reached where x and y are orthogonal), because <x x^T, y y^T> = <x, y>^2 is never negative. For Z with
-    orthonormal columns, or of spectral norm at most 1, ||D Z||_F <= ||D||_F.
+    replaced (reached where x and y are orthogonal), because <x x^T, y y^T> = <x, y>^2 is never negative. For Z
+    with orthonormal columns, or of spectral norm at most 1, ||D Z||_F <= ||D||_F.
 
     Examples
     --------
@@ -68,9 +68,9 @@ def worst_pair(
 ) -> tuple[Database, Database]:
     """Two databases of one party, of the same size, that differ in their first row as much as they may.
 
-    All rows have norm `bound` and lie along the first two unit vectors in turns, so that the leading subspace holds
-    both and everything that the first row changes is announced. With `add-remove` the second database has zeros in
-    the place of the row: sizes are public, and a row of zeros adds nothing to any sum.
+    All rows have norm `bound` and lie along the first two unit vectors in turns, so that the leading subspace
+    holds both and everything that the first row changes is announced. With `add-remove` the second database has
+    zeros in the place of the row: sizes are public, and a row of zeros adds nothing to any sum.
 
     Parameters
     ----------

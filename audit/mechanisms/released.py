@@ -1,10 +1,10 @@
 """Mechanisms that release nothing but sums with Gaussian noise: how they are run, and replayed.
 
 Such a mechanism is a function of what is announced, except where it announces: `transcribe(database, announcer)`
-hands every party's share to the announcer and goes on with what comes back. Drawing noise, it is a run. Given back
-a run's announcements, it is a replay, which says what each announcement would have been without noise *had the
-database been another one*. This is what an adversary who knows all records but one computes, so the likelihood ratio
-of two neighbouring databases comes from the mechanism's own code.
+hands every party's share to the announcer and goes on with what comes back. Drawing noise, it is a run. Given
+back a run's announcements, it is a replay, which says what each announcement would have been without noise *had
+the database been another one*. This is what an adversary who knows all records but one computes, so the
+likelihood ratio of two neighbouring databases comes from the mechanism's own code.
 
 Every party adds its own noise to its own share, and the secure sum hides the shares. The coalition knows its own
 shares and its own noise; `seen` is what is left after it has subtracted both.
@@ -87,9 +87,17 @@ class Announcer:
             self.transcript.append(Announcement(noisy, noisy, share, self._factor * deviation))
         return noisy
 
+    def publish(self, array: Floats, deviation: float) -> Floats:
+        """Announce, with more noise, something that follows from what was announced before."""
+        return self.upload(0, array, deviation)  # the victim is never in the coalition
+
     def keep(self, share: Floats, deviation: float) -> Floats:
         """Add noise to something that never leaves its party."""
         return self._noisy(share, deviation)
+
+    def choose(self, among: int) -> int:
+        """A number below `among` that nobody knows."""
+        return int(self._rng.integers(among))
 
     def _noisy(self, share: Floats, deviation: float) -> Floats:
         if self._sampler == "discrete":
@@ -119,6 +127,10 @@ class Replay(Announcer):
     def keep(self, share: Floats, deviation: float) -> Floats:
         """Return it without noise."""
         return share
+
+    def choose(self, among: int) -> int:
+        """The first: what is replayed does not depend on it."""
+        return 0
 
     def _replayed(self, exact: Floats) -> Floats:
         was = next(self._announced)
@@ -175,9 +187,9 @@ class GaussianReleases(ABC):
         """Epsilon at `delta` for parties of these sizes, by four ways of counting."""
         return account(self.multipliers(sizes, features), self.delta)
 
-    def claimed_epsilon(self, sizes: Sequence[int], features: int) -> float:
-        """The epsilon that the mechanism claims for parties of these sizes."""
-        return self.accounting(sizes, features).exact
+    def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
+        """The (epsilon, delta) that the mechanism claims for parties of these sizes, all releases together."""
+        return self.accounting(sizes, features).exact, self.delta
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` draws the noise, unless the sampler is the vetted one."""
