@@ -147,7 +147,7 @@ class DPNMF(GaussianReleases):
         each = [deviation / math.sqrt(honest)] * len(parties)
         T = _start(self.start_seed, self.rank, features).copy()
         coefficients = [np.zeros((part.shape[0], self.rank)) for part in parties]
-        squares = [np.asarray(np.bincount(_rows(part), part.data**2, part.shape[0])) for part in parties]
+        squares = [_squared_norms(part) for part in parties]
         denominators = np.zeros(self.rank)
         for _ in range(self.sweeps):
             for t in range(self.rank):
@@ -192,8 +192,9 @@ class DPNMF(GaussianReleases):
         return Database((sp.csr_array(base),)), Database((sp.csr_array(other),))
 
 
-def _rows(matrix: sp.csr_array) -> NDArray[np.int64]:
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+def _squared_norms(matrix: sp.csr_array) -> Matrix:
+    owners = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return np.asarray(np.bincount(owners, matrix.data**2, matrix.shape[0]), dtype=np.float64)
 
 
 @lru_cache(maxsize=16)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ksdp.audit.mechanisms.noise import SAMPLERS
 
-__all__ = ["NOTHING", "Guarantee", "guarantee_of"]
+__all__ = ["NOTHING", "Guarantee", "guarantee_of", "measured"]
 
 Kind = Literal["none", "KSDP", "(epsilon, delta)"]
 
@@ -55,6 +55,17 @@ class Guarantee:
 
 NOTHING = Guarantee("none", notes="No claim is stated.")
 """Of mechanisms that state none."""
+
+
+def measured(source: str, notes: str = "") -> Guarantee:
+    """KSDP: no noise is added for privacy; what is given away is measured, document by document."""
+    return Guarantee(
+        "KSDP",
+        unit="one document, against the distribution that the others come from",
+        trust="the coalition of the audit; the secure sums",
+        source=source,
+        notes=notes or "A measurement on the audited corpus, under the statistics tried; not a promise.",
+    )
 
 
 def guarantee_of(mechanism: object) -> Guarantee:

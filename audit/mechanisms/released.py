@@ -73,9 +73,9 @@ class Announcer:
         if not inside:
             raise SpecError("a sum of the coalition's own shares is no announcement.")
         # The public sum first: for a lone party or an empty coalition it is what is seen, to the last bit.
-        public = np.sum(noisy, axis=0)
-        seen = public if len(inside) == len(shares) else np.sum([noisy[i] for i in inside], axis=0)
-        exact = np.sum([shares[i] for i in inside], axis=0)
+        public = _added(noisy)
+        seen = public if len(inside) == len(shares) else _added([noisy[i] for i in inside])
+        exact = _added([shares[i] for i in inside])
         spread = self._factor * math.sqrt(math.fsum(deviations[i] ** 2 for i in inside))
         self.transcript.append(Announcement(public, seen, exact, spread))
         return public
@@ -118,7 +118,7 @@ class Replay(Announcer):
     def total(self, shares: Sequence[Floats], deviations: Sequence[float]) -> Floats:
         """Keep the exact sum; return what was announced."""
         inside = [i for i in range(len(shares)) if i in self.outside]
-        return self._replayed(np.sum([shares[i] for i in inside], axis=0))
+        return self._replayed(_added([shares[i] for i in inside]))
 
     def upload(self, party: int, share: Floats, deviation: float) -> Floats:
         """Keep the share; return what was announced, or the share itself where the coalition sent it."""
@@ -150,6 +150,7 @@ class GaussianReleases(ABC):
         At which epsilon is stated.
     """
 
+    name: ClassVar[str]
     version: ClassVar[int] = 1
     noise_factor: ClassVar[float] = 1.0
     """1; a control that is broken on purpose has less."""
@@ -225,3 +226,7 @@ def log_likelihood_ratio(
         elif not np.array_equal(a, b):
             return math.inf if np.array_equal(was.seen, a) else -math.inf
     return ratio
+
+
+def _added(arrays: Sequence[Floats]) -> Floats:
+    return np.asarray(np.sum(arrays, axis=0), dtype=np.float64)
