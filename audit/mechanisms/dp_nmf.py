@@ -158,7 +158,7 @@ class DPNMF(GaussianReleases):
                 total = announcer.total(shares, each)
                 denominators[t] = announcer.transcript[-1].seen[-1]
                 if total[-1] > deviation:
-                    T[t] = project_simplex(total[:-1] / total[-1])
+                    T[t] = project_simplex(np.maximum(total[:-1], 0.0) / total[-1])
         return {"T": T, "denominators": denominators, "sweeps": np.array([float(self.sweeps)])}
 
     def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.noise import Accounting, account, check_sampler, draw, on_grid
+from ksdp.audit.mechanisms.noise import FRACTION_BITS, Accounting, account, check_sampler, draw, on_grid
 
 __all__ = ["Announcement", "Announcer", "GaussianReleases", "Replay", "log_likelihood_ratio"]
 
@@ -68,7 +68,7 @@ class Announcer:
 
     def total(self, shares: Sequence[Floats], deviations: Sequence[float]) -> Floats:
         """Announce the sum of the parties' shares, each with its own noise of its own deviation."""
-        noisy = [self._noisy(share, deviation) for share, deviation in zip(shares, deviations, strict=True)]
+        noisy = [self._noisy(*part) for part in zip(shares, deviations, strict=True)]
         inside = [i for i in range(len(shares)) if i in self.outside]
         if not inside:
             raise SpecError("a sum of the coalition's own shares is no announcement.")
@@ -100,9 +100,10 @@ class Announcer:
         return int(self._rng.integers(among))
 
     def _noisy(self, share: Floats, deviation: float) -> Floats:
+        base: Floats = share
         if self._sampler == "discrete":
-            share = on_grid(share) * 2.0**-31
-        return np.asarray(share + draw(self._sampler, share.shape, self._factor * deviation, self._rng))
+            base = np.asarray(on_grid(share) * 2.0**-FRACTION_BITS, dtype=np.float64)
+        return np.asarray(base + draw(self._sampler, share.shape, self._factor * deviation, self._rng))
 
 
 class Replay(Announcer):
