@@ -15,7 +15,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks import advantage, audit_cost, ks_cost, normed_sum, secure_aggregation, secure_sum
+from benchmarks import advantage, audit_cost, ks_cost, normed_sum, peers, secure_aggregation, secure_sum
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        choices=["ks", "secure-sum", "secure-aggregation", "normed-sum", "audit", "advantage", "all"],
+        choices=["ks", "secure-sum", "secure-aggregation", "normed-sum", "peers", "audit", "advantage", "all"],
         default="all",
     )
     parser.add_argument("--spec", type=Path, default=ROOT / "examples/specs/enron-mail6-svd.toml")
@@ -42,6 +42,8 @@ def main() -> None:
         secure_aggregation.run()
     if chosen.name in ("normed-sum", "all"):
         normed_sum.run()
+    if chosen.name in ("peers", "all"):
+        peers.run()
     if chosen.name in ("audit", "all"):
         audit_cost.run(chosen.spec, chosen.workers)
     if chosen.name == "advantage":

@@ -172,10 +172,10 @@ class FedPower(GaussianReleases):
         """Records of norm 1 along spread-out directions in the span of the start, where ||Z||_max is small."""
         if self.rank < 2:
             raise SpecError("`rank` must be at least 2 for a worst case: two directions must be announced.")
-        features = 400 + self.rank
+        features = 1600 + self.rank
         start = start_block(self.start_seed, features, self.rank)
         block = orthonormalise(start, start)
-        return worst_pair(features, 200, 1.0, "replace-one", directions=tuple(block[:2]))
+        return worst_pair(features, 40, 1.0, "replace-one", directions=tuple(block[:2]))
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,12 @@ class RemovalDevice(Machine):
         self._agreement: AgreementKey | None = AgreementKey(random_bytes(32))
         self._publics: dict[str, bytes] = {}
         self._bit: mpz | None = None
+        self._zeros: list[mpz] = []
+
+    def prepare(self) -> None:
+        """Draw the encryptions of 0 that `add` re-randomises with, beforehand: they depend on nothing."""
+        terms = self._terms
+        self._zeros = [terms.public.zero() for _ in range(terms.slots.plaintexts(terms.entries))]
 
     def hello(self) -> Envelope:
         """This device's signed agreement key, for all others."""
@@ -230,7 +236,8 @@ class RemovalDevice(Machine):
             for product, plaintext in zip(products, plaintexts, strict=True):
                 exponent = plaintext % public.n
                 power = table.power(exponent) if table else pow(self._bit, exponent, public.square)
-                after.append(public.rerandomise(product * power % public.square))
+                fresh = self._zeros.pop() if self._zeros else public.zero()  # each is used once
+                after.append(product * power % public.square * fresh % public.square)
             written = terms.write(after)
             if self._place + 1 < len(terms.names):
                 message = self._send("removal-product", terms.names[self._place + 1], written)
@@ -268,4 +275,4 @@ class RemovalDevice(Machine):
 
     def _forget(self) -> None:
         self._agreement = self._bit = None
-        self._publics = {}
+        self._publics, self._zeros = {}, []

@@ -90,7 +90,7 @@ def digits(data_folder: Path) -> np.ndarray:
 
 
 def energy(digits: np.ndarray, epsilon: float, size: int, n_sites: int = 5) -> tuple[float, float]:
-    """Share of the pooled energy that DPdisPCA captures, and that one site captures by itself with the same noise."""
+    """Share of the pooled energy that DPdisPCA captures, and that one site captures with the same noise."""
     rows = digits[: size * n_sites]
     moments = rows.T @ rows / len(rows)
     best = float(np.linalg.eigvalsh(moments)[-10:].sum())

@@ -19,6 +19,7 @@ from ksdp.audit.protocols.noise_removal import RemovalDevice, RemovalServer
 from ksdp.audit.protocols.paillier import generate
 from ksdp.audit.protocols.removal_terms import RemovalTerms
 from ksdp.audit.protocols.secure_aggregation import AggregationTerms
+
 from .conftest import identity, participant
 
 KEY = generate(512)
@@ -82,6 +83,19 @@ def test_after_secure_aggregation_one_noise_is_left_exactly() -> None:
     left = [np.abs(found - exact - steps[name] / 2**BITS).max() for name in NAMES]
     assert min(left) <= 4 * 2.0 ** -(BITS + 1) + 1e-12  # rounding of the four values, and nothing else
     assert sorted(left)[1] > 0.1
+
+
+def test_what_is_prepared_is_used_once_and_changes_no_result() -> None:
+    terms = terms_of(entries=60)
+    server, devices = started(terms)
+    for device in devices.values():
+        device.prepare()
+    noise = np.arange(60)
+    bits = devices["ada"].mix(server.choices())
+    running = devices["ada"].add(noise)
+    for name in NAMES[1:]:
+        running = devices[name].add(noise, bits[name], running)
+    assert np.array_equal(server.total(running), 3 * noise)
 
 
 def test_large_vectors_take_the_table() -> None:
