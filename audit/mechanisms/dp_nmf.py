@@ -71,6 +71,7 @@ class DPNMF(GaussianReleases):
     """
 
     name: ClassVar[str] = "dp-nmf"
+    final: ClassVar[tuple[str, ...]] = ("T",)
     nonnegative: ClassVar[bool] = True
 
     delta: float = 0.01

@@ -77,6 +77,7 @@ class DPdisPCA(GaussianReleases):
     """
 
     name: ClassVar[str] = "dpdispca"
+    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
     intermediate: int = 20

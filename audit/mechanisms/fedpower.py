@@ -67,6 +67,7 @@ class FedPower(GaussianReleases):
     """
 
     name: ClassVar[str] = "fedpower"
+    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
     iterations: int = 20
@@ -212,6 +213,7 @@ class UtilityFedPower(GaussianReleases):
     """
 
     name: ClassVar[str] = "fedpower-utility"
+    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
     iterations: int = 20

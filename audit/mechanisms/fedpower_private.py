@@ -85,6 +85,7 @@ class PrivateFedPower(GaussianReleases):
     """
 
     name: ClassVar[str] = "fedpower-private"
+    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
     iterations: int = 5

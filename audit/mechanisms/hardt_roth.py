@@ -79,6 +79,7 @@ class HardtRoth(GaussianReleases):
     """
 
     name: ClassVar[str] = "hardt-roth"
+    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
     iterations: int = 5
