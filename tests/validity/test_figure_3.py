@@ -1,8 +1,8 @@
-"""Figure 3 of Liu, Pejo & Tang: who is closest to the true basis, and by how much, on a rating matrix of that form.
+"""Figure 3 of Liu, Pejo & Tang: who is closest to the true basis, on a rating matrix of that form.
 
-MovieLens-1M treated as the paper treats Netflix: users and movies with at least 50 ratings, 100 devices, r = k = 10,
-sigma = sigma' = 0.1. With 43 users a device (the paper has 3,200), periods of 4 local iterations cost more accuracy
-than the noise does, in all three forms alike, so the noise is told at a period of 1.
+MovieLens-1M treated as the paper treats Netflix: users and movies with at least 50 ratings, 100 devices, r = k
+= 10, sigma = sigma' = 0.1. With 43 users a device (the paper has 3,200), periods of 4 local iterations cost more
+accuracy than the noise does, in all three forms alike, so the noise is told at a period of 1.
 """
 
 from __future__ import annotations
