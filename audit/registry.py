@@ -16,9 +16,17 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = ["CallableMechanism", "make_mechanism", "mechanism_names", "select_statistics", "statistics"]
+__all__ = [
+    "CallableMechanism",
+    "described_mechanisms",
+    "make_mechanism",
+    "mechanism_names",
+    "select_statistics",
+    "statistics",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +88,42 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
         return factory(**frozen)  # type: ignore[no-any-return]
     except (TypeError, ValueError) as error:
         raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
+
+
+def described_mechanisms() -> list[dict[str, Any]]:
+    """Every installed mechanism, with its defaults: name, version, guarantee, parameters and where it is.
+
+    A mechanism of somebody else that cannot be made without parameters is listed with none.
+    """
+    found = []
+    for point in sorted(entry_points(group="ksdp.mechanisms"), key=lambda p: p.name):
+        loaded = point.load()
+        try:
+            mechanism = loaded() if isinstance(loaded, type) else loaded
+        except (TypeError, ValueError):
+            mechanism = loaded
+        fields = dataclasses.fields(mechanism) if dataclasses.is_dataclass(mechanism) else ()
+        made = not isinstance(mechanism, type)
+        found.append(
+            {
+                "name": point.name,
+                "version": mechanism.version,
+                "guarantee": guarantee_of(mechanism).as_json(),
+                "parameters": {
+                    field.name: _plain(getattr(mechanism, field.name)) for field in fields if made and field.init
+                },
+                "object": point.value,
+            }
+        )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
 def statistics() -> dict[str, Statistic]:

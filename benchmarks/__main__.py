@@ -3,52 +3,58 @@
 ::
 
     python -m benchmarks                     # all: the last, an audit of all of enron-mail6 under PD-SVD, is long
-    python -m benchmarks normed-sum          # NormedSecSum beside the paper's Table 3
-    python -m benchmarks run                 # runs of three processes on enron-mail6
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
+    python -m benchmarks advantage           # hours, so only by name
+    python -m benchmarks.pem                 # the same
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks import advantage, audit_cost, ks_cost, normed_sum, protocol_run, secure_aggregation, secure_sum
+from benchmarks import (
+    advantage,
+    audit_cost,
+    ks_cost,
+    normed_sum,
+    peers,
+    protocol_run,
+    secure_aggregation,
+    secure_sum,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
     os.environ.setdefault("KSDP_DATA", str(ROOT.parent / "shared" / "data"))
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "name",
-        nargs="?",
-        choices=["ks", "secure-sum", "secure-aggregation", "normed-sum", "run", "audit", "advantage", "all"],
-        default="all",
-    )
+    always: dict[str, Callable[[argparse.Namespace], None]] = {
+        "ks": lambda _: ks_cost.run(),
+        "secure-sum": lambda _: secure_sum.run(),
+        "secure-aggregation": lambda _: secure_aggregation.run(),
+        "normed-sum": lambda _: normed_sum.run(),
+        "run": lambda _: protocol_run.run(),
+        "peers": lambda _: peers.run(),
+        "audit": lambda chosen: audit_cost.run(chosen.spec, chosen.workers),
+    }
+    by_name: dict[str, Callable[[argparse.Namespace], None]] = {
+        "advantage": lambda chosen: advantage.run(chosen.corpora, chosen.sizes, workers=chosen.workers)
+    }
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="?", choices=[*always, *by_name, "all"], default="all")
     parser.add_argument("--spec", type=Path, default=ROOT / "examples/specs/enron-mail6-svd.toml")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--corpora", nargs="+", default=list(advantage.CORPORA))
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     chosen = parser.parse_args()
-    if chosen.name in ("ks", "all"):
-        ks_cost.run()
-    if chosen.name in ("secure-sum", "all"):
-        secure_sum.run()
-    if chosen.name in ("secure-aggregation", "all"):
-        secure_aggregation.run()
-    if chosen.name in ("normed-sum", "all"):
-        normed_sum.run()
-    if chosen.name in ("run", "all"):
-        protocol_run.run()
-    if chosen.name in ("audit", "all"):
-        audit_cost.run(chosen.spec, chosen.workers)
-    if chosen.name == "advantage":
-        advantage.run(chosen.corpora, chosen.sizes, workers=chosen.workers)
+    for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
+        print(f"== {name}")
+        run(chosen)
 
 
 if __name__ == "__main__":

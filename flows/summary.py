@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.effects import Effect
+from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan
 from ksdp.audit.standing import Standing
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
@@ -55,6 +56,7 @@ def summarise(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any]:
     held = tests.n_with[:, 0]
     return {
         "mechanism": plan.mechanism.name,
+        "guarantee": guarantee_of(plan.mechanism).as_json(),
         "documents": len(tests),
         "runs": done.runs * plan.design.lanes,
         "valid": judged.valid,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.power import orthonormalise
 
 __all__ = ["NullMechanism", "PlantedLeak"]
@@ -44,6 +45,7 @@ class NullMechanism:
     name: ClassVar[str] = "null"
     version: ClassVar[int] = 1
     final: ClassVar[tuple[str, ...]] = ("V",)
+    guarantee: ClassVar[Guarantee] = Guarantee("none", notes="A control: depends on no data.")
 
     rank: int = 7
 
@@ -97,6 +99,7 @@ class PlantedLeak(NullMechanism):
 
     name: ClassVar[str] = "planted-leak"
     version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = Guarantee("none", notes="A control: leaks on purpose.")
 
     strength: float = 1.0
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism
 
 __all__ = ["Noisy"]
@@ -60,6 +61,11 @@ class Noisy:
 
     name: ClassVar[str] = "noisy"
     version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = measured(
+        "this package",
+        "A measurement. The noise is not calibrated to what one document changes, its size depends on the data: "
+        "no differential privacy.",
+    )
 
     mechanism: str = "pd-svd"
     noise: float = 0.1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.mechanisms.nmf_inputs import check_rule
 from ksdp.audit.mechanisms.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.nmf_starts import STARTS, initial_topics
@@ -76,6 +77,7 @@ class PDNMF:
 
     name: ClassVar[str] = "pd-nmf"
     version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
     nonnegative: ClassVar[bool] = True
     """A corpus with negative entries is refused while it is read, with file, row and column."""
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.mechanisms.pd_svd import PDSVD
 from ksdp.audit.mechanisms.power import sec_sum
 
@@ -48,6 +49,7 @@ class PDPCA(PDSVD):
 
     name: ClassVar[str] = "pd-pca"
     version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithm 6")
 
     @property
     def final(self) -> tuple[str, ...]:

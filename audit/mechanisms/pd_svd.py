@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.mechanisms.power import block_power, limit_of_power, stack, start_block
 
 __all__ = ["PDSVD", "SigmaSVD"]
@@ -64,6 +65,7 @@ class PDSVD:
 
     name: ClassVar[str] = "pd-svd"
     version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
 
     rank: int = 7
     reveal_sigma: bool = False
@@ -147,5 +149,6 @@ class SigmaSVD(PDSVD):
 
     name: ClassVar[str] = "sigma-svd"
     version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")
 
     reveal_sigma: bool = field(default=True, init=False)

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, looking, protocol, review, reviewing, scheduling
+from ksdp.commands import audits, clearing, guarantees, looking, protocol, review, reviewing, scheduling
 
 __all__ = ["app", "main"]
 
@@ -42,6 +42,8 @@ for _name, _command in (
     ("report", looking.report),
     ("replay", looking.replay),
     ("review", review.review),
+    ("mechanisms", guarantees.mechanisms),
+    ("claim", guarantees.claim),
     ("keys", clearing.keys),
     ("screen", clearing.screen),
     ("verify", clearing.verify),

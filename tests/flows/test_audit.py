@@ -92,6 +92,7 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     store = tmp_path / "store"
     out = ksdp("audit", path, "--store", store, "--workers", 2, "--json", check=3).out
     summary = json.loads((store / "audits" / out["audit"] / "audit.json").read_text())
+    assert summary["guarantee"]["kind"] == "KSDP"
     looks = summary["looks"]
     assert [look["runs"] for look in looks] == [256, 512, 600]
     assert looks[0]["tested"] == 120

@@ -61,4 +61,14 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
         f"{counts['undecided']} undecided ({summary['runs']} runs, {summary['seconds']:.1f} s)",
         err=True,
     )
+    claim = summary.get("guarantee", {"kind": "none"})
+    if claim["kind"] == "(epsilon, delta)":
+        epsilon = "by the sizes" if claim["epsilon"] is None else f"{claim['epsilon']:g}"
+        fresh = summary.get("fresh") or {}
+        low = f"{fresh['largest_epsilon_low']:.2f}" if fresh else "none: no fresh runs"
+        typer.echo(
+            f"claims  epsilon {epsilon}, delta {claim['delta']:g}{'' if claim['sound'] else ' (UNSOUND)'}; noise "
+            f"{claim['sampler']['name']}; proved on fresh runs, at delta 0: {low}",
+            err=True,
+        )
     typer.echo(f"audit   {summary['audit']}\nreport  {summary['report']}", err=True)

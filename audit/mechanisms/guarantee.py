@@ -1,0 +1,74 @@
+"""What a mechanism guarantees, in words and numbers that a registry can list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ksdp.audit.mechanisms.noise import SAMPLERS
+
+__all__ = ["NOTHING", "Guarantee", "guarantee_of", "measured"]
+
+Kind = Literal["none", "KSDP", "(epsilon, delta)"]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is promised, about what, and whom one must trust for it.
+
+    `KSDP` means measured, not promised: an audit says how much each document gives away, under the statistics that
+    were tried. `(epsilon, delta)` is differential privacy.
+    """
+
+    kind: Kind
+    unit: str = ""
+    """What may change: a record, replaced by another, or an entry of a matrix."""
+    trust: str = ""
+    """From whom it protects, and who must be honest."""
+    source: str = ""
+    epsilon: float | None = None
+    """None where it depends on the parties' sizes, or nothing is promised."""
+    delta: float | None = None
+    sampler: str = ""
+    """Empty: no noise."""
+    sound: bool = True
+    """False: a claim that is printed in a paper and does not hold; `notes` say why."""
+    notes: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines; `protects` is true only where noise is drawn by the vetted sampler."""
+        sampler = {"name": self.sampler, "is": SAMPLERS[self.sampler]} if self.sampler else None
+        protects = self.kind == "(epsilon, delta)" and self.sound and self.sampler == "discrete"
+        return {
+            "kind": self.kind,
+            "unit": self.unit,
+            "trust": self.trust,
+            "source": self.source,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "sampler": sampler,
+            "sound": self.sound,
+            "protects": protects,
+            "notes": self.notes,
+        }
+
+
+NOTHING = Guarantee("none", notes="No claim is stated.")
+"""Of mechanisms that state none."""
+
+
+def measured(source: str, notes: str = "") -> Guarantee:
+    """KSDP: no noise is added for privacy; what is given away is measured, document by document."""
+    return Guarantee(
+        "KSDP",
+        unit="one document, against the distribution that the others come from",
+        trust="the coalition of the audit; the secure sums",
+        source=source,
+        notes=notes or "A measurement on the audited corpus, under the statistics tried; not a promise.",
+    )
+
+
+def guarantee_of(mechanism: object) -> Guarantee:
+    """The mechanism's `guarantee`, or `NOTHING`."""
+    found = getattr(mechanism, "guarantee", NOTHING)
+    return found if isinstance(found, Guarantee) else NOTHING

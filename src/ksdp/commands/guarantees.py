@@ -1,0 +1,77 @@
+"""What mechanisms promise, and whether they keep it: `mechanisms`, `claim`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ksdp.commands.options import JsonOption
+
+__all__ = ["claim", "mechanisms"]
+
+_REFUTED = 3
+
+
+def mechanisms(as_json: JsonOption = False) -> None:
+    """List every mechanism with its guarantee, parameters and source."""
+    from ksdp.audit.registry import described_mechanisms
+
+    found = described_mechanisms()
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for entry in found:
+        promise = entry["guarantee"]
+        budget = _budget(promise)
+        typer.secho(
+            f"{entry['name']}  {promise['kind']}{budget}{'' if promise['sound'] else '  UNSOUND'}", bold=True
+        )
+        for key in ("unit", "trust", "source", "notes"):
+            if promise[key]:
+                typer.echo(f"  {key:11} {promise[key]}")
+        if promise["sampler"]:
+            typer.echo(f"  {'noise':11} {promise['sampler']['name']}: {promise['sampler']['is']}")
+        shown = ", ".join(f"{name} = {value}" for name, value in entry["parameters"].items())
+        typer.echo(f"  {'parameters':11} {shown}")
+
+
+def claim(
+    spec: Annotated[Path, typer.Argument(help="A spec; of it the mechanism and the seed are used.")],
+    runs: Annotated[int, typer.Option(min=20, help="Runs of each arm.")] = 2000,
+    confidence: Annotated[float, typer.Option(help="With which the lower bound holds.")] = 0.95,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted."""
+    import numpy as np
+
+    from ksdp.audit.claims import audit_claim, claiming
+    from ksdp.audit.registry import make_mechanism
+    from ksdp.flows.prepare import read_spec_file
+
+    asked, _ = read_spec_file(spec)
+    mechanism = claiming(make_mechanism(asked.mechanism.name, asked.mechanism.parameters))
+    found = audit_claim(mechanism, runs=runs, rng=np.random.default_rng(asked.seed), confidence=confidence)
+    if as_json:
+        typer.echo(json.dumps(found.as_json()))
+    else:
+        counted = found.accounting
+        typer.echo(found.sentence())
+        typer.echo(
+            f"  counted: {counted.exact:.3g} exactly, PLD {counted.pld:.3g}, RDP {counted.rdp:.3g}, added up "
+            f"{counted.added:.3g}, at delta {counted.delta:.1g}\n"
+            f"  unit: {found.guarantee.unit}\n  trust: {found.guarantee.trust}"
+        )
+        if found.guarantee.notes:
+            typer.echo(f"  note: {found.guarantee.notes}")
+    if found.refuted:
+        raise typer.Exit(_REFUTED)
+
+
+def _budget(promise: dict[str, Any]) -> str:
+    if promise["delta"] is None:
+        return ""
+    epsilon = "by the sizes" if promise["epsilon"] is None else f"{promise['epsilon']:g}"
+    return f"  epsilon {epsilon}, delta {promise['delta']:g}"

@@ -1,0 +1,108 @@
+"""Runs and replays of mechanisms that release noisy sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.dp_nmf import DPNMF
+from ksdp.audit.mechanisms.dpdispca import DPdisPCA
+from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
+from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.hardt_roth import BrokenPower, HardtRoth
+from ksdp.audit.mechanisms.released import Announcer, GaussianReleases, Replay, log_likelihood_ratio
+
+ALL: list[GaussianReleases] = [
+    HardtRoth(rank=2, iterations=2),
+    HardtRoth(rank=2, iterations=2, unit="entry-printed"),
+    BrokenPower(rank=2, iterations=2),
+    DPNMF(rank=2, sweeps=2),
+    DPdisPCA(rank=2, intermediate=3),
+    FedPower(rank=2, iterations=4, period=2),
+    UtilityFedPower(rank=2, iterations=2, period=1, row_bound=1.0),
+    PrivateFedPower(rank=2, iterations=2),
+    PrivateFedPower(rank=2, iterations=2, unit="entry-printed", noise=0.1),
+]
+IDS = [f"{m.name}-{getattr(m, 'unit', '')}" for m in ALL]
+
+
+def parties(seed: int = 0, n: int = 3) -> tuple[sp.csr_array, ...]:
+    rng = np.random.default_rng(seed)
+    return tuple(sp.csr_array(np.abs(rng.normal(size=(rows, 6)))) for rows in range(5, 5 + n))
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=IDS)
+def test_announces_what_it_says_and_the_same_from_the_same_seed(mechanism: GaussianReleases) -> None:
+    database = Database(parties(), frozenset({2}))
+    seen = mechanism.run(database, np.random.default_rng(5))
+    assert {a.name: a.shape for a in mechanism.observables(6)} == {name: seen[name].shape for name in seen}
+    again = mechanism.run(database, np.random.default_rng(5))
+    other = mechanism.run(database, np.random.default_rng(6))
+    assert all(np.array_equal(seen[name], again[name]) for name in seen)
+    assert any(not np.array_equal(seen[name], other[name]) for name in seen)
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=IDS)
+def test_a_replay_on_the_true_database_gives_the_exact_sums_back(mechanism: GaussianReleases) -> None:
+    database = Database(parties())
+    transcript = mechanism.transcript(database, np.random.default_rng(1))
+    replay = Replay(database.outside, transcript)
+    mechanism.transcribe(database, replay)
+    assert len(replay.transcript) == len(transcript) > 0
+    for was, now in zip(transcript, replay.transcript, strict=True):
+        assert np.array_equal(was.exact, now.exact)
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=IDS)
+def test_the_announced_noise_has_the_stated_deviation(mechanism: GaussianReleases) -> None:
+    database = Database(parties())
+    rng = np.random.default_rng(2)
+    scores = [
+        (a.seen - a.exact).ravel() / a.deviation
+        for _ in range(40)
+        for a in mechanism.transcript(database, rng)
+        if a.deviation > 0
+    ]
+    values = np.concatenate(scores)
+    assert abs(values.mean()) < 5 / np.sqrt(len(values))
+    assert abs(values.std() - 1) < 5 / np.sqrt(2 * len(values))
+
+
+def test_the_likelihood_ratio_is_that_of_the_densities() -> None:
+    """One release, by the formula of the multivariate normal density."""
+    mechanism = HardtRoth(rank=2, iterations=1, epsilon=2.0)
+    pair = mechanism.neighbours()
+    (announced,) = mechanism.transcript(pair[0], np.random.default_rng(3))
+    densities = []
+    for database in pair:
+        replay = Replay(database.outside, [announced])
+        mechanism.transcribe(database, replay)
+        off = announced.seen - replay.transcript[0].exact
+        densities.append(-np.sum(off**2) / (2 * announced.deviation**2))
+    assert log_likelihood_ratio(mechanism, [announced], pair) == pytest.approx(densities[0] - densities[1])
+
+
+def test_the_coalition_takes_off_its_own_shares_and_its_own_noise() -> None:
+    announcer = Announcer([0, 2], "fast", np.random.default_rng(0))
+    shares = [np.full(2, 1.0), np.full(2, 10.0), np.full(2, 100.0)]
+    public = announcer.total(shares, [0.0, 5.0, 0.0])
+    (seen,) = announcer.transcript
+    assert np.array_equal(seen.seen, np.full(2, 101.0))
+    assert seen.deviation == 0.0
+    assert not np.array_equal(public, np.full(2, 111.0))
+
+
+def test_a_sum_of_nobody_outside_is_refused() -> None:
+    with pytest.raises(SpecError, match="no announcement"):
+        Announcer([], "fast", np.random.default_rng(0)).total([np.zeros(1)], [1.0])
+
+
+def test_the_vetted_sampler_runs_on_the_grid() -> None:
+    mechanism = HardtRoth(rank=2, iterations=1, sampler="discrete", announce=("sums",))
+    seen = mechanism.run(Database(parties()), np.random.default_rng(0))["sums"] * 2.0**31
+    assert np.array_equal(seen, np.rint(seen))
+    assert mechanism.guarantee.as_json()["protects"]
+    assert not HardtRoth().guarantee.as_json()["protects"]

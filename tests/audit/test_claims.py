@@ -1,0 +1,58 @@
+"""Claims against runs; the proof over many seeds is in tests/validity."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ksdp.audit.claims import audit_claim, claiming
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.fedpower import UtilityFedPower
+from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.hardt_roth import BrokenPower, HardtRoth
+from ksdp.audit.mechanisms.pd_svd import PDSVD
+
+
+def test_noise_ten_times_too_small_is_caught_by_name_and_by_number() -> None:
+    found = audit_claim(BrokenPower(rank=2, iterations=2, epsilon=1.0), runs=150, rng=np.random.default_rng(0))
+    assert found.refuted
+    assert found.measured_low > 1.5
+    assert "REFUTED" in found.sentence()
+    assert "fast" in found.sentence()
+    assert json.loads(json.dumps(found.as_json()))["refuted"] is True
+
+
+def test_the_same_with_all_its_noise_is_not() -> None:
+    found = audit_claim(HardtRoth(rank=2, iterations=2, epsilon=1.0), runs=150, rng=np.random.default_rng(0))
+    assert not found.refuted
+    assert found.claimed_epsilon == 1.0
+    assert found.measured_low <= 1.0
+    assert found.accounting.exact == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_printed_claim_about_entries_does_not_hold_for_records() -> None:
+    printed = PrivateFedPower(rank=2, iterations=2, unit="entry-printed", noise=0.3, delta=1e-3)
+    found = audit_claim(printed, runs=200, rng=np.random.default_rng(0))
+    assert found.claimed_epsilon < 1
+    assert found.refuted
+    assert not found.guarantee.sound
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    mechanism = HardtRoth(rank=2, iterations=1)
+    first, second = (audit_claim(mechanism, runs=30, rng=np.random.default_rng(4)) for _ in range(2))
+    assert first == second
+
+
+def test_what_claims_nothing_and_bad_numbers_are_refused() -> None:
+    for mechanism in (PDSVD(), UtilityFedPower()):
+        with pytest.raises(SpecError, match="claims no epsilon"):
+            claiming(mechanism)
+    with pytest.raises(SpecError, match="runs"):
+        audit_claim(HardtRoth(rank=2), runs=5, rng=np.random.default_rng(0))
+    with pytest.raises(SpecError, match="confidence"):
+        audit_claim(HardtRoth(rank=2), runs=30, rng=np.random.default_rng(0), confidence=1.0)
+    with pytest.raises(SpecError, match="worst case"):
+        audit_claim(HardtRoth(rank=1), runs=30, rng=np.random.default_rng(0))

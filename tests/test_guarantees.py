@@ -1,0 +1,77 @@
+"""The commands `mechanisms` and `claim`, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ksdp.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = """
+seed = 3
+[corpus]
+path = "not-read.npz"
+[mechanism]
+name = "ksdp.audit.mechanisms.hardt_roth:{what}"
+rank = 2
+iterations = 2
+epsilon = 1.0
+"""
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def test_every_entry_point_is_listed_with_its_guarantee() -> None:
+    code, out = run("mechanisms", "--json")
+    listed = {entry["name"]: entry for entry in json.loads(out)}
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["ksdp.mechanisms"]
+    assert code == 0
+    assert set(named) <= set(listed)
+    kinds = {name: listed[name]["guarantee"]["kind"] for name in named}
+    assert {kinds[name] for name in ("dp-nmf", "dpdispca", "hardt-roth", "fedpower")} == {"(epsilon, delta)"}
+    assert kinds["pd-nmf"] == kinds["pd-svd"] == kinds["pd-pca"] == kinds["sigma-svd"] == kinds["noisy"] == "KSDP"
+    assert kinds["null"] == kinds["planted-leak"] == "none"
+    for name in named:
+        entry = listed[name]
+        assert entry["parameters"]
+        assert entry["guarantee"]["kind"] == "none" or entry["guarantee"]["source"]
+        assert entry["guarantee"]["kind"] == "none" or entry["guarantee"]["trust"]
+        assert not entry["guarantee"]["protects"]  # a simulation's noise by default
+
+
+def test_the_list_reads_as_text() -> None:
+    code, out = run("mechanisms")
+    assert code == 0
+    assert "fedpower  (epsilon, delta)  epsilon 2, delta 2e-05  UNSOUND" in out
+    assert "NumPy's normal" in out
+
+
+@pytest.mark.parametrize(("what", "code"), [("HardtRoth", 0), ("BrokenPower", 3)])
+def test_a_claim_is_refuted_by_the_exit_code(what: str, code: int, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(SPEC.format(what=what))
+    got, out = run("claim", str(spec), "--runs", "120", "--json")
+    found = json.loads(out)
+    assert got == code
+    assert found["refuted"] is (code == 3)
+    assert found["claimed_epsilon"] == 1.0
+    assert found["guarantee"]["sampler"]["name"] == "fast"
+    assert found["runs"] == 120
+
+
+def test_people_read_both_numbers(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(SPEC.format(what="HardtRoth"))
+    _, out = run("claim", str(spec), "--runs", "30")
+    assert "claims epsilon 1 at delta 1e-05" in out
+    assert "PLD 1, RDP" in out
