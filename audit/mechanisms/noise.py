@@ -149,7 +149,7 @@ def account(multipliers: Sequence[float], delta: float) -> Accounting:
     --------
     >>> found = account([16.7] * 20, 1e-5)
     >>> round(found.exact, 3), round(found.pld, 3), round(found.rdp, 2), round(found.added, 2)
-    (0.999, 0.999, 1.09, 6.35)
+    (0.999, 0.999, 1.09, 4.78)
     """
     check_budget(1.0, delta)
     if not multipliers or not all(math.isfinite(m) and m > 0 for m in multipliers):
