@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -189,3 +189,9 @@ class BrokenPower(HardtRoth):
 
     name: ClassVar[str] = "broken-power"
     noise_factor: ClassVar[float] = 0.1
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The claim of the sound one, which does not hold here."""
+        why = "A control, with a tenth of the noise that it claims: protects nobody, and an audit must catch it."
+        return replace(super().guarantee, sound=False, notes=why)
