@@ -18,7 +18,8 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.power import subspace_sine
 from ksdp.flows.local_run import run_local
-from ksdp.flows.protocol import enter_documents, read_run
+from ksdp.flows.protocol import enter_documents
+from ksdp.flows.run_terms import read_run
 from ksdp.storage.keys import load_private, make_identity
 
 __all__ = ["MECHANISMS", "run"]

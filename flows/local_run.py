@@ -13,7 +13,7 @@ from subprocess import PIPE
 from typing import Any
 
 from ksdp.audit.errors import InputError
-from ksdp.flows.protocol import Run
+from ksdp.flows.run_terms import Run
 
 __all__ = ["party_command", "run_local", "wait_for_parties"]
 

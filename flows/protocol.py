@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,43 +16,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.clearance import MechanismIdentity
 from ksdp.audit.corpus import Corpus, restrict
-from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
+from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.plan import parameters_of
-from ksdp.audit.protocols.agreement import RunTerms, Statement
-from ksdp.audit.protocols.keys import Participant
-from ksdp.audit.protocols.party_programs import Precision, needs_norms, party_steps, sum_entries
+from ksdp.audit.protocols.agreement import Statement
+from ksdp.audit.protocols.party_programs import party_steps, sum_entries
 from ksdp.audit.protocols.party_rounds import Outcome, largest_message, party_rounds
-from ksdp.audit.registry import make_mechanism
-from ksdp.audit.run_spec import RunSpec, parse_run_spec
 from ksdp.audit.spec import CorpusSpec
 from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.run_terms import Run, features_hash
 from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus
-from ksdp.storage.keys import load_public
-from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.run_results import Transcript, require_no_result, write_run
 from ksdp.tasks.certificates import make_credentials
 from ksdp.tasks.links import LinkTimes
 from ksdp.tasks.mesh import Address, Mesh, Peer
 from ksdp.tasks.taking_part import Note, take_part
 
-__all__ = ["Entered", "Run", "enter_documents", "features_hash", "read_run", "run_party"]
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A protocol file, checked."""
-
-    spec: RunSpec
-    base: Path
-    """Folder that its paths are relative to."""
-    terms: RunTerms
-    features: tuple[str, ...] | None
-    """Their names, where the file gives them."""
-
-    def address(self, name: str) -> Address:
-        """Where a party listens."""
-        return next(Address.parse(party.address) for party in self.spec.parties if party.name == name)
+__all__ = ["Entered", "enter_documents", "run_party"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,68 +45,6 @@ class Entered:
     """Documents of its corpus; the others are not on the clearance."""
     clearance: dict[str, Any] | None
     """Who signed it and what was checked."""
-
-
-def features_hash(names: Sequence[str]) -> str:
-    """`sha256:` of feature names in their order, a line feed after each.
-
-    Examples
-    --------
-    >>> features_hash(["a", "b"]) == features_hash(["b", "a"])
-    False
-    """
-    return "sha256:" + hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest()
-
-
-def read_run(path: Path) -> Run:
-    """Read and check a protocol file, with the keys and the vocabulary that it names.
-
-    Raises
-    ------
-    InputError
-        If anything is refused.
-    """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"the protocol file {path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"the protocol file {path.name} is not TOML: {error}.") from None
-    spec, base = parse_run_spec(tables), path.resolve().parent
-    names = None
-    if spec.features.vocabulary is not None:
-        names = read_vocabulary(base / spec.features.vocabulary, "utf-8")
-        said = (spec.features.hash or features_hash(names), spec.features.count or len(names))
-        if said != (features_hash(names), len(names)):
-            raise SpecError(
-                "`features.vocabulary` is not the file that `features.hash` and `features.count` name."
-            )
-        count, found = len(names), features_hash(names)
-    else:
-        assert spec.features.hash is not None
-        assert spec.features.count is not None
-        count, found = spec.features.count, spec.features.hash
-    for party in spec.parties:
-        Address.parse(party.address)
-    participants = tuple(
-        sorted(Participant(party.name, _key(base, party.key).public_bytes_raw()) for party in spec.parties)
-    )
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    bits, bound = spec.precision.fraction_bits, spec.precision.bound
-    widest = Precision.widest(mechanism, bits, len(participants))
-    precision = widest if bound is None else Precision(bits, bound)
-    terms = RunTerms(mechanism, count, found, precision, participants)
-    if needs_norms(mechanism):
-        from ksdp.audit.protocols.normed_rounds import check_normed
-
-        check_normed(terms)
-    return Run(spec, base, terms, names)
-
-
-def _key(base: Path, text: str) -> Ed25519PublicKey:
-    if len(text) == 64 and set(text) <= set("0123456789abcdef"):
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-    return load_public(base / text)
 
 
 def enter_documents(

@@ -23,7 +23,8 @@ from ksdp.audit.clearance import Clearance, MechanismIdentity
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.plan import parameters_of
-from ksdp.flows.protocol import Run, enter_documents, read_run, run_party
+from ksdp.flows.protocol import enter_documents, run_party
+from ksdp.flows.run_terms import Run, read_run
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
 

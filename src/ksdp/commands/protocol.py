@@ -40,7 +40,8 @@ def party(
     """Take part in a run: waits for the others, shares nothing but secure sums, writes the result."""
     from datetime import UTC, datetime
 
-    from ksdp.flows.protocol import enter_documents, read_run, run_party
+    from ksdp.flows.protocol import enter_documents, run_party
+    from ksdp.flows.run_terms import read_run
     from ksdp.storage.keys import load_public
     from ksdp.storage.run_results import require_no_result
     from ksdp.tasks.mesh import Address
@@ -86,7 +87,7 @@ def run(
 ) -> None:
     """Check a protocol file, and tell which parties are there; with --local, start them all on this machine."""
     from ksdp.flows.local_run import run_local, wait_for_parties
-    from ksdp.flows.protocol import read_run
+    from ksdp.flows.run_terms import read_run
 
     read = read_run(protocol)
     if local is not None:
