@@ -94,6 +94,7 @@ class Desk:
             "reviewer": getattr(request.state, "reviewer", None),
             "signs_in": self.source.signs_in,
             "texts": self.actions.resolve is not None,
+            "starts": self.actions.more_runs is not None,
             "path": path,
             "address": path + (f"?{asked}" if asked else ""),
             "asked": request.query_params,
