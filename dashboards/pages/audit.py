@@ -14,6 +14,7 @@ from ksdp.storage.queries import Findings, Row
 from ksdp.storage.reviews import states
 from ksdp.storage.store import Store
 from ksdp.storage.topups import read_origin
+from ksdp.storage.views import views_of
 
 __all__ = ["AuditPage", "read_audit_page", "require_audit"]
 
@@ -33,6 +34,8 @@ class AuditPage:
     """Of its continuation."""
     wanted: bool
     """Somebody wants runs that are not under way."""
+    views: str | None
+    """The audit of several views that this is one of."""
     continues: str | None
     """The audit that this one continues with more runs."""
     earlier: Brief | None
@@ -82,6 +85,7 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
         states=states(store, audit, [row.document for row in found.rows]),
         more=more,
         wanted=more is not None and not more.under_way and wanted(store, audit),
+        views=views_of(store, audit),
         continues=origin.audits[-2] if origin and len(origin.audits) > 1 else None,
         earlier=series[at + 1] if at is not None and at + 1 < len(series) else None,
         later=series[at - 1] if at else None,
