@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from starlette.testclient import TestClient
 
+from ksdp.dashboards.acting import Actions
+from ksdp.dashboards.app import create_app
+from ksdp.dashboards.reviewers import LocalReviewer
 from ksdp.flows.server import prefect_server
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity
@@ -142,3 +149,31 @@ def kinds(audited: tuple[Path, str]) -> dict[str, list[str]]:
     for name, verdict in zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True):
         found.setdefault(verdict, []).append(name)
     return found
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The dashboard of a store, to look at."""
+
+    client: TestClient
+
+    def words(self, address: str, status: int = 200) -> str:
+        """What a page says to a reader."""
+        got = self.client.get(address)
+        assert got.status_code == status, got.text
+        shown = re.sub(r"<(style|script|head)[^>]*>.*?</\1>|<[^>]+>", " ", got.text, flags=re.DOTALL)
+        return " ".join(html.unescape(shown).split())
+
+
+@pytest.fixture
+def pages() -> Callable[[Path], Pages]:
+    """`pages(store)` opens the dashboard of a store for one person."""
+
+    def opened(store: Path) -> Pages:
+        origin = "http://127.0.0.1:8700"
+        actions = Actions(clock=lambda: datetime.now(UTC))
+        known = {"source": LocalReviewer("Ana"), "origins": frozenset({origin})}
+        app = create_app(Store.open(store, create=False), actions=actions, **known)
+        return Pages(TestClient(app, base_url=origin))
+
+    return opened
