@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import parse_qs, urlsplit
@@ -16,12 +16,12 @@ from ksdp.storage.looks import append_look
 from ksdp.storage.reviews import append
 from ksdp.storage.store import Store
 
-__all__ = ["Actions", "Form", "read_form", "record", "resolve_text", "safe_path"]
+__all__ = ["Actions", "Form", "begin_runs", "read_form", "record", "resolve_text", "safe_path"]
 
 _FIELDS = 20_000
 
 Resolve = Callable[[str, str], str]
-MoreRuns = Callable[[str, Sequence[str]], str]
+MoreRuns = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Actions:
     resolve: Resolve | None = None
     """Text of a document: (audit, document) -> text; a `KsdpError` where there is none."""
     more_runs: MoreRuns | None = None
-    """Begin more runs for documents: (audit, documents) -> what was begun, in a sentence."""
+    """Begin the more runs that are decided for documents of an audit: audit -> what was begun, in a sentence."""
     clock: Callable[[], datetime] = datetime.now
 
 
@@ -120,13 +120,17 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
         for document, version in pairs.items()
     ]
     entries = append(store, proposals, actions.clock())
-    begun = ""
-    if decision is Decision.MORE_RUNS and actions.more_runs is not None:
-        try:
-            begun = actions.more_runs(audit, list(pairs))
-        except KsdpError as error:  # the decision stands in the log; only its consequence failed
-            begun = f"More runs could not be started: {error}"
-    return entries, begun
+    return entries, begin_runs(audit, actions) if decision is Decision.MORE_RUNS else ""
+
+
+def begin_runs(audit: str, actions: Actions) -> str:
+    """Begin more runs, or say how a person does; the decisions stand in the log whatever becomes of it."""
+    if actions.more_runs is None:
+        return f"`ksdp more {audit}` runs them."
+    try:
+        return actions.more_runs(audit)
+    except KsdpError as error:
+        return f"More runs could not be started: {error}"
 
 
 def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions: Actions) -> str:

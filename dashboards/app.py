@@ -21,10 +21,12 @@ from ksdp.dashboards.pages.audits import read_audits_page
 from ksdp.dashboards.pages.compare import read_compare_page
 from ksdp.dashboards.pages.document import read_document_page
 from ksdp.dashboards.pages.log import read_log_page
+from ksdp.dashboards.pages.more_runs import read_more_runs, wanted
 from ksdp.dashboards.pages.queue import read_queue_page
 from ksdp.dashboards.pages.schedules import read_schedule_page, read_schedules_page
 from ksdp.dashboards.pages.screens import read_screen_page, read_screens_page
-from ksdp.dashboards.rendering import Desk, report_response, screen_response, static_files
+from ksdp.dashboards.pages.views import read_views_list, read_views_page, require_views
+from ksdp.dashboards.rendering import Desk, report_response, screen_response, static_files, views_response
 from ksdp.dashboards.report import parts_of
 from ksdp.dashboards.reviewers import ReviewerSource
 from ksdp.dashboards.security import Gate
@@ -51,6 +53,26 @@ def _document(desk: Desk, request: Request) -> Response:
 
 def _report(desk: Desk, request: Request) -> Response:
     return report_response(desk.store, require_audit(desk.store, request.path_params["audit"]))
+
+
+def _more_runs(desk: Desk, request: Request) -> Response:
+    audit = require_audit(desk.store, request.path_params["audit"])
+    more = read_more_runs(desk.store, audit)
+    asks = (more is None or not more.under_way) and wanted(desk.store, audit)
+    template = "_more_runs" if request.query_params.get("part") == "1" else "page_more_runs"
+    return desk.page(request, template, audit=audit, more=more, wanted=asks)
+
+
+def _views_list(desk: Desk, request: Request) -> Response:
+    return desk.page(request, "page_views_list", page=read_views_list(desk.store, request.query_params))
+
+
+def _views(desk: Desk, request: Request) -> Response:
+    return desk.page(request, "page_views", **read_views_page(desk.store, request.path_params["views"]))
+
+
+def _views_report(desk: Desk, request: Request) -> Response:
+    return views_response(desk.store, require_views(desk.store, request.path_params["views"]))
 
 
 def _screens(desk: Desk, request: Request) -> Response:
@@ -98,6 +120,10 @@ _PAGES: dict[str, Page] = {
     "/audits/{audit}": _audit,
     "/audits/{audit}/document": _document,
     "/audits/{audit}/report.html": _report,
+    "/audits/{audit}/more-runs": _more_runs,
+    "/views": _views_list,
+    "/views/{views}": _views,
+    "/views/{views}/report.html": _views_report,
     "/screens": _screens,
     "/screens/{screen}": _screen,
     "/screens/{screen}/report.html": _screen_report,
@@ -110,6 +136,7 @@ _PAGES: dict[str, Page] = {
 }
 _FORMS: dict[str, Callable[[Desk, Request, forms.Form], Response]] = {
     "/audits/{audit}/decisions": forms.decide,
+    "/audits/{audit}/more-runs": forms.start_runs,
     "/audits/{audit}/text": forms.text,
     "/schedules/{name}": forms.schedule,
     "/sign-in": forms.sign_in,

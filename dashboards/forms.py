@@ -9,16 +9,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
-from ksdp.dashboards.acting import Form, read_form, record, resolve_text, safe_path
+from ksdp.dashboards.acting import Form, begin_runs, read_form, record, resolve_text, safe_path
 from ksdp.dashboards.links import link
 from ksdp.dashboards.pages.audit import require_audit
 from ksdp.dashboards.pages.document import read_document_page
+from ksdp.dashboards.pages.more_runs import wanted
 from ksdp.dashboards.pages.queue import read_queue_page
 from ksdp.dashboards.pages.schedules import SETTINGS, change_schedule, read_schedule_page
 from ksdp.dashboards.rendering import Desk
 from ksdp.dashboards.reviewers import COOKIE, TokenReviewers
 
-__all__ = ["Form", "decide", "read_form", "schedule", "sign_in", "sign_in_page", "sign_out", "text"]
+__all__ = ["Form", "decide", "read_form", "schedule", "sign_in", "sign_in_page", "sign_out", "start_runs", "text"]
 
 
 def _query(address: str) -> dict[str, str]:
@@ -55,6 +56,15 @@ def decide(desk: Desk, request: Request, form: Form) -> Response:
     kept = {name: value for name, value in _query(address).items() if name not in ("recorded", "count", "begun")}
     done = {"recorded": entries[-1].number, "count": len(entries), "begun": begun[:300]}
     return RedirectResponse(link(parts.path, "review", **(kept | done)), 303)
+
+
+def start_runs(desk: Desk, request: Request, form: Form) -> Response:
+    """Start more runs that are decided and not under way."""
+    audit = require_audit(desk.store, request.path_params["audit"])
+    if not wanted(desk.store, audit):
+        raise InputError("Nobody wants more runs for documents of this audit.")
+    begun = begin_runs(audit, desk.actions)
+    return RedirectResponse(link(f"/audits/{audit}/more-runs", begun=begun[:300]), 303)
 
 
 def text(desk: Desk, request: Request, form: Form) -> Response:

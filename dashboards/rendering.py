@@ -22,10 +22,11 @@ from ksdp.dashboards.acting import Actions
 from ksdp.dashboards.links import link
 from ksdp.dashboards.report import make_environment, render_report
 from ksdp.dashboards.reviewers import ReviewerSource
+from ksdp.dashboards.views import render_views
 from ksdp.storage.history import screen_ids
 from ksdp.storage.store import Store
 
-__all__ = ["Desk", "report_response", "screen_response", "static_files", "timestamp"]
+__all__ = ["Desk", "report_response", "screen_response", "static_files", "timestamp", "views_response"]
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -94,6 +95,7 @@ class Desk:
             "reviewer": getattr(request.state, "reviewer", None),
             "signs_in": self.source.signs_in,
             "texts": self.actions.resolve is not None,
+            "starts": self.actions.more_runs is not None,
             "path": path,
             "address": path + (f"?{asked}" if asked else ""),
             "asked": request.query_params,
@@ -123,6 +125,11 @@ def _alone(page: str) -> Response:
 def report_response(store: Store, audit: str) -> Response:
     """The report of an audit, made from what the store holds."""
     return _alone(render_report(store, audit))
+
+
+def views_response(store: Store, name: str) -> Response:
+    """The page of an audit of several views, made from what the store holds."""
+    return _alone(render_views(store, name))
 
 
 def screen_response(store: Store, screen: str) -> Response:

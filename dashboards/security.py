@@ -18,8 +18,8 @@ LARGEST_BODY = 2 * 2**20
 """Bytes of a form at most: some thousands of ids with a reason."""
 
 _POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # `no-referrer` would make browsers send `Origin: null` with our own forms.
 _HEADERS = {

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import json
-
-import numpy as np
-import pyarrow.compute as pc
+from typing import Any
 
 from ksdp.dashboards.charts import shares_svg
 from ksdp.dashboards.report import make_environment, stylesheet
 from ksdp.storage.store import Store
-from ksdp.storage.views import read_view_verdicts, read_views
+from ksdp.storage.views import read_strongest, read_views
 
-__all__ = ["render_views"]
+__all__ = ["LISTED", "parts_of_views", "render_views"]
 
 _VERDICTS = ("sensitive", "clear", "undecided")
 LISTED = 200
 """Most sensitive documents named on the page."""
+
+
+def parts_of_views(store: Store, name: str) -> dict[str, Any]:
+    """What `_views.html.j2` is filled with.
+
+    Raises
+    ------
+    StoreError
+        If they are not there, not finished, or cannot be read.
+    """
+    summary = read_views(store, name)
+    listed, unit = read_strongest(store, name, LISTED), summary["design"]["unit"]
+    every = len(listed) == summary["verdicts"]["sensitive"]
+    return {
+        "summary": summary,
+        "unit": unit,
+        "units": f"{unit}s",
+        "sections": (
+            ("result", "The result over all views"),
+            ("views", "View by view"),
+            ("listing", f"Every sensitive {unit}" if every else f"The most sensitive {unit}s"),
+            ("meaning", "What this says, and what not"),
+            ("provenance", "Where the numbers come from"),
+        ),
+        "listed": listed,
+        "audit_of": {view["name"]: view["audit"] for view in summary["views"]},
+        "shares": shares_svg([(verdict, summary["verdicts"][verdict]) for verdict in _VERDICTS]),
+        "spec_text": json.dumps(summary["spec"], indent=2, ensure_ascii=False),
+    }
 
 
 def render_views(store: Store, name: str) -> str:
@@ -27,19 +54,6 @@ def render_views(store: Store, name: str) -> str:
     StoreError
         If they are not there, not finished, or cannot be read.
     """
-    summary, rows = read_views(store, name), read_view_verdicts(store, name)
-    sensitive = rows.filter(pc.equal(rows["verdict"], "sensitive"))
-    order = np.argsort(sensitive["log10_adjusted_p"].to_numpy(), kind="stable")[:LISTED]
     css, css_hash = stylesheet()
-    return (
-        make_environment()
-        .get_template("views.html.j2")
-        .render(
-            summary=summary,
-            listed=sensitive.take(order).to_pylist(),
-            css=css,
-            css_hash=css_hash,
-            shares=shares_svg([(verdict, summary["verdicts"][verdict]) for verdict in _VERDICTS]),
-            spec_text=json.dumps(summary["spec"], indent=2, ensure_ascii=False),
-        )
-    )
+    template = make_environment().get_template("views.html.j2")
+    return template.render(css=css, css_hash=css_hash, **parts_of_views(store, name))

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ksdp.audit.errors import InputError
+from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.reviewing import Decision, Entry, Proposal
+from ksdp.audit.spec import Spec
 from ksdp.audit.topping_up import topped_up, wanted_factor
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.progress import Listener, current, listening
-from ksdp.flows.run import run_prepared
+from ksdp.flows.run import one_at_a_time, run_prepared
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.memory import open_corpus
 from ksdp.storage.reviews import append, states
 from ksdp.storage.store import Store
-from ksdp.storage.topups import Origin, read_origin, write_origin, write_progress
+from ksdp.storage.topups import Origin, claimed, read_origin, write_origin, write_progress
 
 __all__ = ["decide", "more_runs"]
 
@@ -62,10 +64,12 @@ def decide(
 class _Written:
     """Passes progress on, and writes it into the store, once a second at most."""
 
-    def __init__(self, store: Store, audit: str, about: dict[str, Any], clock: Callable[[], datetime]) -> None:
-        self._store, self._audit, self._about, self._clock = store, audit, about, clock
+    def __init__(self, store: Store, audit: str, clock: Callable[[], datetime]) -> None:
+        self._store, self._audit, self._clock = store, audit, clock
         self._next: Listener = current()
         self._last = clock()
+        started = self._last.isoformat(timespec="seconds")
+        self._about: dict[str, Any] = {"state": "starting", "started": started, "process": os.getpid(), "runs": 0}
 
     def stage(self, name: str, total: int) -> None:
         self._next.stage(name, total)
@@ -74,6 +78,8 @@ class _Written:
     def advance(self, units: int) -> None:
         self._next.advance(units)
         self._about["units"] += units
+        if self._about["stage"].startswith("sample"):
+            self._about["runs"] += units
         if (self._clock() - self._last).total_seconds() >= 1:
             self.write()
 
@@ -85,9 +91,55 @@ class _Written:
         self._about |= changes | {"changed": self._last.isoformat(timespec="seconds")}
         write_progress(self._store, self._audit, self._about)
 
+    def wait(self) -> None:
+        self.say("another audit is running in this store; this one begins when it is done.")
+        self.write(state="waiting")
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Say how it ended."""
+        try:
+            with listening(self):
+                yield
+        except KeyboardInterrupt:
+            self.write(state="interrupted")
+            raise
+        except BaseException as error:
+            # Of an error that nobody foresaw the kind alone: its message may hold anything.
+            reason = str(error) if isinstance(error, KsdpError) else f"{type(error).__name__}, which is a fault."
+            self.write(state="failed", reason=reason)
+            raise
+        self.write(state="done")
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _asked(store: Store, audit: str, documents: Sequence[str] | None) -> list[str]:
+    """Documents that more runs are wanted for."""
+    if documents is not None:
+        asked = list(dict.fromkeys(documents))
+    else:
+        found = states(store, audit)
+        open_ones = {name: state for name, state in found.items() if state.superseded_by is None}
+        asked = [name for name, state in open_ones.items() if state.decision == Decision.MORE_RUNS]
+    if not asked:
+        raise InputError(f"nobody asked for more runs of documents of audit {audit}.")
+    return asked
+
+
+def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None) -> Spec:
+    """The spec of the audit that continues another for these documents."""
+    folder = store.audit(audit)
+    rows = read_verdicts(folder).to_pandas().set_index("document")
+    missing = [name for name in asked if name not in rows.index]
+    if missing:
+        raise InputError(f"audit {audit} has no document {missing[0]!r}.")
+    mine = rows.loc[list(asked)]
+    done = (mine["n_with"] + mine["n_without"]).to_numpy(dtype=np.float64)
+    factor = wanted_factor(done, mine["runs_to_decide"].to_numpy(dtype=np.float64))
+    return topped_up(read_spec(folder), asked, factor, with_runs=with_runs)
 
 
 def more_runs(
@@ -98,6 +150,8 @@ def more_runs(
     with_runs: int | None = None,
     workers: int | None = None,
     dask: str | None = None,
+    wait: bool = False,
+    held: int | None = None,
     clock: Callable[[], datetime] = _now,
 ) -> dict[str, Any]:
     """Audit again with more runs, and return the summary of the audit that continues this one.
@@ -110,11 +164,15 @@ def more_runs(
     store : Path
     audit : str
     documents : sequence of str, optional
-        Those whose decision in force is `more-runs`, where none are named.
+        Those whose decision in force is `more-runs` when it begins, where none are named.
     with_runs : int, optional
         Runs in the smaller arm; what the audit forecast for these documents, where not given.
     workers, dask : optional
         As for `run_audit`.
+    wait : bool
+        Wait for another audit that is running in the store.
+    held : int, optional
+        As for `ksdp.storage.topups.claimed`.
     clock : callable
         The present time, for the progress file.
 
@@ -123,45 +181,23 @@ def more_runs(
     InputError
         If nobody asked for more runs, a document is not in the audit, or the number is not above the present one.
     StoreError
-        If there is no such audit, or another one is running in the store.
+        If there is no such audit, it is being continued already, or another one is running in the store.
     """
     opened = Store.open(store, create=False)
-    folder = opened.audit(audit)
-    spec, summary = read_spec(folder), read_summary(folder)
-    found = states(opened, audit) if documents is None else {}
-    asked = [name for name, state in found.items() if state.decision == Decision.MORE_RUNS]
-    asked = asked if documents is None else list(dict.fromkeys(documents))
-    if not asked:
-        raise InputError(f"nobody asked for more runs of documents of audit {audit}.")
-    rows = read_verdicts(folder).to_pandas().set_index("document")
-    missing = [name for name in asked if name not in rows.index]
-    if missing:
-        raise InputError(f"audit {audit} has no document {missing[0]!r}.")
-    mine = rows.loc[asked]
-    done = (mine["n_with"] + mine["n_without"]).to_numpy(dtype=np.float64)
-    factor = wanted_factor(done, mine["runs_to_decide"].to_numpy(dtype=np.float64))
-    more = topped_up(spec, asked, factor, with_runs=with_runs)
-    prepared = prepare_stored(more, open_corpus(opened.corpus(summary["corpus"])), opened.root, may_sample=True)
-    before = read_origin(opened, audit) or Origin(spec.hash, (audit,))
-    write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
-    about = {
-        "state": "running",
-        "audit": prepared.ref.audit,
-        "documents": len(asked),
-        "with_runs": more.design.with_runs,
-        "stage": "prepare",
-        "units": 0,
-        "total": 1,
-        "started": clock().isoformat(timespec="seconds"),
-        "process": os.getpid(),
-    }
-    written = _Written(opened, audit, about, clock)
-    written.write()
-    try:
-        with listening(written):
-            out = run_prepared([prepared], workers=workers, dask=dask)[0]
-    except BaseException as error:
-        written.write(state="failed", reason=str(error) or type(error).__name__)
-        raise
-    written.write(state="done")
-    return out
+    summary = read_summary(opened.audit(audit))
+    with claimed(opened, audit, held) as mine:
+        if mine is None:
+            raise StoreError(f"audit {audit} is being continued already.")
+        if held is None:  # else it was said that this starts: how it ended must be said too
+            _more(opened, audit, _asked(opened, audit, documents), with_runs)
+        written = _Written(opened, audit, clock)
+        with written.told(), one_at_a_time(opened.root, written.wait if wait else None):
+            asked = _asked(opened, audit, documents)  # the wait may have been long
+            more = _more(opened, audit, asked, with_runs)
+            corpus = open_corpus(opened.corpus(summary["corpus"]))
+            prepared = prepare_stored(more, corpus, opened.root, may_sample=True)
+            before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))
+            write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
+            about = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}
+            written.write(state="running", stage="prepare", units=0, total=1, **about)
+            return run_prepared([prepared], workers=workers, dask=dask, held=True)[0]

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,30 @@ __all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
 
 
 @contextlib.contextmanager
-def one_at_a_time(store: Path) -> Iterator[None]:
+def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the store: two audits of one store would do the same work twice.
+
+    Parameters
+    ----------
+    store : Path
+    waiting : callable, optional
+        Wait for an audit that holds the store, and call this once, if there is one.
 
     Raises
     ------
     StoreError
-        If another audit holds it.
+        If another audit holds it and nobody wants to wait.
     """
     store.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (store / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise StoreError(f"another audit is running in {store}; wait for it or name another store.") from error
+            if waiting is None:
+                said = f"another audit is running in {store}; wait for it or name another store."
+                raise StoreError(said) from error
+            waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -78,13 +88,16 @@ def run_audit(
 
 
 def run_prepared(
-    audits: Sequence[Prepared], *, workers: int | None = None, dask: str | None = None
+    audits: Sequence[Prepared], *, workers: int | None = None, dask: str | None = None, held: bool = False
 ) -> list[dict[str, Any]]:
-    """Run audits of one store, whose corpora and specs it holds, one after the other."""
+    """Run audits of one store, whose corpora and specs it holds, one after the other.
+
+    With `held` the caller holds the store (`one_at_a_time`).
+    """
     done = {prepared.ref: found for prepared in audits if (found := _finished(prepared))}
     refs = [prepared.ref for prepared in audits if prepared.ref not in done]
     if refs:
-        done |= dict(zip(refs, _run_flows(refs, workers, dask), strict=True))
+        done |= dict(zip(refs, _run_flows(refs, workers, dask, held), strict=True))
     return [done[prepared.ref] for prepared in audits]
 
 
@@ -104,10 +117,12 @@ def _finished(prepared: Prepared) -> dict[str, Any] | None:
     return summary | reused | seconds | {"report": str(folder / "report.html")}
 
 
-def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None) -> list[dict[str, Any]]:
+def _run_flows(
+    refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool
+) -> list[dict[str, Any]]:
     store = Path(refs[0].store)
     with (
-        one_at_a_time(store),
+        contextlib.nullcontext() if held else one_at_a_time(store),
         prefect_server(Store(store).prefect) as server,
         open_workers(workers, dask) as cluster,
         started_ahead(cluster.address, refs[0]),

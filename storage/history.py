@@ -30,6 +30,8 @@ class Brief:
     series: str
     """Equal for audits that differ in seed, number of runs, level and documents only."""
     documents: int
+    """Or groups, where `unit` says so."""
+    unit: str
     runs: int
     valid: bool
     verdicts: Mapping[str, int]
@@ -64,6 +66,7 @@ def brief(summary: Mapping[str, Any]) -> Brief:
         corpus=summary["corpus"],
         series=_series(summary["spec"]),
         documents=summary["documents"],
+        unit=summary["design"].get("unit", "document"),
         runs=summary["runs"],
         valid=summary["valid"],
         verdicts=summary["verdicts"],

@@ -7,7 +7,7 @@ A page of 25 of a million documents, sorted and filtered, takes about a tenth of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -208,6 +208,17 @@ class Findings:
         """One document's row; None where the audit does not have it."""
         found = self._run(f"select {_ROW} from {self._FROM} where document = $document", document=document)
         return Row(*found[0]) if found else None
+
+    def held(self, documents: Sequence[str]) -> set[str]:
+        """Those of some documents that the audit has."""
+        if not documents:
+            return set()
+        found = self._run(
+            "select document from read_parquet($verdicts) "
+            "where document in (select unnest(cast($some as varchar[])))",
+            some=list(documents),
+        )
+        return {document for (document,) in found}
 
     def tests(self, row: Row) -> tuple[Test, ...]:
         """A document's tests, the strongest evidence first.

@@ -22,13 +22,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ksdp.audit.errors import InputError, InvalidAudit, SpecError, StoreError
 from ksdp.audit.reviewing import Entry, Proposal, State, check_proposal, fold, question
 from ksdp.audit.spec import parse_spec
 from ksdp.storage.findings import read_summary
+from ksdp.storage.queries import Findings
 from ksdp.storage.review_index import ReviewIndex, open_index
 from ksdp.storage.review_log import ChainReport, LogHead, add_lines, check_chain, locked, make_entry
 from ksdp.storage.store import Store, write_json
@@ -168,7 +166,7 @@ def append(store: Store, proposals: Sequence[Proposal], now: datetime) -> list[E
 def _check_audit(store: Store, audit: str, documents: Sequence[str]) -> None:
     if not read_summary(store.audit(audit))["valid"]:
         raise InvalidAudit(f"the controls of audit {audit} failed: there is nothing to decide about.")
-    held, seen = _documents(store, audit), set()
+    held, seen = Findings(store.audit(audit)).held(documents), set()
     for document in documents:
         if document not in held:
             raise InputError(f"audit {audit} has no document {document!r}.")
@@ -244,19 +242,32 @@ def _states(
     for entry in index.about([audit, *older], documents):
         about.setdefault((entry.audit, entry.document), []).append(entry)
     if documents is None:
-        held = _documents(store, audit)
-        documents = list(dict.fromkeys(document for _, document in about if document in held))
+        named = list(dict.fromkeys(document for _, document in about))
+        held = Findings(store.audit(audit)).held(named)
+        documents = [document for document in named if document in held]
+    superseded = _newest_of(store, newer, documents)
     return {
         document: fold(
             about.get((audit, document), ()),
             audit,
             document,
             four_eyes=four_eyes,
-            superseded_by=next((name for name in newer if document in _documents(store, name)), None),
+            superseded_by=superseded.get(document),
             earlier=_earlier(about, older, document, four_eyes),
         )
         for document in documents
     }
+
+
+def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) -> dict[str, str]:
+    """The first of some audits that has each document; those that none has are left out."""
+    found: dict[str, str] = {}
+    for audit in audits:
+        left = [document for document in documents if document not in found]
+        if not left:
+            break
+        found |= dict.fromkeys(Findings(store.audit(audit)).held(left), audit)
+    return found
 
 
 def _earlier(
@@ -312,17 +323,3 @@ def _asked_at(store: Store, audit: str, modified: int) -> tuple[str, str, int, b
     except SpecError:  # of another version of ksdp: nothing is known to ask the same
         asked = audit
     return asked, summary["provenance"]["finished"], modified, summary["valid"]
-
-
-def _documents(store: Store, audit: str) -> frozenset[str]:
-    file = store.audit(audit) / "verdicts.parquet"
-    try:
-        return _documents_at(store, audit, file.stat().st_mtime_ns)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"audit {audit!r} has no readable verdicts.parquet; run it again.") from error
-
-
-@lru_cache(maxsize=16)
-def _documents_at(store: Store, audit: str, modified: int) -> frozenset[str]:
-    table = pq.read_table(store.audit(audit) / "verdicts.parquet", columns=["document"])
-    return frozenset(table["document"].to_pylist())

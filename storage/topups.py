@@ -1,13 +1,19 @@
 """Audits that continue others with more runs: what they continue, and how far they are.
 
 `audits/<id>/origin.json` says what an audit continues; `reviews/more-runs/<id>.json` how far the continuation of
-an audit is: the flow writes it, pages read it.
+an audit is: the flow writes it, pages read it. Whoever continues an audit holds a lock of the operating system
+beside it, which is free as soon as its holder is dead: a file that says `running` beside a free lock is that of a
+process that was killed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +21,11 @@ from typing import Any
 from ksdp.audit.errors import StoreError
 from ksdp.storage.store import Store, write_json
 
-__all__ = ["Origin", "read_origin", "read_progress", "write_origin", "write_progress"]
+__all__ = ["UNDER_WAY", "Origin", "claimed", "read_origin", "read_progress", "write_origin", "write_progress"]
+
+UNDER_WAY = ("starting", "waiting", "running")
+"""States of a continuation that goes on by itself."""
+_PROBES, _PROBE_SECONDS = 20, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +59,52 @@ def _progress(store: Store, audit: str) -> Path:
     return store.root / "reviews" / "more-runs" / f"{audit}.json"
 
 
+@contextlib.contextmanager
+def claimed(store: Store, audit: str, held: int | None = None) -> Iterator[int | None]:
+    """Be the one process that continues an audit, while the context lasts.
+
+    Parameters
+    ----------
+    held : int, optional
+        A descriptor of the lock that this process was started with: whoever started it holds it already.
+
+    Yields
+    ------
+    int or None
+        A descriptor of the lock, which another process can be started with; None where another has it.
+    """
+    path = _progress(store, audit).with_suffix(".lock")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600) if held is None else held
+    try:
+        yield descriptor if _locked(descriptor) else None
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock; whoever only looks whether it is free has it for a moment, so that one try is not enough."""
+    for _ in range(_PROBES):
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(_PROBE_SECONDS)
+    return False
+
+
+def _held(store: Store, audit: str) -> bool:
+    try:
+        with _progress(store, audit).with_suffix(".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 def write_progress(store: Store, audit: str, progress: Mapping[str, Any]) -> None:
-    """Say how far the continuation of an audit is."""
+    """Say how far the continuation of an audit is; whoever calls has claimed it."""
     write_json(_progress(store, audit), dict(progress))
 
 
@@ -60,16 +114,22 @@ def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        `state` (`running`, `done` or `failed`), `audit` (the new one), `documents` asked for, `with_runs`,
-        `stage` with `units` of `total`, `started` and `changed` (UTC), `process` (who writes this) and `reason`
-        of a failure. A process that was killed leaves `running` behind: look at `changed`.
+        `state`: `starting`, `waiting` (for another audit in the store), `running`, `done`, `failed`, or
+        `interrupted` (its process was killed: what is stored is used again); `audit` (the new one, once it is
+        known), `documents` asked for, `with_runs`, `stage` with `units` of `total`, `runs` done of `all_runs`,
+        `started` and `changed` (UTC), `process` (who writes this) and `reason` of a failure.
 
     Raises
     ------
     StoreError
         If the file is damaged.
     """
-    return _read(_progress(store, audit))
+    said = _read(_progress(store, audit))
+    if said is None or said.get("state") not in UNDER_WAY or _held(store, audit):
+        return said
+    # The lock may have been given back since the file was read: then its last word is there now.
+    said = _read(_progress(store, audit))
+    return said | {"state": "interrupted"} if said and said.get("state") in UNDER_WAY else said
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import dataset
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.views import Combined
@@ -22,9 +24,11 @@ from ksdp.storage.store import Store, write_json, write_whole
 
 __all__ = [
     "finished_views",
+    "read_strongest",
     "read_view_document",
     "read_view_verdicts",
     "read_views",
+    "views_of",
     "views_page",
     "write_view_verdicts",
     "write_views",
@@ -124,6 +128,42 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
         return pq.read_table(_file(store, f"{name}.parquet"))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
+
+
+def read_strongest(store: Store, name: str, count: int) -> list[dict[str, Any]]:
+    """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read.
+
+    Raises
+    ------
+    StoreError
+        If there are none.
+    """
+    try:
+        table = dataset.dataset(_file(store, f"{name}.parquet"), format="parquet")
+        few = table.to_table(columns=["verdict", "log10_adjusted_p"])
+        sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())
+        order = np.argsort(few["log10_adjusted_p"].to_numpy()[sensitive], kind="stable")[:count]
+        return list(table.take(sensitive[order]).to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"there are no finished views {name!r} in this store.") from error
+
+
+def views_of(store: Store, audit: str) -> str | None:
+    """The newest finished views that an audit is one of; None where it stands for itself."""
+    return next((name for name in finished_views(store) if audit in _audits(_file(store, f"{name}.json"))), None)
+
+
+def _audits(file: Path) -> frozenset[str]:
+    return _audits_at(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _audits_at(file: Path, _written: int) -> frozenset[str]:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return frozenset(view["audit"] for view in said["views"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return frozenset()
 
 
 def read_view_document(store: Store, name: str, document: str) -> dict[str, Any]:

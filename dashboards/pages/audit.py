@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from ksdp.audit.reviewing import State
 from ksdp.dashboards.links import PAGE_ROWS, Listing
+from ksdp.dashboards.pages.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.dashboards.view import AuditView, read_audit_view
 from ksdp.storage.history import Brief, read_history, valid_audit
 from ksdp.storage.queries import Findings, Row
 from ksdp.storage.reviews import states
 from ksdp.storage.store import Store
+from ksdp.storage.topups import read_origin
+from ksdp.storage.views import views_of
 
 __all__ = ["AuditPage", "read_audit_page", "require_audit"]
 
@@ -27,6 +30,14 @@ class AuditPage:
     pages: int
     states: Mapping[str, State]
     """What was decided, for the documents that anything was decided about."""
+    more: MoreRuns | None
+    """Of its continuation."""
+    wanted: bool
+    """Somebody wants runs that are not under way."""
+    views: str | None
+    """The audit of several views that this is one of."""
+    continues: str | None
+    """The audit that this one continues with more runs."""
     earlier: Brief | None
     """The audit of the same series before this one."""
     later: Brief | None
@@ -64,6 +75,7 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
     own = next((entry for entry in history if entry.audit == audit), None)
     series = [entry for entry in history if own is not None and entry.series == own.series]
     at = next((n for n, entry in enumerate(series) if entry.audit == audit), None)
+    more, origin = read_more_runs(store, audit), read_origin(store, audit)
     return AuditPage(
         view=read_audit_view(store, audit, documents=False),
         listing=listing,
@@ -71,6 +83,10 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
         total=found.total,
         pages=max(1, -(-found.total // PAGE_ROWS)),
         states=states(store, audit, [row.document for row in found.rows]),
+        more=more,
+        wanted=more is not None and not more.under_way and wanted(store, audit),
+        views=views_of(store, audit),
+        continues=origin.audits[-2] if origin and len(origin.audits) > 1 else None,
         earlier=series[at + 1] if at is not None and at + 1 < len(series) else None,
         later=series[at - 1] if at else None,
     )

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ksdp.dashboards.links import PAGE_ROWS, page_number
+from ksdp.dashboards.pages.views import ViewsPage, read_views_list
 from ksdp.dashboards.sentences import title
 from ksdp.dashboards.timeline import Mark, gaps, timeline_svg, trend_svg
 from ksdp.storage.history import Brief, read_history
@@ -18,6 +19,7 @@ __all__ = ["AuditsPage", "Series", "read_audits_page"]
 
 _DRAWN = 8
 _MARKS = 200
+_VIEWS = 5
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class AuditsPage:
     """Of the chosen series, or of the only one."""
     left_out: int
     """Older audits that the pictures leave out."""
+    views: ViewsPage
+    """The newest audits of several views."""
     rows: tuple[Brief, ...]
     total: int
     page: int
@@ -117,6 +121,7 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
         timeline=timeline_svg(rows) if rows else None,
         trends=_trends(grouped[trend.key][:_MARKS]) if trend and len(grouped[trend.key]) > 1 else (),
         left_out=sum(max(0, len(grouped[one.key]) - _MARKS) for one in drawn),
+        views=read_views_list(store, {}, _VIEWS),
         rows=tuple(shown[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         total=len(shown),
         page=page,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.reviewing import Entry, State
+from ksdp.audit.reviewing import Decision, Entry, State
 from ksdp.dashboards.links import Listing, whole_number
 from ksdp.dashboards.pages.audit import require_audit
+from ksdp.dashboards.pages.more_runs import MoreRuns, read_more_runs
 from ksdp.dashboards.view import Picture, picture
 from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
@@ -69,6 +70,10 @@ class DocumentPage:
     state: State
     policy: Policy
     log: tuple[Entry, ...]
+    more: MoreRuns | None
+    """More runs for documents of this audit."""
+    wanted: bool
+    """They are wanted for this one, and not under way."""
     listing: Listing
     position: Position | None
 
@@ -181,6 +186,8 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
     pictures, no_values = _pictures(store, summary, row, tests, names)
     alike, no_alike = _alike(store, summary, row.document, query.get("alike") == "1")
     at = whole_number(query["at"], "at") if "at" in query else None
+    state, more = document_state(store, audit, row.document), read_more_runs(store, audit)
+    asks = state.decision == Decision.MORE_RUNS and state.superseded_by is None
     return DocumentPage(
         summary=summary,
         row=row,
@@ -193,9 +200,11 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         earlier=_earlier(store, summary, row.document),
         alike=alike,
         no_alike=no_alike,
-        state=document_state(store, audit, row.document),
+        state=state,
         policy=read_policy(store),
         log=tuple(read_log(store, audit=audit, document=row.document, newest_first=True, limit=50)),
+        more=more,
+        wanted=asks and not (more and more.under_way),
         listing=replace(listing, page=1),
         position=_position(findings, listing, at, row.document),
     )

@@ -11,6 +11,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.reviewing import State, Status
 from ksdp.dashboards.links import PAGE_ROWS, Listing
 from ksdp.dashboards.pages.audit import require_audit
+from ksdp.dashboards.pages.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
 from ksdp.storage.queries import Filter, Findings, Row
@@ -47,6 +48,10 @@ class QueuePage:
     pages: int
     policy: Policy
     summary: Mapping[str, Any] | None
+    more: MoreRuns | None = None
+    """More runs for documents of the chosen audit."""
+    wanted: bool = False
+    """Some are wanted that are not under way."""
 
     def at(self, page: int) -> dict[str, Any]:
         """What an address says of another page of it."""
@@ -140,6 +145,8 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     found = Findings(store.audit(audit)).page(
         _filter(places, shown, listing), offset=listing.offset, limit=PAGE_ROWS
     )
+    more = read_more_runs(store, audit)
+    idle = bool(places["more-runs"]) and not (more and more.under_way)
     return QueuePage(
         audits=tuple(audits),
         chosen=chosen,
@@ -152,4 +159,6 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         pages=max(1, -(-found.total // PAGE_ROWS)),
         policy=policy,
         summary=read_summary(store.audit(audit)),
+        more=more,
+        wanted=idle and wanted(store, audit),
     )

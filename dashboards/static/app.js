@@ -1,4 +1,4 @@
-// Keys for whoever reviews many documents. Everything works without this file.
+// Keys for whoever reviews many documents, and progress that keeps itself up to date. Everything works without it.
 "use strict";
 (() => {
   const store = { get on() { try { return localStorage.getItem("ksdp-keys") !== "off"; } catch { return true; } },
@@ -37,4 +37,20 @@
     event.preventDefault();
     keys[event.key]();
   });
+  const watch = async () => {
+    const shown = document.querySelector("[data-poll]");
+    if (!shown) return;
+    try {
+      const answer = await fetch(shown.dataset.poll, { cache: "no-store", redirect: "error" });
+      if (!answer.ok) return;
+      const part = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-more-runs]");
+      if (!part) return;
+      if (part.dataset.moreRuns !== shown.dataset.moreRuns) document.getElementById("more-runs-news").textContent = part.querySelector(".state").textContent;
+      const link = shown.contains(document.activeElement);
+      shown.replaceWith(part);
+      if (link) { const again = part.querySelector("a, button"); if (again) again.focus(); }
+    } catch { /* the server is gone for now: tried again */ }
+    setTimeout(watch, 2000);
+  };
+  setTimeout(watch, 1000);
 })();

@@ -36,6 +36,7 @@ from ksdp.storage.clearances import read_clearance
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.reviews import read_log
 from ksdp.storage.store import Store
+from ksdp.storage.topups import claimed, write_progress
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = (
@@ -316,6 +317,41 @@ def test_by_keyboard_alone(own_store: Store, visit: Visit) -> None:
         page.keyboard.press("j")
         page.wait_for_timeout(200)
         expect(page.locator("h1")).to_have_text("mail-00026")
+
+
+def test_more_runs_are_followed_while_a_reason_is_typed(own_store: Store, visit: Visit) -> None:
+    def say(state: str, **more: Any) -> None:
+        times = {"started": "2026-11-12T05:00:00+00:00", "changed": "2026-11-12T05:01:05+00:00"}
+        write_progress(own_store, "svd-09", {"state": state, "documents": 2, "runs": 640} | times | more)
+
+    def violations(page: Page) -> list[str]:
+        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        return [rule["id"] for rule in found]
+
+    with serving(own_store, LocalReviewer("Ada")) as base, claimed(own_store, "svd-09"):
+        say("waiting")
+        page, alone = visit(base, DOCUMENT), visit(base, "/audits/svd-09/more-runs", java_script_enabled=False)
+        shown = page.locator(".more-runs")
+        expect(shown).to_contain_text("queued. Another audit is running in this store")
+        page.get_by_label("Reason").fill("typed for minutes")
+        say("running", stage="sample look-2", units=640, total=1280)
+        expect(shown).to_contain_text("running the mechanism, look 2, 640 of 1,280 runs")
+        expect(shown).to_contain_text("For 2 documents; 640 runs so far")
+        expect(shown).to_contain_text("1 min 5 s")
+        expect(page.get_by_role("status")).to_contain_text("running the mechanism")
+        assert shown.locator("progress").get_attribute("value") == "640"
+        assert violations(page) == []
+        expect(alone.locator(".more-runs")).to_contain_text("640 of 1,280 runs")  # it loads itself again
+        queue = visit(base, "/queue?audit=svd-09")
+        expect(queue.locator(".more-runs")).to_contain_text("640 of 1,280 runs")
+        say("done", audit="svd-08")
+        expect(shown.get_by_role("link", name="Audit svd-08")).to_be_visible()
+        expect(queue.locator(".more-runs")).to_contain_text("More runs are done")
+        expect(page.get_by_label("Reason")).to_have_value("typed for minutes")
+        say("failed", reason="the disk is full.")
+        page.goto(f"{base}/audits/svd-09/more-runs")
+        expect(shown).to_contain_text("More runs failed: the disk is full.")
+        assert violations(page) == []
 
 
 @pytest.mark.skipif(not os.environ.get("KSDP_SCREENSHOTS"), reason="KSDP_SCREENSHOTS is not set")

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from starlette.testclient import TestClient
 
+from ksdp.dashboards.acting import Actions
+from ksdp.dashboards.app import create_app
+from ksdp.dashboards.reviewers import LocalReviewer
 from ksdp.flows.server import prefect_server
+from ksdp.storage.findings import read_verdicts
+from ksdp.storage.keys import make_identity
+from ksdp.storage.store import Store
 
 SPEC = """
 seed = {seed}
@@ -105,3 +116,64 @@ def run_ksdp(server: dict[str, str]) -> Callable[..., Ran]:
 def ksdp(run_ksdp: Callable[..., Ran]) -> Callable[..., Ran]:
     """The same, for one test."""
     return run_ksdp
+
+
+@pytest.fixture(scope="session")
+def audited(
+    corpus_folder: Path, tmp_path_factory: pytest.TempPathFactory, run_ksdp: Callable[..., Ran]
+) -> tuple[Path, str]:
+    """An audit with verdicts of every kind, as the command makes it: (folder of its spec and store, its id)."""
+    folder = tmp_path_factory.mktemp("decided")
+    shutil.copy(corpus_folder / "counts.npz", folder)
+    (folder / "spec.toml").write_text(
+        'seed = 3\n[corpus]\npath = "counts.npz"\n[mechanism]\nname = "pd-svd"\nrank = 1\n'
+        "[design]\nparty_size = 0.5\nwith_runs = 150\n[decision]\nmargin = 0.6\n"
+    )
+    out = run_ksdp("audit", folder / "spec.toml", "--store", folder / "store", "--json", check=3).out
+    assert min(out["verdicts"].values()) > 1, out["verdicts"]
+    make_identity(folder, "ana")
+    return folder, out["audit"]
+
+
+@pytest.fixture
+def decided(audited: tuple[Path, str], tmp_path: Path) -> Path:
+    """A copy of its store to decide in."""
+    return Path(shutil.copytree(audited[0] / "store", tmp_path / "store"))
+
+
+@pytest.fixture
+def kinds(audited: tuple[Path, str]) -> dict[str, list[str]]:
+    """Ids of its documents by verdict."""
+    rows = read_verdicts(Store(audited[0] / "store").audit(audited[1]))
+    found: dict[str, list[str]] = {}
+    for name, verdict in zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True):
+        found.setdefault(verdict, []).append(name)
+    return found
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The dashboard of a store, to look at."""
+
+    client: TestClient
+
+    def words(self, address: str, status: int = 200) -> str:
+        """What a page says to a reader."""
+        got = self.client.get(address)
+        assert got.status_code == status, got.text
+        shown = re.sub(r"<(style|script|head)[^>]*>.*?</\1>|<[^>]+>", " ", got.text, flags=re.DOTALL)
+        return " ".join(html.unescape(shown).split())
+
+
+@pytest.fixture
+def pages() -> Callable[[Path], Pages]:
+    """`pages(store)` opens the dashboard of a store for one person."""
+
+    def opened(store: Path) -> Pages:
+        origin = "http://127.0.0.1:8700"
+        actions = Actions(clock=lambda: datetime.now(UTC))
+        known = {"source": LocalReviewer("Ana"), "origins": frozenset({origin})}
+        app = create_app(Store.open(store, create=False), actions=actions, **known)
+        return Pages(TestClient(app, base_url=origin))
+
+    return opened

@@ -20,8 +20,7 @@ from ksdp.flows.deciding import decide, more_runs
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.verify import verify, verify_log
 from ksdp.storage.clearances import read_clearance
-from ksdp.storage.findings import read_verdicts
-from ksdp.storage.keys import load_private, load_public, make_identity
+from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.reviews import Policy, read_log, states, write_policy
 from ksdp.storage.store import Store
 from ksdp.storage.topups import read_progress
@@ -37,37 +36,10 @@ class Said:
 NOW = datetime(2100, 3, 1, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def audited(
-    server: dict[str, str], corpus_folder: Path, tmp_path_factory: pytest.TempPathFactory, run_ksdp: Callable
-) -> tuple[Path, str]:
-    """An audit with verdicts of every kind, as the command makes it."""
-    folder = tmp_path_factory.mktemp("decided")
-    shutil.copy(corpus_folder / "counts.npz", folder)
-    (folder / "spec.toml").write_text(
-        'seed = 3\n[corpus]\npath = "counts.npz"\n[mechanism]\nname = "pd-svd"\nrank = 1\n'
-        "[design]\nparty_size = 0.5\nwith_runs = 150\n[decision]\nmargin = 0.6\n"
-    )
-    out = run_ksdp("audit", folder / "spec.toml", "--store", folder / "store", "--json", check=3).out
-    assert min(out["verdicts"].values()) > 1, out["verdicts"]
-    make_identity(folder, "ana")
-    return folder, out["audit"]
-
-
 @pytest.fixture
-def store(audited: tuple[Path, str], tmp_path: Path) -> Path:
+def store(decided: Path) -> Path:
     """A copy to decide in."""
-    return Path(shutil.copytree(audited[0] / "store", tmp_path / "store"))
-
-
-@pytest.fixture
-def kinds(audited: tuple[Path, str]) -> dict[str, list[str]]:
-    """Ids by verdict."""
-    rows = read_verdicts(Store(audited[0] / "store").audit(audited[1]))
-    found: dict[str, list[str]] = {}
-    for name, verdict in zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True):
-        found.setdefault(verdict, []).append(name)
-    return found
+    return decided
 
 
 def sign(audited: tuple[Path, str], store: Path, audit: str | None = None, **arguments: Any) -> dict[str, Any]:

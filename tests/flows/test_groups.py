@@ -95,7 +95,7 @@ def test_the_plan_counts_groups(ksdp: Callable, folder: Path, environment: dict[
 
 
 def test_a_screen_leaves_whole_groups_out_and_lists_documents(
-    ksdp: Callable, folder: Path, environment: dict[str, str], tmp_path: Path
+    ksdp: Callable, folder: Path, environment: dict[str, str], tmp_path: Path, pages: Callable
 ) -> None:
     ksdp("keys", "ana", "--folder", tmp_path, check=0)
     store, clearance = tmp_path / "store", tmp_path / "mail.clearance"
@@ -134,6 +134,22 @@ def test_a_screen_leaves_whole_groups_out_and_lists_documents(
     assert "Audited are groups" in report
     shown = ksdp("show", first, "ann", "--store", store, "--json", check=0).out
     assert shown["verdict"] == "sensitive"
+
+    # The dashboard says "groups", and shows the screening and its page.
+    look, audit = pages(store), out["rounds"][0]["audit"]
+    for address in (f"/audits/{audit}", f"/queue?audit={audit}"):
+        said = look.words(address)
+        assert "3 groups" in said, address
+        assert "3 documents" not in said, address
+    assert "40 groups" in look.words("/audits")
+    assert "One group: all documents of one person" in look.words(f"/audits/{audit}/document?id={LOUD[0]}")
+    screen = f"/screens/{out['screen']}"
+    assert "Without 3 groups" in look.words(screen)
+    assert f'href="{screen}/report.html"' in look.client.get(screen).text
+    alone = look.client.get(f"{screen}/report.html")
+    assert alone.text == Path(out["report"]).read_text(encoding="utf-8")
+    assert "style-src 'sha256-" in alone.headers["content-security-policy"]
+    assert look.client.get("/screens/none/report.html").status_code == 404
 
 
 def test_a_corpus_without_groups_is_refused(

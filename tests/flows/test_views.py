@@ -110,7 +110,9 @@ class Shape(HTMLParser):
         self.words += data.split()
 
 
-def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(ksdp: Callable, folder: Path, tmp_path: Path) -> None:
+def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
+    ksdp: Callable, folder: Path, tmp_path: Path, pages: Callable
+) -> None:
     store, environment = tmp_path / "store", python_path(folder)
     arguments = ("audit", folder / "views.toml", "--store", store, "--workers", 2, "--json")
     ran = ksdp(*arguments, environment=environment, check=3)
@@ -158,12 +160,30 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(ksdp: Callable, fol
     assert ksdp("show", out["audit"], "--store", store, "--json", check=0).out["verdicts"] == out["verdicts"]
     assert "no document 'nobody'" in ksdp("show", out["audit"], "nobody", "--store", store, check=1).err
 
+    # The dashboard: in the list, on a page of its own, from its views and back.
+    look, here = pages(store), f"/views/{out['audit']}"
+    assert "1 audit of several views" in look.words("/audits")
+    assert look.words("/views").count("outsider, coalition of 12 documents, final output") == 1
+    assert f"gives away {len(sensitive)} of 108 documents in at least one of the views tried" in look.words(here)
+    shown_page = look.client.get(here).text
+    assert f'href="/audits/{coalition["audit"]}/document?id={name}"' in shown_page
+    assert all(f'href="/audits/{view["audit"]}"' in shown_page for view in out["views"])
+    for view in out["views"]:
+        assert f'href="{here}"' in look.client.get(f"/audits/{view['audit']}").text
+    alone = look.client.get(f"{here}/report.html")
+    assert alone.text == Path(out["report"]).read_text(encoding="utf-8")
+    assert "style-src 'sha256-" in alone.headers["content-security-policy"]
+    for missing in ("/views/none", "/views/none/report.html", "/views/..%2Faudits"):
+        assert look.client.get(missing).status_code == 404
+
     # A void view makes everything void.
     void = read_views(opened, out["audit"]) | {"valid": False, "controls": {"reason": "outsider: <a test>"}}
     (store / "views" / f"{out['audit']}.json").write_text(json.dumps(void))
     text = render_views(opened, out["audit"])
     assert "No verdict on this page may be used" in text
     assert "outsider: &lt;a test&gt;" in text
+    assert "void: outsider: <a test>" in look.words("/views")
+    assert "No verdict on this page may be used" in look.words(here)
     assert "<a test>" not in text
 
 

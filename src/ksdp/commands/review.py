@@ -5,12 +5,15 @@ from __future__ import annotations
 import getpass
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ksdp.audit.errors import InputError
 from ksdp.commands.options import StoreOption
+
+if TYPE_CHECKING:
+    from ksdp.storage.store import Store
 
 __all__ = ["review"]
 
@@ -41,8 +44,12 @@ def review(
         typer.Option("--resolver", help="Program that reads an id on standard input and writes the text."),
     ] = None,
     start_runs: Annotated[
-        bool, typer.Option("--start-runs", help="Start `ksdp more` as soon as more runs are decided.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--start-runs/--no-start-runs",
+            help="Start `ksdp more` when more runs are decided and the store may be written.",
+        ),
+    ] = True,
 ) -> None:
     """Show what was found, and take decisions: the dashboard, on this machine only unless told otherwise."""
     import uvicorn
@@ -53,7 +60,7 @@ def review(
     source = _source(host, tls_cert, tls_key, reviewer_header, proxy, tokens)
     origins = _origins(host, port, tls_cert is not None, origin or [])
     opened = Store.open(store, create=False)
-    app = create_app(opened, actions=_actions(opened.root, resolver, start_runs), source=source, origins=origins)
+    app = create_app(opened, actions=_actions(opened, resolver, start_runs), source=source, origins=origins)
     scheme = "https" if tls_cert else "http"
     typer.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
     uvicorn.run(
@@ -112,24 +119,21 @@ def _origins(host: str, port: int, tls: bool, named: list[str]) -> frozenset[str
     return origins_of(host, port, tls=tls) | frozenset(named)
 
 
-def _actions(store: Path, resolver: str | None, start_runs: bool) -> Any:
-    import subprocess
-    import sys
+def _actions(store: Store, resolver: str | None, start_runs: bool) -> Any:
+    import os
     from datetime import UTC, datetime
 
     from ksdp.dashboards.acting import Actions
+    from ksdp.flows.starting import start_more_runs
     from ksdp.storage.texts import TextCommand
 
     command = TextCommand(tuple(shlex.split(resolver))) if resolver else None
 
-    def more(audit: str, documents: object) -> str:
-        # A process of its own: it takes every document that more runs are decided for, and outlives this one.
-        command = [sys.executable, "-m", "ksdp", "more", audit, "--store", str(store)]
-        quiet = subprocess.DEVNULL
-        subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
-        return "More runs were started; the audit that continues this one supersedes it when it is done."
+    def clock() -> datetime:
+        return datetime.now(UTC)
 
-    def tell(audit: str, documents: object) -> str:
-        return f"`ksdp more {audit}` runs them."
+    def start(audit: str) -> str:
+        return start_more_runs(store, audit, clock)
 
-    return Actions(command, more if start_runs else tell, lambda: datetime.now(UTC))
+    may = start_runs and os.access(store.root, os.W_OK | os.X_OK)
+    return Actions(command, start if may else None, clock)

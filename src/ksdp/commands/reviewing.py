@@ -107,6 +107,10 @@ def more(
     with_runs: Annotated[
         int | None, typer.Option("--with-runs", min=2, help="Runs in the smaller arm; forecast without.")
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for another audit that is running in the store.")
+    ] = False,
+    held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
@@ -117,7 +121,16 @@ def more(
     from ksdp.terminal import terminal
 
     with terminal():
-        out = more_runs(store, audit, documents or None, with_runs=with_runs, workers=workers, dask=dask)
+        out = more_runs(
+            store,
+            audit,
+            documents or None,
+            with_runs=with_runs,
+            workers=workers,
+            dask=dask,
+            wait=wait,
+            held=held,
+        )
     tell(out, as_json)
     raise typer.Exit(exit_code(out))
 
