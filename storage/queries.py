@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,127 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.answers import SORTS, VERDICTS, Comparison, Filter, Overview, Page, Row, Test, Totals
 
 __all__ = ["SORTS", "VERDICTS", "Comparison", "Filter", "Findings", "Overview", "Page", "Row", "Test", "Totals"]
-
-VERDICTS = ("sensitive", "clear", "undecided")
-
-SORTS: Mapping[str, tuple[str, ...]] = {
-    "evidence": ("log10_p", "-if(isnan(distance), -1, distance)"),
-    "advantage": ("-if(isnan(distance), -1, distance)",),
-    "band": ("-if(isnan(largest_band_high), 2, largest_band_high)",),
-    "id": ("document",),
-    "file": (),
-}
-"""Orders of documents; `file` is the order of the corpus. Ties are in the order of the corpus."""
 
 _ROW = (
     "place, document, verdict, log10_p, log10_adjusted_p, statistic, distance, band_low, band_high, "
     "n_with, n_without, detectable_distance, runs_to_decide"
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One document of an audit, under its strongest statistic."""
-
-    place: int
-    """Row in `verdicts.parquet`, from 0: the order of the corpus."""
-    document: str
-    verdict: str
-    log10_p: float
-    log10_adjusted: float
-    statistic: str
-    distance: float
-    low: float
-    high: float
-    n_with: int
-    n_without: int
-    detectable: float
-    runs_to_decide: float
-
-
-@dataclass(frozen=True)
-class Test:
-    """One document under one statistic."""
-
-    statistic: str
-    version: int
-    distance: float
-    low: float
-    high: float
-    log10_p: float
-    log10_tail: float
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Which documents, in which order."""
-
-    verdict: str | None = None
-    search: str = ""
-    """Part of an id, capital or small."""
-    sort: str = "evidence"
-    descending: bool = False
-    """Turns the order round."""
-    only: tuple[str, ...] | None = None
-    """Among these documents only."""
-    without: tuple[str, ...] = ()
-    """None of these documents."""
-
-    def __post_init__(self) -> None:
-        if self.verdict is not None and self.verdict not in VERDICTS:
-            raise ValueError(f"`verdict` must be one of {', '.join(VERDICTS)}; got {self.verdict!r}.")
-        if self.sort not in SORTS:
-            raise ValueError(f"`sort` must be one of {', '.join(SORTS)}; got {self.sort!r}.")
-
-
-@dataclass(frozen=True)
-class Page:
-    """Some rows of a filter's, and how many there are."""
-
-    rows: tuple[Row, ...]
-    total: int
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Verdicts of some documents and the advantages of the sensitive ones."""
-
-    verdicts: Mapping[str, int]
-    median: float
-    tenth: float
-    largest: float
-    largest_low: float
-    """Lower end of the band of the largest."""
-    arms: tuple[float, float]
-    """Median numbers of runs with and without a document."""
-    untested: int
-    """Undecided documents with an empty arm."""
-    hopeless: int
-    """Undecided, tested, and no number of runs would decide."""
-    runs_to_decide: float | None
-    """Median over the other undecided ones."""
-
-
-@dataclass(frozen=True, eq=False)
-class Overview:
-    """All documents under one statistic."""
-
-    quantiles: tuple[float, ...]
-    """5, 25, 50, 75 and 95 % of D, to a thousandth."""
-    p_counts: NDArray[np.int64]
-    """Documents in each twentieth of the p-values' range."""
-    below: int
-    """p at or below 0.05."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two audits, document by document."""
-
-    moves: Mapping[tuple[str | None, str | None], int]
-    """How many documents went from one verdict to another; None where an audit does not have them."""
 
 
 @lru_cache(maxsize=1)
