@@ -63,7 +63,9 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
     if seen.spec is None:
         return _Found(seen, None)
     ref = (await asyncio.to_thread(prepare_stored, seen.spec, seen.corpus, opened.root, may_sample=True)).ref
-    with one_at_a_time(opened.root), open_workers(schedule.workers) as cluster:
+    with ExitStack() as held:
+        await _hold_store(opened, held)
+        cluster = held.enter_context(open_workers(schedule.workers))
         return _Found(seen, await audit(ref.store, ref.audit, ref.corpus, cluster.address, True))
 
 
@@ -224,6 +226,16 @@ def _reason(failure: BaseException) -> str:
     """For people; only messages of our own are known to hold no text of a document."""
     said = str(failure) if isinstance(failure, KsdpError) else type(failure).__name__
     return said[:_LONGEST_REASON]
+
+
+async def _hold_store(store: Store, stack: ExitStack) -> None:
+    """Wait for an audit that somebody else has started in the store, such as more runs: it is no failure."""
+    while True:
+        try:
+            stack.enter_context(one_at_a_time(store.root))
+            return
+        except StoreError:
+            await asyncio.sleep(1.0)
 
 
 async def _held(store: Store, stack: ExitStack) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socketserver
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -58,9 +59,10 @@ def webhook(status: int = 200) -> Iterator[tuple[str, list[dict[str, Any]], list
 
 
 @contextmanager
-def mail_server() -> Iterator[tuple[int, list[str]]]:
-    """An SMTP server that takes everything: (its port, what was said and sent)."""
+def mail_server(certificate: Path | None = None) -> Iterator[tuple[int, list[str]]]:
+    """An SMTP server that takes everything, with a certificate over STARTTLS: (its port, what was said)."""
     said: list[str] = []
+    offers = ["AUTH PLAIN"] if certificate is None else ["AUTH PLAIN", "STARTTLS"]
 
     class Handler(socketserver.StreamRequestHandler):
         def answer(self, line: str) -> None:
@@ -72,7 +74,13 @@ def mail_server() -> Iterator[tuple[int, list[str]]]:
                 said.append(line)
                 verb = line.split()[0].upper()
                 if verb == "EHLO":
-                    self.answer("250-sink\r\n250 AUTH PLAIN")
+                    self.answer("\r\n".join(["250-sink", *(f"250-{offer}" for offer in offers), "250 8BITMIME"]))
+                elif verb == "STARTTLS" and certificate is not None:
+                    self.answer("220 go on")
+                    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+                    self.request = context.wrap_socket(self.request, server_side=True)
+                    self.setup()
                 elif verb == "DATA":
                     self.answer("354 go on")
                     lines = []
@@ -217,3 +225,28 @@ def test_a_mail_server_without_the_demanded_encryption_gets_nothing(schedule: Ma
     assert told.error == "the mail server did not take it (SMTPNotSupportedError)."
     assert not any(line.upper().startswith(("MAIL", "DATA")) for line in said)
     assert os.linesep.join(said).count("c@d.org") == 0
+
+
+def test_mail_over_starttls_to_a_server_that_can_prove_its_name(
+    schedule: Make, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mail = {
+        "kind": "email",
+        "to": ["ada@example.org"],
+        "sender": "c@d.org",
+        "user": "u",
+        "password_env": "KSDP_PW",
+    }
+    monkeypatch.setenv("KSDP_PW", "secret-word")
+    with mail_server(certificate) as (port, said):
+        store, made = schedule(mail | {"host": "127.0.0.1", "port": port})
+        (told,) = notify(store, made, RUN, lambda: NOW)
+        assert told.error == "the mail server did not take it (SSLCertVerificationError)."
+        assert not any(line.upper().startswith(("AUTH", "MAIL")) for line in said)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # now it is known
+        said.clear()
+        (again,) = send_waiting(store, "nightly", lambda: NOW + timedelta(minutes=2))
+        assert again.delivered, again.error
+    verbs = [line.split()[0].upper() for line in said]
+    assert verbs.index("STARTTLS") < verbs.index("AUTH") < verbs.index("MAIL")
+    assert "2 documents became sensitive" in max(said, key=len)

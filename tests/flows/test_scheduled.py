@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.special import zeta
 
 from ksdp.audit.errors import SpecError
 from ksdp.flows.changed import check_schedulable, spec_basis
-from ksdp.flows.notices import utc_now
+from ksdp.flows.notices import body, utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.changes import read_drift, read_standing
 from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.occasions import ScheduledRun, read_runs
 from ksdp.storage.outbox import waiting_notices
 from ksdp.storage.running import Running, begin, running
-from ksdp.storage.schedules import check_schedule, set_paused, write_schedule
+from ksdp.storage.schedules import check_schedule, read_schedule, set_paused, write_schedule
 from ksdp.storage.store import Store
 
 SPEC = """
@@ -87,11 +90,9 @@ class Site:
         return said
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, server: dict[str, str]) -> Site:
+def make_site(folder: Path, server: dict[str, str]) -> Site:
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
-    folder = tmp_path_factory.mktemp("scheduled")
     (folder / "spec.toml").write_text(SPEC)
     settings = {
         PREFECT_API_URL: server["PREFECT_API_URL"],
@@ -99,6 +100,12 @@ def site(tmp_path_factory: pytest.TempPathFactory, server: dict[str, str]) -> Si
     }
     made = Site(folder, Store.open(folder / "store"), settings)
     made.write(list(range(120)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, server: dict[str, str]) -> Site:
+    made = make_site(tmp_path_factory.mktemp("scheduled"), server)
     made.schedule()
     made.run(only_due=True)
     return made
@@ -118,6 +125,19 @@ def test_the_first_run_audits_everything_once_for_all_that_was_missed(site: Site
     assert run.became_sensitive == run.verdicts["sensitive"] > 0
     assert site.told()["event"] == "not-run"  # of the two that were missed; "sensitive" came before
     assert waiting_notices(site.store, "nightly") == []
+
+
+def test_the_links_of_a_notice_lead_to_pages(site: Site, pages: Callable) -> None:
+    site.schedule(link="https://review.example:8700")
+    run = next(past for past in read_runs(site.store, "nightly") if past.audit)
+    links = body(site.store, read_schedule(site.store, "nightly"), "sensitive", run)["links"]
+    site.schedule()
+    assert Path(urlsplit(links["report"]).path).is_file()
+    address = urlsplit(links["dashboard"])
+    assert address.netloc == "review.example:8700"
+    look = pages(site.store.root)
+    assert f"Audit {run.audit}" in look.words(address.path)
+    assert f'href="{address.path}"' in look.client.get("/schedules/nightly").text
 
 
 def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(site: Site) -> None:
@@ -246,3 +266,28 @@ def test_a_summary_says_what_the_history_says(site: Site) -> None:
         if run.audit is not None:
             summary = read_summary(site.store.audit(run.audit))
             assert (summary["documents"], summary["corpus"]) == (run.documents["audited"], run.corpus)
+
+
+def test_every_second_audit_of_everything_and_runs_used_again_where_the_budget_allows(
+    tmp_path: Path, server: dict[str, str]
+) -> None:
+    site = make_site(tmp_path, server)
+    site.schedule(full_every=2, budget="spending")
+    levels, cached = [], []
+    for rows, audited, full in (
+        (range(120), 120, True),
+        ([*range(119), 1119], 1, False),
+        ([*range(118), 1118, 1119], 120, True),  # its turn
+    ):
+        site.write(list(rows))
+        run, _ = site.run()
+        assert (run.outcome, run.documents["audited"], run.full) == ("audited", audited, full)
+        levels.append(run.level)
+        cached.append(run.cached_runs)
+    assert cached == [0, 0, 0]  # another corpus has other runs
+    site.write(list(range(120)))  # the first corpus is back, and with it its runs
+    run, _ = site.run(full=True)
+    assert (run.full, run.sampled_runs) == (True, 0)
+    assert run.cached_runs > 0
+    weights = np.arange(1, 5) ** -1.6
+    assert np.array([*levels, run.level]) == pytest.approx(0.05 * weights / zeta(1.6))
