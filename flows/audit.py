@@ -63,7 +63,8 @@ async def _measured(ref: AuditRef, address: str, tally: Tally) -> Plan:
     """All blocks of a stage."""
     plan = await asyncio.to_thread(open_plan, ref)
     current().stage(f"sample {ref.stage}".rstrip(), plan.runs)
-    async with shown(tally, plan.runs):
+    what = f"runs of the mechanism{f' ({ref.stage})' if ref.stage else ''}"
+    async with shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
         await _sample(ref, address, plan.blocks, tally)
     return plan
 

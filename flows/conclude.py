@@ -1,4 +1,4 @@
-"""From tests to a finished audit: curves, findings, report, artifact."""
+"""From tests to a finished audit: curves, findings, report, artifacts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from prefect.artifacts import acreate_markdown_artifact
 
 from ksdp.audit.effects import Effect
 from ksdp.dashboards.report import render_report
+from ksdp.flows.artifacts import publish_audit
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
 from ksdp.flows.summary import Tested, detectable, summarise
@@ -49,24 +49,6 @@ def _curves_wanted(tested: Tested) -> list[tuple[AuditRef, int, int, str]]:
             if own != best:
                 wanted.append((stage, lane, place, names[own]))
     return wanted
-
-
-def _markdown(summary: Mapping[str, Any]) -> str:
-    counts = summary["verdicts"]
-    void = "" if summary["valid"] else f"\n\n**This audit is void**: {summary['controls']['reason']}."
-    audited = f"{summary['documents']} {summary['design']['unit']}s"
-    rows = "\n".join(
-        f"| {name} | {about['median_D']:.3f} | {about['max_D']:.3f} | {about['sensitive']} |"
-        for name, about in summary["statistics"].items()
-    )
-    return (
-        f"# Audit {summary['audit']}: {summary['mechanism']}{void}\n\n"
-        f"{audited}, {summary['runs']} runs, {summary['seconds']:.0f} s.\n\n"
-        f"| sensitive | clear | undecided |\n|---|---|---|\n"
-        f"| {counts['sensitive']} | {counts['clear']} | {counts['undecided']} |\n\n"
-        f"| statistic | median D | largest D | sensitive by it alone |\n|---|---|---|---|\n{rows}\n\n"
-        f"Report: `{summary['report']}`\n"
-    )
 
 
 def _where(store: Store, stage: AuditRef) -> dict[str, Any]:
@@ -138,7 +120,5 @@ async def conclude(
         part.write_text(page, encoding="utf-8")
 
     write_whole(folder / "report.html", write)
-    await acreate_markdown_artifact(
-        key=f"audit-{first.audit}", markdown=_markdown(summary), description=f"audit {first.audit}"
-    )
+    await publish_audit(store, summary)
     return summary

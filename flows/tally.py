@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,18 +38,25 @@ class Tally:
         return self.sampled + self.measured + self.cached
 
 
-async def _show(tally: Tally, before: int, total: int) -> None:
-    artifact: Any = await acreate_progress_artifact(progress=0.0, description="runs of the mechanism")
+async def _follow(artifact: Any, share: Callable[[], float]) -> None:
     while True:
         await asyncio.sleep(2.0)
-        await aupdate_progress_artifact(artifact, progress=100.0 * (tally.runs - before) / total)
+        await aupdate_progress_artifact(artifact, progress=share())
 
 
 @asynccontextmanager
-async def shown(tally: Tally, total: int) -> AsyncIterator[None]:
-    """Keep a progress artifact of the flow run up to date inside."""
-    showing = asyncio.create_task(_show(tally, tally.runs, total))
+async def shown(tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:
+    """Keep a progress artifact of the flow run up to date inside; at its end it says how far it came."""
+    before = tally.runs
+
+    def share() -> float:
+        return min(100.0, 100.0 * (tally.runs - before) / total)
+
+    artifact: Any = await acreate_progress_artifact(key=key, progress=0.0, description=what)
+    following = asyncio.create_task(_follow(artifact, share))
     try:
         yield
     finally:
-        showing.cancel()
+        following.cancel()
+        with contextlib.suppress(Exception):  # a bar that stands still is no failed audit
+            await asyncio.wait_for(aupdate_progress_artifact(artifact, progress=share()), 5.0)

@@ -188,6 +188,14 @@ def test_on_a_cluster_that_somebody_else_runs(
         key = {"artifacts": {"key": {"any_": [f"audit-{out['audit']}"]}}}
         (artifact,) = client.post("/artifacts/filter", json=key).json()
         assert f"| {out['verdicts']['sensitive']} |" in artifact["data"]
+        mine = {"artifacts": {"flow_run_id": {"any_": [artifact["flow_run_id"]]}}}
+        shown = {one["key"]: one for one in client.post("/artifacts/filter", json=mine).json()}
+        assert shown[f"audit-{out['audit']}-runs"]["data"] == 100.0
+        table = json.loads(shown[f"audit-{out['audit']}-statistics"]["data"])
+        assert {line["statistic"]: line["sensitive by it alone"] for line in table} == {
+            name: about["sensitive"] for name, about in out["statistics"].items()
+        }
+        assert Path(out["report"]).as_uri() in shown[f"audit-{out['audit']}-report"]["data"]
         (run,) = client.post(
             "/flow_runs/filter", json={"flow_runs": {"id": {"any_": [artifact["flow_run_id"]]}}}
         ).json()
