@@ -354,8 +354,14 @@ def test_more_runs_are_followed_while_a_reason_is_typed(own_store: Store, visit:
         assert violations(page) == []
 
 
+def photograph(page: Page, file: Path) -> None:
+    page.screenshot(path=file)
+    Image.open(file).quantize(64).save(file, optimize=True)
+    assert file.stat().st_size < 60_000
+
+
 @pytest.mark.skipif(not os.environ.get("KSDP_SCREENSHOTS"), reason="KSDP_SCREENSHOTS is not set")
-def test_screenshots_of_the_documentation(looked_at: str, visit: Visit) -> None:
+def test_screenshots_of_the_documentation(looked_at: str, visit: Visit, own_store: Store) -> None:
     folder = ROOT / "docs" / "screenshots"
     folder.mkdir(exist_ok=True)
     tall = {"viewport": {"width": 1200, "height": 1640}}
@@ -363,8 +369,13 @@ def test_screenshots_of_the_documentation(looked_at: str, visit: Visit) -> None:
     shots["document"] = visit(looked_at, "/audits/svd-09/document?id=mail-00019&at=3", **tall)
     small = {"width": 400, "height": 860}
     shots["document-phone-dark"] = visit(looked_at, DOCUMENT, color_scheme="dark", viewport=small)
+    with serving(own_store, LocalReviewer("Ada")) as base, claimed(own_store, "svd-09"):
+        times = {"started": "2026-11-12T05:00:00+00:00", "changed": "2026-11-12T05:01:05+00:00"}
+        said = {"state": "running", "documents": 2, "stage": "sample", "units": 2176, "total": 3700, "runs": 2176}
+        write_progress(own_store, "svd-09", said | times)
+        page = visit(base, f"{DOCUMENT}#review", viewport={"width": 1200, "height": 640})
+        page.locator("#review").scroll_into_view_if_needed()
+        photograph(page, folder / "more-runs.png")
+        page.close()  # it asks how far they are, as long as it is open
     for name, page in shots.items():
-        file = folder / f"{name}.png"
-        page.screenshot(path=file)
-        Image.open(file).quantize(64).save(file, optimize=True)
-        assert file.stat().st_size < 60_000
+        photograph(page, folder / f"{name}.png")

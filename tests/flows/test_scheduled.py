@@ -272,22 +272,19 @@ def test_every_second_audit_of_everything_and_runs_used_again_where_the_budget_a
     tmp_path: Path, server: dict[str, str]
 ) -> None:
     site = make_site(tmp_path, server)
-    site.schedule(full_every=2, budget="spending")
-    levels, cached = [], []
-    for rows, audited, full in (
-        (range(120), 120, True),
-        ([*range(119), 1119], 1, False),
-        ([*range(118), 1118, 1119], 120, True),  # its turn
-    ):
+    site.schedule(full_every=2, budget="spending", workers=1)
+    runs = []
+    for rows in (range(120), [*range(119), 1119], range(120)):
         site.write(list(rows))
-        run, _ = site.run()
-        assert (run.outcome, run.documents["audited"], run.full) == ("audited", audited, full)
-        levels.append(run.level)
-        cached.append(run.cached_runs)
-    assert cached == [0, 0, 0]  # another corpus has other runs
-    site.write(list(range(120)))  # the first corpus is back, and with it its runs
-    run, _ = site.run(full=True)
-    assert (run.full, run.sampled_runs) == (True, 0)
-    assert run.cached_runs > 0
-    weights = np.arange(1, 5) ** -1.6
-    assert np.array([*levels, run.level]) == pytest.approx(0.05 * weights / zeta(1.6))
+        runs.append(site.run()[0])
+    assert [run.outcome for run in runs] == ["audited"] * 3
+    assert [(run.full, run.documents["audited"], run.documents["changed"]) for run in runs] == [
+        (True, 120, 0),
+        (False, 1, 1),
+        (True, 120, 1),  # its turn
+    ]
+    # Another corpus has other runs; the third time the first one is back, and with it its runs.
+    assert [run.cached_runs > 0 for run in runs] == [False, False, True]
+    assert runs[2].sampled_runs == 0
+    weights = np.arange(1, 4) ** -1.6
+    assert [run.level for run in runs] == pytest.approx(0.05 * weights / zeta(1.6))
