@@ -43,13 +43,23 @@ def main() -> None:
         "audit": lambda chosen: audit_cost.run(chosen.spec, chosen.workers),
     }
     by_name: dict[str, Callable[[argparse.Namespace], None]] = {
-        "advantage": lambda chosen: advantage.run(chosen.corpora, chosen.sizes, workers=chosen.workers)
+        "advantage": lambda chosen: advantage.run(
+            chosen.corpora,
+            chosen.sizes,
+            chosen.mechanisms,
+            documents=chosen.documents,
+            with_runs=chosen.with_runs,
+            workers=chosen.workers,
+        )
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=[*always, *by_name, "all"], default="all")
     parser.add_argument("--spec", type=Path, default=ROOT / "examples/specs/enron-mail6-svd.toml")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--corpora", nargs="+", default=list(advantage.CORPORA))
+    parser.add_argument("--mechanisms", nargs="+", default=list(advantage.MECHANISMS))
+    parser.add_argument("--documents", type=int, default=200)
+    parser.add_argument("--with-runs", type=int, default=100)
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:

@@ -32,6 +32,7 @@ __all__ = ["run"]
 
 CORPORA = ("kos", "20newsgroups", "enron-mail6", "movielens-1m")
 SIZES = (0.005, 0.03, 0.10, 0.33)
+MECHANISMS = ("pd-svd", "pd-nmf")
 FAMILIES = ("paper", "geometry", "learned")
 
 _plan: Plan | None = None
@@ -82,7 +83,7 @@ def _spec(name: str, mechanism: str, size: float, documents: int, with_runs: int
 def run(
     corpora: Sequence[str] = CORPORA,
     sizes: Sequence[float] = SIZES,
-    mechanisms: Sequence[str] = ("pd-svd", "pd-nmf"),
+    mechanisms: Sequence[str] = MECHANISMS,
     documents: int = 200,
     with_runs: int = 100,
     workers: int = 2,
