@@ -23,6 +23,7 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
+from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
 from ksdp.audit.errors import InvalidAudit, KsdpError, StoreError
@@ -39,7 +40,7 @@ from ksdp.storage.schedules import Schedule, read_schedule
 from ksdp.storage.store import Store
 from ksdp.tasks.cluster import open_workers
 
-__all__ = ["SERVED", "scheduled_audit"]
+__all__ = ["SERVED", "scheduled_audit", "told_to_stop"]
 
 SERVED = "KSDP_SERVED_BY"
 """Environment variable that holds the process id of `ksdp serve`."""
@@ -138,6 +139,8 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
         except TimeoutError:
             outcome, failure = "timed-out", KsdpError(f"an attempt took longer than {schedule.timeout} s.")
         except Exception as error:
+            if (ended := told_to_stop(error)) is not None:
+                raise ended from None  # the mark stays: the run is made once more
             outcome, failure = "failed", error
     about = {
         "planned": mark.planned,
@@ -173,6 +176,17 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
         message=f"{run.documents['audited']} documents audited, {run.became_sensitive} became sensitive; all: "
         f"{counts['sensitive']} sensitive, {counts['clear']} clear, {counts['undecided']} undecided."
     )
+
+
+def told_to_stop(error: BaseException | None) -> TerminationSignal | None:
+    """The signal that ended a run, where Prefect's engine stumbled over it and raised something else."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, TerminationSignal):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _findings(

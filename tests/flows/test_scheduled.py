@@ -288,3 +288,16 @@ def test_every_second_audit_of_everything_and_runs_used_again_where_the_budget_a
     assert runs[2].sampled_runs == 0
     weights = np.arange(1, 4) ** -1.6
     assert [run.level for run in runs] == pytest.approx(0.05 * weights / zeta(1.6))
+
+
+def test_a_signal_that_the_engine_stumbles_over_is_still_a_signal() -> None:
+    """Prefect raises ValueError("Task run is not set") where it is told to stop before a task has begun."""
+    from prefect.exceptions import TerminationSignal
+
+    from ksdp.flows.scheduled import told_to_stop
+
+    signal_ = TerminationSignal(signal=15)
+    stumbled = ValueError("Task run is not set")
+    stumbled.__context__ = signal_
+    assert told_to_stop(stumbled) is signal_
+    assert told_to_stop(ValueError("another")) is None
