@@ -9,11 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 
-from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.reviewing import Decision, Entry, Proposal
 from ksdp.dashboards.links import whole_number
+from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.looks import append_look
-from ksdp.storage.reviews import append
+from ksdp.storage.reviews import Decision, Entry, Proposal, append
 from ksdp.storage.store import Store
 
 __all__ = ["Actions", "Form", "begin_runs", "read_form", "record", "resolve_text", "safe_path"]

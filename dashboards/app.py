@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from ksdp.audit.errors import InputError, KsdpError
 from ksdp.dashboards import forms
 from ksdp.dashboards.acting import Actions
 from ksdp.dashboards.pages.audit import read_audit_page, require_audit
@@ -30,6 +29,7 @@ from ksdp.dashboards.rendering import Desk, report_response, screen_response, st
 from ksdp.dashboards.report import parts_of
 from ksdp.dashboards.reviewers import ReviewerSource
 from ksdp.dashboards.security import Gate
+from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.store import Store
 
 __all__ = ["create_app"]

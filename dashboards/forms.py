@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
 from ksdp.dashboards.acting import Form, begin_runs, read_form, record, resolve_text, safe_path
 from ksdp.dashboards.links import link
 from ksdp.dashboards.pages.audit import require_audit
@@ -18,6 +17,7 @@ from ksdp.dashboards.pages.queue import read_queue_page
 from ksdp.dashboards.pages.schedules import SETTINGS, change_schedule, read_schedule_page
 from ksdp.dashboards.rendering import Desk
 from ksdp.dashboards.reviewers import COOKIE, TokenReviewers
+from ksdp.storage.errors import InputError, InvalidAudit, StaleDecision, StoreError
 
 __all__ = ["Form", "decide", "read_form", "schedule", "sign_in", "sign_in_page", "sign_out", "start_runs", "text"]
 

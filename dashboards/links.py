@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from ksdp.audit.errors import InputError
+from ksdp.storage.errors import InputError
 from ksdp.storage.queries import SORTS, VERDICTS, Filter
 
 __all__ = ["PAGE_ROWS", "Listing", "link", "page_number", "whole_number"]

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from starlette.requests import Request
 
-from ksdp.audit.errors import InputError
+from ksdp.storage.errors import InputError
 
 __all__ = ["COOKIE", "HeaderReviewer", "LocalReviewer", "ReviewerSource", "TokenReviewers", "read_tokens"]
 

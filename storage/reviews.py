@@ -23,7 +23,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from ksdp.audit.errors import InputError, InvalidAudit, SpecError, StoreError
-from ksdp.audit.reviewing import Entry, Proposal, State, check_proposal, fold, question
+from ksdp.audit.reviewing import Decision, Entry, Proposal, State, Status, check_proposal, fold, question
 from ksdp.audit.spec import parse_spec
 from ksdp.storage.findings import read_summary
 from ksdp.storage.queries import Findings
@@ -33,9 +33,14 @@ from ksdp.storage.store import Store, write_json
 
 __all__ = [
     "ChainReport",
+    "Decision",
+    "Entry",
     "LogHead",
     "Policy",
+    "Proposal",
     "Snapshot",
+    "State",
+    "Status",
     "append",
     "check_chain",
     "document_state",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ksdp.audit.reviewing import State
 from ksdp.dashboards.links import PAGE_ROWS, Listing
 from ksdp.dashboards.pages.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.dashboards.view import AuditView, read_audit_view
 from ksdp.storage.history import Brief, read_history, valid_audit
 from ksdp.storage.queries import Findings, Row
-from ksdp.storage.reviews import states
+from ksdp.storage.reviews import State, states
 from ksdp.storage.store import Store
 from ksdp.storage.topups import read_origin
 from ksdp.storage.views import views_of

@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ksdp.audit.errors import InputError
 from ksdp.dashboards.links import PAGE_ROWS, page_number
 from ksdp.dashboards.pages.audit import require_audit
 from ksdp.dashboards.view import written
+from ksdp.storage.errors import InputError
 from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
 from ksdp.storage.queries import VERDICTS, Findings

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ksdp.audit.errors import StoreError
-from ksdp.audit.reviewing import Decision, Entry, State
 from ksdp.dashboards.links import Listing, whole_number
 from ksdp.dashboards.pages.audit import require_audit
 from ksdp.dashboards.pages.more_runs import MoreRuns, read_more_runs
 from ksdp.dashboards.view import Picture, picture
+from ksdp.storage.errors import StoreError
 from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
 from ksdp.storage.neighbours import Neighbour, corpus_entries, neighbours
 from ksdp.storage.queries import Findings, Row, Test
-from ksdp.storage.reviews import Policy, document_state, read_log, read_policy
+from ksdp.storage.reviews import Decision, Entry, Policy, State, document_state, read_log, read_policy
 from ksdp.storage.store import Store
 from ksdp.storage.values import read_arms, stored_statistics, values_bytes
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ksdp.audit.reviewing import Entry
 from ksdp.dashboards.links import PAGE_ROWS, page_number
 from ksdp.storage.looks import Look, read_looks
-from ksdp.storage.reviews import ChainReport, LogHead, check_chain, head, read_log
+from ksdp.storage.reviews import ChainReport, Entry, LogHead, check_chain, head, read_log
 from ksdp.storage.store import Store
 
 __all__ = ["LogPage", "read_log_page"]

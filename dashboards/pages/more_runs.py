@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from ksdp.audit.reviewing import Decision
-from ksdp.storage.reviews import states
+from ksdp.storage.reviews import Decision, states
 from ksdp.storage.store import Store
 from ksdp.storage.topups import UNDER_WAY, read_progress
 

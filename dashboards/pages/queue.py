@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ksdp.audit.errors import InputError
-from ksdp.audit.reviewing import State, Status
 from ksdp.dashboards.links import PAGE_ROWS, Listing
 from ksdp.dashboards.pages.audit import require_audit
 from ksdp.dashboards.pages.more_runs import MoreRuns, read_more_runs, wanted
+from ksdp.storage.errors import InputError
 from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
 from ksdp.storage.queries import Filter, Findings, Row
-from ksdp.storage.reviews import LogHead, Policy, head, read_policy, states
+from ksdp.storage.reviews import LogHead, Policy, State, Status, head, read_policy, states
 from ksdp.storage.store import Store
 
 __all__ = ["SHOWN", "Pending", "QueuePage", "read_queue_page"]

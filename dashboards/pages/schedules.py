@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ksdp.audit.errors import InputError, StoreError
 from ksdp.dashboards.timeline import Mark, timeline_svg
+from ksdp.storage.errors import InputError, StoreError
 from ksdp.storage.occasions import ScheduledRun, due, next_times, read_runs
 from ksdp.storage.schedules import (
     Asked,

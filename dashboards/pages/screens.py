@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ksdp.audit.errors import StoreError
 from ksdp.dashboards.links import PAGE_ROWS, page_number
+from ksdp.storage.errors import StoreError
 from ksdp.storage.history import screen_ids, valid_audit
 from ksdp.storage.screens import read_excluded, read_screen
 from ksdp.storage.store import Store
