@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,8 @@ from ksdp.audit.protocols.removal_terms import RemovalTerms
 from ksdp.audit.protocols.secure_aggregation import AggregationTerms
 
 __all__ = ["run"]
+
+_Result = TypeVar("_Result")
 
 RANK = 10
 
@@ -124,20 +127,20 @@ def aggregation(n: int, entries: int) -> tuple[float, float]:
     values = np.random.default_rng(0).normal(size=entries)
     clock = [time.process_time()]
 
-    def lap(result: object) -> object:
+    def lap(result: _Result) -> _Result:
         clock.append(time.process_time())
         return result
 
-    sent = lap([c.advertise() for c in clients.values()])
-    listed = lap(server.keys(sent))  # type: ignore[arg-type]
-    sent = lap([c.share_keys(listed) for c in clients.values()])  # type: ignore[arg-type]
-    each = lap(server.shares(sent))  # type: ignore[arg-type]
-    sent = lap([c.mask(each[name], values) for name, c in clients.items()])  # type: ignore[index]
-    survivors = lap(server.masked(sent))  # type: ignore[arg-type]
-    sent = lap([c.agree(survivors) for c in clients.values()])  # type: ignore[arg-type]
-    agreements = lap(server.agreed(sent))  # type: ignore[arg-type]
-    sent = lap([c.unmask(agreements) for c in clients.values()])  # type: ignore[arg-type]
-    lap(server.unmask(sent))  # type: ignore[arg-type]
+    advertised = lap([c.advertise() for c in clients.values()])
+    listed = lap(server.keys(advertised))
+    shared = lap([c.share_keys(listed) for c in clients.values()])
+    each = lap(server.shares(shared))
+    masked = lap([c.mask(each[name], values) for name, c in clients.items()])
+    survivors = lap(server.masked(masked))
+    signed = lap([c.agree(survivors) for c in clients.values()])
+    agreements = lap(server.agreed(signed))
+    unmasked = lap([c.unmask(agreements) for c in clients.values()])
+    lap(server.unmask(unmasked))
     laps = np.diff(clock)
     return float(laps[::2].sum() / n), float(laps[1::2].sum())
 

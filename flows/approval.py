@@ -21,7 +21,7 @@ from ksdp.flows.clearing import check_signing, clearance_from_decisions
 from ksdp.flows.prepare import Prepared, prepare
 from ksdp.flows.progress import current
 from ksdp.flows.run import run_prepared
-from ksdp.flows.server import prefect_server
+from ksdp.flows.server import prefect_server, reached
 from ksdp.flows.stopping import run_until_stopped
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import load_private
@@ -153,9 +153,7 @@ def run_approval(
     prepared = prepare(spec, base, store)
     root = Path(prepared.ref.store)
     with prefect_server(Store(root).prefect) as server:
-        # Prefect reads the environment when it is imported: an earlier import must learn of this server too.
         from prefect import flow
-        from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
         server.wait()
 
@@ -179,6 +177,5 @@ def run_approval(
                 expires=signed + valid,
             )
 
-        ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
-        with temporary_settings(ours if server.ours else {}):
+        with reached(server):
             return run_until_stopped(approval(prepared.ref.audit))

@@ -25,8 +25,9 @@ from ksdp.audit.stages import FIRST, FRESH, Stage, fresh_seed
 from ksdp.audit.standing import Standing, after_look, open_documents
 from ksdp.audit.testing import ArmTests
 from ksdp.audit.verdicts.decide import Verdict
-from ksdp.flows.conclude import Tested, conclude
+from ksdp.flows.conclude import conclude
 from ksdp.flows.progress import advance, current
+from ksdp.flows.summary import Tested
 from ksdp.flows.tally import Tally, shown
 from ksdp.storage.stages import write_stage
 from ksdp.storage.store import Store

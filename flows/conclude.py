@@ -22,7 +22,7 @@ from ksdp.storage.store import Store, write_whole
 from ksdp.tasks.refs import AuditRef, folders_of, open_plan
 from ksdp.tasks.steps import draw_curves
 
-__all__ = ["Tested", "conclude"]
+__all__ = ["conclude"]
 
 _WORST = 12
 

@@ -15,7 +15,7 @@ from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
-from ksdp.flows.server import prefect_server
+from ksdp.flows.server import prefect_server, reached
 from ksdp.flows.stopping import interrupts_wait, run_until_stopped
 from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.memory import open_corpus
@@ -128,15 +128,11 @@ def _run_flows(
         started_ahead(cluster.address, refs[0]),
     ):
         current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
-        # Prefect reads the environment when it is imported: an earlier import must learn of this server too.
         with interrupts_wait():
-            from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
             from ksdp.flows.audit import audit
 
         server.wait()
-        ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
-        with temporary_settings(ours if server.ours else {}):
+        with reached(server):
             return [
                 run_until_stopped(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
                 for ref in refs

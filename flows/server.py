@@ -25,7 +25,7 @@ from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
 
-__all__ = ["Server", "prefect_server"]
+__all__ = ["Server", "prefect_server", "reached"]
 
 # Services for schedules and for remote workers: a server that lives for one audit has neither.
 _CALENDAR_SERVICES = ("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
@@ -70,6 +70,19 @@ class Server:
                     return
             time.sleep(0.05)
         raise KsdpError(f"the Prefect server did not answer within {_START_SECONDS:.0f} s; see {self.log}.")
+
+
+@contextlib.contextmanager
+def reached(server: Server) -> Iterator[None]:
+    """Let Prefect in this process talk to this server.
+
+    Prefect reads the environment when it is imported: an earlier import must learn of this server too.
+    """
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+    ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
+    with temporary_settings(ours if server.ours else {}):
+        yield
 
 
 def _free_port() -> int:

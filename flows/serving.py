@@ -17,7 +17,7 @@ from pathlib import Path
 from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.flows.metrics import metrics_server
 from ksdp.flows.progress import current
-from ksdp.flows.server import Server, prefect_server
+from ksdp.flows.server import Server, prefect_server, reached
 from ksdp.storage.occasions import ScheduledRun, read_runs
 from ksdp.storage.schedules import read_schedule, read_schedules
 from ksdp.storage.store import Store
@@ -99,12 +99,9 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
     before, failed = len(read_runs(opened, name)), None
     with prefect_server(opened.prefect) as server:
         server.wait()
-        from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
         from ksdp.flows.scheduled import scheduled_audit
 
-        ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
-        with temporary_settings(ours if server.ours else {}):
+        with reached(server):
             try:
                 asyncio.run(scheduled_audit(str(opened.root), name, full))
             except Exception as error:  # a run that fails is in the history, with its reason
@@ -116,16 +113,12 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
 
 
 def _follow_until_told(store: Store, server: Server, ready: Path | None) -> None:
-    # Prefect reads the environment when it is imported: an earlier import must learn of this server too.
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
     from ksdp.flows.scheduled import SERVED
 
     os.environ[SERVED] = str(os.getpid())
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # days of workers coming and going
-    ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
     try:
-        with temporary_settings(ours if server.ours else {}):
+        with reached(server):
             asyncio.run(_follow(store, server, ready))
     finally:
         os.environ.pop(SERVED, None)

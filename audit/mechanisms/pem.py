@@ -12,6 +12,7 @@ OpenDP, as a run among real parties does.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -32,7 +33,7 @@ __all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pem:
+class _Pem(ABC):
     """What the three have in common.
 
     Parameters
@@ -69,11 +70,13 @@ class _Pem:
             raise SpecError(str(error)) from error
 
     @property
+    @abstractmethod
     def _rounds(self) -> int:
-        raise NotImplementedError
+        """Iterations that the budget is split over."""
 
+    @abstractmethod
     def _check(self) -> None:
-        raise NotImplementedError
+        """Refuse parameters of the algorithm."""
 
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self._rounds, sampling=self.sampling)

@@ -11,8 +11,8 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.protocols.keys import (
     AgreementKey,
     Envelope,
-    Participant,
     RandomBytes,
+    check_member,
     open_envelope,
     os_random,
     seal,
@@ -56,8 +56,7 @@ class AggregationClient(Machine):
         random_bytes: RandomBytes = os_random,
     ) -> None:
         super().__init__("advertise")
-        if Participant(name, identity.public_key().public_bytes_raw()) not in terms.participants:
-            raise InputError(f"{name} with this key is not among the participants of the terms.")
+        check_member(terms.participants, name, identity)
         self.name = name
         self._terms = terms
         self._identity = identity

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature
@@ -32,6 +32,7 @@ __all__ = [
     "Envelope",
     "Participant",
     "RandomBytes",
+    "check_member",
     "check_participants",
     "derive_alone",
     "open_envelope",
@@ -67,6 +68,14 @@ class Participant:
             raise InputError("A participant's name must be writable as UTF-8.") from None
         if len(self.identity) != 32:
             raise InputError(f"`identity` of {self.name} must be 32 bytes (Ed25519); got {len(self.identity)}.")
+
+
+def check_member(
+    participants: Iterable[Participant], name: str, identity: Ed25519PrivateKey, whose: str = "participants"
+) -> None:
+    """Refuse somebody whose name and key are not among those of the terms."""
+    if Participant(name, identity.public_key().public_bytes_raw()) not in participants:
+        raise InputError(f"{name} with this key is not among the {whose} of the terms.")
 
 
 def check_participants(participants: tuple[Participant, ...], least: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -19,7 +20,7 @@ class _Sent(Protocol):
 _Message = TypeVar("_Message", bound=_Sent)
 
 
-class Machine:
+class Machine(ABC):
     """Steps that follow each other; a fault in one ends the machine, and its secrets are forgotten.
 
     Not a frozen value: whoever could go back to an earlier step could be asked twice.
@@ -57,9 +58,9 @@ class Machine:
             raise
         self._due = then
 
+    @abstractmethod
     def _forget(self) -> None:
         """Drop all secrets."""
-        raise NotImplementedError
 
 
 def one_each(messages: Iterable[_Message], allowed: Container[str], what: str) -> dict[str, _Message]:

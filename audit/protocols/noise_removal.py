@@ -46,6 +46,7 @@ from ksdp.audit.protocols.keys import (
     Envelope,
     Participant,
     RandomBytes,
+    check_member,
     open_envelope,
     os_random,
     seal,
@@ -141,8 +142,7 @@ class RemovalDevice(Machine):
         random_bytes: RandomBytes = os_random,
     ) -> None:
         super().__init__("hello")
-        if Participant(name, identity.public_key().public_bytes_raw()) not in terms.participants:
-            raise InputError(f"{name} with this key is not among the devices of the terms.")
+        check_member(terms.participants, name, identity, whose="devices")
         self.name = name
         self._terms, self._identity = terms, identity
         self._place = terms.names.index(name)

@@ -15,6 +15,7 @@ servers different states (a smaller L to the servers) ends the run instead of ge
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,7 +58,7 @@ class PemTerms:
     """What is run, with its parameters; `repr` of the frozen dataclass does."""
     agreement: bytes
     """Anything else they agreed on, and what makes this run a new one."""
-    field: PrimeField = PrimeField(64)  # noqa: RUF009 - a frozen value
+    field: PrimeField = dataclasses.field(default_factory=lambda: PrimeField(64))
     least_clients: int = 1
     """With fewer the run ends."""
 

@@ -44,8 +44,8 @@ from ksdp.audit.protocols.fixed_point import FixedPoint
 from ksdp.audit.protocols.keys import (
     AgreementKey,
     Envelope,
-    Participant,
     RandomBytes,
+    check_member,
     open_envelope,
     os_random,
     seal,
@@ -104,8 +104,7 @@ class SumParty(Machine):
         random_bytes: RandomBytes = os_random,
     ) -> None:
         super().__init__("hello")
-        if Participant(name, identity.public_key().public_bytes_raw()) not in terms.participants:
-            raise InputError(f"{name} with this key is not among the participants of the terms.")
+        check_member(terms.participants, name, identity)
         self.name = name
         self._terms = terms
         self._identity = identity

@@ -40,26 +40,24 @@ NEAR_ZERO = 1e-7
 def _support_columns(
     indptr: Ints, indices: Ints, data: Floats, out_of: NDArray[np.bool_], logs: Floats, power: int
 ) -> Floats:
-    """Count and squared weight of the entries on features `out_of` the basis, and sum_j |x_j|^power logs_j."""
-    out = np.zeros((indptr.shape[0] - 1, 3))
+    """Part of |x|^2 on features `out_of` the basis, and sum_j |x_j|^power logs_j, shape (n_documents, 2)."""
+    out = np.zeros((indptr.shape[0] - 1, 2))
     for i in range(indptr.shape[0] - 1):
-        count = missing = total = support = 0.0
+        missing = total = support = 0.0
         for at in range(indptr[i], indptr[i + 1]):
             x, j = data[at], indices[at]
             square = x * x
             total += square
             support += logs[j] * (x if power == 1 else square)
-            if out_of[j] and x != 0.0:
-                count += 1.0
+            if out_of[j]:
                 missing += square
-        out[i, 0] = count
-        out[i, 1] = missing / total if total > 0.0 else 0.0
-        out[i, 2] = support
+        out[i, 0] = missing / total if total > 0.0 else 0.0
+        out[i, 1] = support
     return out
 
 
 def support_columns(observables: Observables, documents: Documents) -> Floats:
-    """Count of features left out, their part of |x|^2, and the log support; once a run, shape (n_documents, 3)."""
+    """Part of |x|^2 on features left out, and the log support; once a run, shape (n_documents, 2)."""
     basis = basis_name(observables)
 
     def compute() -> Floats:
@@ -77,7 +75,7 @@ def support_columns(observables: Observables, documents: Documents) -> Floats:
 def mean_missing(observables: Observables, documents: Documents) -> Floats:
     """The part of |x|^2 on features where the announced mean is zero, shape (n_documents,)."""
     absent = announced(observables, "mean").ravel() == 0.0
-    return cast(Floats, _support_columns(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 1])
+    return cast(Floats, _support_columns(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class MissingWeight:
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), in [0, 1]."""
-        return support_columns(observables, documents)[:, 1]
+        return support_columns(observables, documents)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class LogSupport:
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
-        return support_columns(observables, documents)[:, 2]
+        return support_columns(observables, documents)[:, 1]
 
 
 @dataclass(frozen=True)
