@@ -80,4 +80,4 @@ class Sizes:
 
 Ask = Sum | OneNoise | Upload | Keep | Sizes
 Asks = Generator[Ask, Any, Mapping[str, Array]]
-"""Yields what it asks, is sent what it is told, returns what is public at the end, by name; the same everywhere."""
+"""Yields what it asks, is sent what it is told; returns what is public at the end by name, the same everywhere."""
