@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ask", "Asks", "Keep", "OneNoise", "Sizes", "Sum", "Upload"]
+__all__ = ["Ask", "Asks", "Keep", "OneNoise", "Show", "Sizes", "Sum", "Upload"]
 
 Array = NDArray[np.float64]
 
 
-def _as_it_is(array: Array) -> Array:
+def _as_it_is(array: Array) -> Any:
     return array
 
 
@@ -35,6 +35,8 @@ class Sum:
     """Of the same shape at every party."""
     deviation: float
     """Of this party's noise, per entry."""
+    after: Callable[[Array], Any] = _as_it_is
+    """What is made of it, from what is public alone: told in its place. A simulation makes it once for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ class OneNoise:
     """Of the same shape at every party."""
     deviation: float
     """Of the one noise that is left, per entry; the same at every party."""
+    after: Callable[[Array], Any] = _as_it_is
+    """What is made of it, from what is public alone: told in its place. A simulation makes it once for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +65,8 @@ class Upload:
     """What is made of the noisy share before it leaves the party."""
     beside: Array = field(default_factory=_nothing)
     """Numbers that the server gets without noise."""
+    after: Callable[[Array], Any] = _as_it_is
+    """What is made of it, from what is public alone: told in its place. A simulation makes it once for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +77,13 @@ class Keep:
     deviation: float
 
 
+@dataclass(frozen=True, eq=False)
+class Show:
+    """Told: the first party's array as it is; everybody learns it. What the others hold is not asked for."""
+
+    array: Array
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Told: the rows of every party, in the parties' order. They are public."""
@@ -78,6 +91,6 @@ class Sizes:
     rows: int
 
 
-Ask = Sum | OneNoise | Upload | Keep | Sizes
+Ask = Sum | OneNoise | Upload | Keep | Show | Sizes
 Asks = Generator[Ask, Any, Mapping[str, Array]]
 """Yields what it asks, is sent what it is told; returns what is public at the end by name, the same everywhere."""

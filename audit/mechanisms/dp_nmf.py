@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar
+from functools import lru_cache, partial
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.announcer import Driven
+from ksdp.audit.mechanisms.asks import Asks, Sum
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.noise import analytic_multiplier, check_budget, rounded_sensitivity
 from ksdp.audit.mechanisms.record_bounds import adjacency_words, check_adjacency, clip_rows
-from ksdp.audit.mechanisms.released import Announcer, GaussianReleases
+from ksdp.audit.mechanisms.released import GaussianReleases
 from ksdp.audit.mechanisms.simplex import project_simplex
 
 __all__ = ["DPNMF"]
@@ -135,32 +137,31 @@ class DPNMF(GaussianReleases):
         """The parameters: the noise is made to fit them."""
         return self.epsilon, self.delta
 
-    def transcribe(self, database: Database, announcer: Announcer) -> dict[str, Any]:
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
         """Run all sweeps; see the class."""
-        parties = [clip_rows(matrix, self.row_bound) for matrix in database.parties]
-        if any(part.data.size and part.data.min() < 0 for part in parties):
+        part = clip_rows(matrix, self.row_bound)
+        if part.data.size and part.data.min() < 0:
             raise CorpusError("the matrix must be non-negative for a non-negative factorisation.")
-        honest = len(parties) - self.colluders
+        honest = parties - self.colluders
         if honest < 1:
             raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
-        features = parties[0].shape[1]
+        features = part.shape[1]
         deviation = self.deviation(features)
-        each = [deviation / math.sqrt(honest)] * len(parties)
-        T = _start(self.start_seed, self.rank, features).copy()
-        coefficients = [np.zeros((part.shape[0], self.rank)) for part in parties]
-        squares = [_squared_norms(part) for part in parties]
+        T = _start(self.start_seed, self.rank, features)
+        W = np.zeros((part.shape[0], self.rank))
+        squares = _squared_norms(part)
         denominators = np.zeros(self.rank)
         for _ in range(self.sweeps):
             for t in range(self.rank):
-                shares = [
-                    self._share(part, W, norms, T, t)
-                    for part, W, norms in zip(parties, coefficients, squares, strict=True)
-                ]
-                total = announcer.total(shares, each)
-                denominators[t] = announcer.transcript[-1].seen[-1]
-                if total[-1] > deviation:
-                    T[t] = project_simplex(np.maximum(total[:-1], 0.0) / total[-1])
+                share = self._share(part, W, squares, T, t)
+                next_topic = partial(_with_topic, T, t, deviation)
+                T, denominators[t] = yield Sum(share, deviation / math.sqrt(honest), after=next_topic)
         return {"T": T, "denominators": denominators, "sweeps": np.array([float(self.sweeps)])}
+
+    def observed(self, driven: Driven) -> dict[str, Matrix]:
+        """The denominators as the coalition sees them."""
+        last = driven.transcript[-self.rank :]
+        return driven.public | {"denominators": np.array([announcement.seen[-1] for announcement in last])}
 
     def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:
         """Update W_t in place and return this party's clipped share of the numerator and the denominator."""
@@ -191,6 +192,15 @@ class DPNMF(GaussianReleases):
         other = base.copy()
         other[0] = 0.0 if self.adjacency == "add-remove" else self.row_bound * np.eye(features)[-1]
         return Database((sp.csr_array(base),)), Database((sp.csr_array(other),))
+
+
+def _with_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Matrix, float]:
+    """The topics after an announced sum, and its denominator; no topic is divided by what may be noise alone."""
+    denominator = float(total[-1])
+    if denominator > deviation:
+        T = T.copy()
+        T[t] = project_simplex(np.maximum(total[:-1], 0.0) / denominator)
+    return T, denominator
 
 
 def _squared_norms(matrix: sp.csr_array) -> Matrix:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.announcer import Driven
+from ksdp.audit.mechanisms.asks import Asks, Sizes, Upload
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.noise import (
@@ -22,7 +26,7 @@ from ksdp.audit.mechanisms.noise import (
 )
 from ksdp.audit.mechanisms.record_bounds import adjacency_words, check_adjacency, clip_rows, second_moment_change
 from ksdp.audit.mechanisms.record_bounds import worst_pair as worst
-from ksdp.audit.mechanisms.released import Announcer, GaussianReleases
+from ksdp.audit.mechanisms.released import GaussianReleases
 
 __all__ = ["DPdisPCA", "captured_energy"]
 
@@ -146,27 +150,38 @@ class DPdisPCA(GaussianReleases):
         """The parameters: with the analytic calibration the noise is made to fit them."""
         return self.epsilon, self.delta
 
-    def transcribe(self, database: Database, announcer: Announcer) -> dict[str, Any]:
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
         """Run the one round; see the class."""
-        features = database.parties[0].shape[1]
-        self.observables(features)
-        upper = np.triu_indices(features)
+        size, features = matrix.shape
+        yield Sizes(size)
+        clipped = clip_rows(matrix, self.row_bound)
+        moments = (clipped.T @ clipped).toarray() / size
+        deviation = self.deviation(size, features)
+        V = yield Upload(moments[np.triu_indices(features)], deviation, send=partial(self._root, features))
+        return {"V": V}
+
+    def _root(self, features: int, upper: Matrix) -> Matrix:
+        """P_s, of the noisy upper triangle."""
+        noisy = np.zeros((features, features))
+        noisy[np.triu_indices(features)] = upper
+        noisy.T[np.triu_indices(features)] = upper
+        return _root(noisy, self.intermediate)
+
+    def collected(
+        self, uploads: Sequence[Matrix], beside: Sequence[Matrix], sizes: Sequence[int]
+    ) -> tuple[Matrix, float]:
+        """The leading eigenvectors of A_c; the aggregator adds no noise."""
+        features = uploads[0].shape[1]
         total = np.zeros((features, features))
-        rows, sent = database.rows, []
-        for number, matrix in enumerate(database.parties):
-            clipped, size = clip_rows(matrix, self.row_bound), matrix.shape[0]
-            moments = (clipped.T @ clipped).toarray() / size
-            noisy = announcer.upload(number, moments[upper], self.deviation(size, features))
-            mirrored = np.zeros((features, features))
-            mirrored[upper] = noisy
-            mirrored.T[upper] = noisy
-            root = _root(mirrored, self.intermediate)
-            sent.append(root)
-            total += size / rows * (root.T @ root)
+        for size, root in zip(sizes, uploads, strict=True):
+            total += size / sum(sizes) * (root.T @ root)
         first = features - self.rank
         _, vectors = scipy.linalg.eigh(total, subset_by_index=(first, features - 1), check_finite=False)
-        found = {"V": _signed(vectors.T[::-1]), "P": sent[0]}
-        return {name: found[name] for name in self.announce}
+        return _signed(vectors.T[::-1]), 0.0
+
+    def observed(self, driven: Driven) -> dict[str, Matrix]:
+        """With `P`, what the aggregator gets from the victim."""
+        return {name: (driven.public | {"P": driven.uploads[0][0]})[name] for name in self.announce}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Few features and records along two directions; the noisy matrix itself is looked at, which is more

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.announcer import Driven
+from ksdp.audit.mechanisms.asks import Asks, OneNoise, Show, Sizes, Upload
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.fedpower_steps import aligned, check_schedule, fedpower_deviations, moments_times
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.noise import check_budget
 from ksdp.audit.mechanisms.power import orthonormalise, start_block
 from ksdp.audit.mechanisms.record_bounds import clip_rows, second_moment_change, worst_pair
-from ksdp.audit.mechanisms.released import Announcer, GaussianReleases
+from ksdp.audit.mechanisms.released import GaussianReleases
 
 __all__ = ["FedPower", "UtilityFedPower"]
 
@@ -33,7 +36,9 @@ class FedPower(GaussianReleases):
     noise of deviation :math:`\|Z^{(i)}\|_{max} \sigma` and sends it to the server, which adds noise of deviation
     :math:`\max_i \|Z^{(i)} D^{(i)}\|_{max} \sigma'` to the weighted mean and sends it to all. Announced: ``V``,
     shape (rank, features), the last basis; with `announce` also ``uploads``, shape (iterations / period, rank,
-    features): what the server gets from the victim.
+    features): what the server gets from the victim; and ``scales``, shape (iterations / period,): the largest
+    entry of its turned basis, which the server needs for its own noise and gets without any (with `period` 1 it
+    is public).
 
     **The printed claim is unsound**: (2 epsilon, 2 delta) adds up what protects against different observers (the
     server sees no central noise, the devices see both); the Procrustes turn, and the local iterations, are
@@ -51,7 +56,7 @@ class FedPower(GaussianReleases):
     reference : {"common", "first"}
         What blocks are turned towards: the last basis that all know, or (as Guo et al.) that of the first device,
         which would have to hand it out without noise.
-    announce : subset of ("V", "uploads")
+    announce : subset of ("V", "uploads", "scales")
     start_seed : int
         Of the agreed standard normal start.
     sampler : {"fast", "discrete"}
@@ -91,8 +96,8 @@ class FedPower(GaussianReleases):
             raise SpecError("`noise` and `central_noise` must be given together, or neither.")
         if self.reference not in ("common", "first"):
             raise SpecError(f"`reference` must be 'common' or 'first'; got {self.reference!r}.")
-        if not set(self.announce) <= {"V", "uploads"} or not self.announce:
-            raise SpecError(f"`announce` must be among V, uploads; got {self.announce!r}.")
+        if not set(self.announce) <= {"V", "uploads", "scales"} or not self.announce:
+            raise SpecError(f"`announce` must be among V, uploads, scales; got {self.announce!r}.")
 
     @property
     def rounds(self) -> int:
@@ -120,7 +125,11 @@ class FedPower(GaussianReleases):
         """Names and shapes of what `run` announces."""
         if self.rank >= features:
             raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
-        shapes = {"V": (self.rank, features), "uploads": (self.rounds, self.rank, features)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "V": (self.rank, features),
+            "uploads": (self.rounds, self.rank, features),
+            "scales": (self.rounds,),
+        }
         return tuple(Announced(name, shapes[name]) for name in self.announce)
 
     def deviations(self, sizes: Sequence[int]) -> tuple[float, float]:
@@ -139,35 +148,41 @@ class FedPower(GaussianReleases):
         epsilon = self.epsilon if self.noise is None else needed / self.noise if self.noise else math.inf
         return 2 * epsilon, 2 * self.delta
 
-    def transcribe(self, database: Database, announcer: Announcer) -> dict[str, Any]:
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
         """Iterate; see the class."""
-        features = database.parties[0].shape[1]
-        self.observables(features)
-        sizes = [matrix.shape[0] for matrix in database.parties]
-        weights = np.array(sizes) / sum(sizes)
-        local, central = self.deviations(sizes)
-        start = start_block(self.start_seed, features, self.rank)
-        common = start
-        blocks = [start] * len(sizes)
-        uploads = []
+        sizes = yield Sizes(matrix.shape[0])
+        local, _ = self.deviations(sizes)
+        start = start_block(self.start_seed, matrix.shape[1], self.rank)
+        block = common = start
         for step in range(1, self.iterations + 1):
-            products = [moments_times(m, z) for m, z in zip(database.parties, blocks, strict=True)]
+            product = moments_times(matrix, block)
             if step % self.period:
-                blocks = [orthonormalise(y, start) for y in products]
+                block = orthonormalise(product, start)
                 continue
-            reference = common if self.reference == "common" else blocks[0]
-            turns = [aligned(z, reference) for z in blocks]
-            largest = max(float(np.abs(o @ z).max()) for o, z in zip(turns, blocks, strict=True))
-            sent = [
-                announcer.upload(i, o @ y, float(np.abs(z).max()) * local)
-                for i, (o, y, z) in enumerate(zip(turns, products, blocks, strict=True))
-            ]
-            uploads.append(sent[0])
-            mean = np.einsum("i,ikd->kd", weights, np.stack(sent))
-            common = orthonormalise(announcer.publish(mean, largest * central), start)
-            blocks = [common] * len(sizes)
-        found = {"V": common, "uploads": np.stack(uploads)}
-        return {name: found[name] for name in self.announce}
+            reference = common if self.reference == "common" else (yield Show(block))
+            turn = aligned(block, reference)
+            block = common = yield Upload(
+                turn @ product,
+                float(np.abs(block).max()) * local,
+                beside=np.array([np.abs(turn @ block).max()]),
+                after=lambda mean: orthonormalise(mean, start),
+            )
+        return {"V": common}
+
+    def collected(
+        self, uploads: Sequence[Matrix], beside: Sequence[Matrix], sizes: Sequence[int]
+    ) -> tuple[Matrix, float]:
+        """The mean by rows, and sigma' max_i ||Z^(i) D^(i)||_max, which devices must tell the server."""
+        mean = np.einsum("i,ikd->kd", np.array(sizes) / sum(sizes), np.stack(uploads))
+        return mean, float(np.max(beside)) * self.deviations(sizes)[1]
+
+    def observed(self, driven: Driven) -> dict[str, Matrix]:
+        """With `uploads`, what the server gets from the victim; with `scales`, what it gets without noise."""
+        server = {
+            "uploads": np.stack([uploads[0] for uploads in driven.uploads]),
+            "scales": np.stack([beside[0][0] for beside in driven.beside]),
+        }
+        return {name: (driven.public | server)[name] for name in self.announce}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records of norm 1 along spread-out directions in the span of the start, where ||Z||_max is small."""
@@ -259,30 +274,22 @@ class UtilityFedPower(GaussianReleases):
         change = second_moment_change(self.row_bound, "replace-one") / sum(sizes)
         return (self.noise / len(sizes) / change,) * self.iterations
 
-    def transcribe(self, database: Database, announcer: Announcer) -> dict[str, Any]:
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
         """Iterate; see the class."""
-        features = database.parties[0].shape[1]
-        self.observables(features)
-        parties = database.parties
+        rows = sum((yield Sizes(matrix.shape[0])))
         if self.row_bound is not None:
-            parties = tuple(clip_rows(matrix, self.row_bound) for matrix in parties)
-        rows, n = database.rows, len(parties)
-        start = start_block(self.start_seed, features, self.rank)
-        common = orthonormalise(start, start)
-        blocks = [common] * n
+            matrix = clip_rows(matrix, self.row_bound)
+        start = start_block(self.start_seed, matrix.shape[1], self.rank)
+        block = common = orthonormalise(start, start)
         for step in range(1, self.iterations + 1):
-            products = [moments_times(m, z) for m, z in zip(parties, blocks, strict=True)]
+            product = moments_times(matrix, block)
             if step % self.period:
-                blocks = [orthonormalise(y, start) for y in products]
+                block = orthonormalise(product, start)
                 continue
-            shares = [
-                m.shape[0] / rows * (aligned(z, common) @ y)
-                for m, y, z in zip(parties, products, blocks, strict=True)
-            ]
-            kept = announcer.choose(n)
-            deviations = [self.noise / n if i == kept else 0.0 for i in range(n)]
-            common = orthonormalise(announcer.total(shares, deviations), start)
-            blocks = [common] * n
+            share = matrix.shape[0] / rows * (aligned(block, common) @ product)
+            block = common = yield OneNoise(
+                share, self.noise / parties, after=lambda total: orthonormalise(total, start)
+            )
         return {"V": common}
 
     def neighbours(self) -> tuple[Database, Database]:

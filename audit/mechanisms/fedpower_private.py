@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.asks import Asks, Keep, Sizes, Sum
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.fedpower_steps import (
     bounded_moments,
@@ -30,7 +31,7 @@ from ksdp.audit.mechanisms.record_bounds import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.released import Announcer, GaussianReleases
+from ksdp.audit.mechanisms.released import GaussianReleases
 
 __all__ = ["PrivateFedPower"]
 
@@ -182,31 +183,23 @@ class PrivateFedPower(GaussianReleases):
         local = each / rounded_sensitivity(change / min(sizes), entries)
         return (announced,) * rounds + (local,) * (self.iterations - rounds)
 
-    def transcribe(self, database: Database, announcer: Announcer) -> dict[str, Any]:
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
         """Iterate; see the class."""
-        features = database.parties[0].shape[1]
-        self.observables(features)
-        sizes = [matrix.shape[0] for matrix in database.parties]
-        each = self._each(self.sigma(sizes, features), len(sizes))
+        size, features = matrix.shape
+        sizes = yield Sizes(size)
+        each = self._each(self.sigma(sizes, features), parties)
         start = start_block(self.start_seed, features, self.rank)
-        common = orthonormalise(start, start)
-        if self.unit == "record":
-            clipped = [clip_rows(matrix, self.row_bound) for matrix in database.parties]
-            times: list[Callable[[Matrix], Matrix]] = [partial(moments_times, matrix) for matrix in clipped]
-        else:
-            bounded = [bounded_moments(matrix, self.entry_bound) for matrix in database.parties]
-            times = [partial(lambda m, z: np.asarray((m @ z.T).T), moments) for moments in bounded]
-        weights = [size / sum(sizes) for size in sizes]
-        blocks = [common] * len(sizes)
+        block = orthonormalise(start, start)
+        by_record = self.unit == "record"
+        matrix = clip_rows(matrix, self.row_bound) if by_record else bounded_moments(matrix, self.entry_bound)
+        weight = size / sum(sizes)
         for step in range(1, self.iterations + 1):
-            products = [product(z) for product, z in zip(times, blocks, strict=True)]
+            product = moments_times(matrix, block) if by_record else np.asarray((matrix @ block.T).T)
             if step % self.period:
-                blocks = [self._orth(announcer.keep(y, each), start) for y in products]
-                continue
-            shares = [w * y for w, y in zip(weights, products, strict=True)]
-            common = self._orth(announcer.total(shares, [w * each for w in weights]), start)
-            blocks = [common] * len(sizes)
-        return {"V": common}
+                block = self._orth((yield Keep(product, each)), start)
+            else:
+                block = yield Sum(weight * product, weight * each, after=lambda total: self._orth(total, start))
+        return {"V": block}
 
     def _orth(self, block: Matrix, start: Matrix) -> Matrix:
         out = orthonormalise(block, start)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.announcer import Driven
+from ksdp.audit.mechanisms.asks import Asks, Sum
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.noise import analytic_multiplier, check_budget, rounded_sensitivity
@@ -21,7 +24,7 @@ from ksdp.audit.mechanisms.record_bounds import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.released import Announcer, GaussianReleases
+from ksdp.audit.mechanisms.released import GaussianReleases
 
 __all__ = ["BrokenPower", "HardtRoth"]
 
@@ -155,22 +158,24 @@ class HardtRoth(GaussianReleases):
         """The parameters: the noise is made to fit them."""
         return self.epsilon, self.delta
 
-    def transcribe(self, database: Database, announcer: Announcer) -> dict[str, Any]:
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
         """Iterate; see the class."""
-        features = database.parties[0].shape[1]
-        self.observables(features)
-        honest = len(database.parties) - self.colluders
+        honest = parties - self.colluders
         if honest < 1:
             raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
-        parties = [clip_rows(matrix, self.row_bound) for matrix in database.parties]
-        start = start_block(self.start_seed, features, self.rank)
+        matrix = clip_rows(matrix, self.row_bound)
+        start = start_block(self.start_seed, matrix.shape[1], self.rank)
         block = orthonormalise(start, start)
         for _ in range(self.iterations):
+            share = np.asarray((matrix.T @ (matrix @ block.T)).T)
             deviation = self.deviation(block) / math.sqrt(honest)
-            shares = [np.asarray((matrix.T @ (matrix @ block.T)).T) for matrix in parties]
-            block = orthonormalise(announcer.total(shares, [deviation] * len(shares)), start)
-        seen = [announcement.seen for announcement in announcer.transcript]
-        return {name: block if name == "V" else np.stack(seen) for name in self.announce}
+            block = yield Sum(share, deviation, after=lambda total: orthonormalise(total, start))
+        return {"V": block}
+
+    def observed(self, driven: Driven) -> dict[str, np.ndarray]:
+        """With `sums`, every sum as the coalition sees it."""
+        sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
+        return {name: (driven.public | sums)[name] for name in self.announce}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records in the span of the start, which is public: what one changes is announced in full each time."""

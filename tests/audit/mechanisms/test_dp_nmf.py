@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.announcer import Announcer, Replay
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.dp_nmf import DPNMF, _start
-from ksdp.audit.mechanisms.released import Announcer, Replay
 from ksdp.audit.mechanisms.rri_nmf import pd_nmf_iter
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.announcer import Replay
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.released import Announcer, GaussianReleases, Replay, log_likelihood_ratio
+from ksdp.audit.mechanisms.released import GaussianReleases, log_likelihood_ratio
 
 ALL: list[GaussianReleases] = [
     HardtRoth(rank=2, iterations=2),
@@ -83,21 +83,6 @@ def test_the_likelihood_ratio_is_that_of_the_densities() -> None:
         off = announced.seen - replay.transcript[0].exact
         densities.append(-np.sum(off**2) / (2 * announced.deviation**2))
     assert log_likelihood_ratio(mechanism, [announced], pair) == pytest.approx(densities[0] - densities[1])
-
-
-def test_the_coalition_takes_off_its_own_shares_and_its_own_noise() -> None:
-    announcer = Announcer([0, 2], "fast", np.random.default_rng(0))
-    shares = [np.full(2, 1.0), np.full(2, 10.0), np.full(2, 100.0)]
-    public = announcer.total(shares, [0.0, 5.0, 0.0])
-    (seen,) = announcer.transcript
-    assert np.array_equal(seen.seen, np.full(2, 101.0))
-    assert seen.deviation == 0.0
-    assert not np.array_equal(public, np.full(2, 111.0))
-
-
-def test_a_sum_of_nobody_outside_is_refused() -> None:
-    with pytest.raises(SpecError, match="no announcement"):
-        Announcer([], "fast", np.random.default_rng(0)).total([np.zeros(1)], [1.0])
 
 
 def test_the_vetted_sampler_runs_on_the_grid() -> None:
