@@ -7,11 +7,13 @@ from typing import Any
 
 from ksdp.dashboards.view import AuditView
 from ksdp.dashboards.words import count, decimal, percent, plural
+from ksdp.storage.history import mechanism_of
 
 __all__ = [
     "advantage_means",
     "adversary",
     "announces",
+    "called",
     "correction",
     "design",
     "fresh",
@@ -32,12 +34,18 @@ Summary = Mapping[str, Any]
 def title(mechanism: str) -> str:
     """A mechanism's name as the papers print it.
 
-    >>> title("pd-svd"), title("pd-nmf-init"), title("mine:thing")
-    ('PD-SVD', 'PD-NMF-Init', 'mine:thing')
+    >>> title("pd-svd"), title("pd-nmf-init"), title("pd-svd with noise"), title("mine:thing")
+    ('PD-SVD', 'PD-NMF-Init', 'PD-SVD with noise', 'mine:thing')
     """
     if not mechanism.startswith("pd-"):
         return mechanism
-    return "-".join(p.upper() if len(p) <= 3 else p.capitalize() for p in mechanism.split("-"))
+    name, *more = mechanism.split(" ", 1)
+    return " ".join(["-".join(p.upper() if len(p) <= 3 else p.capitalize() for p in name.split("-")), *more])
+
+
+def called(summary: Summary) -> str:
+    """The mechanism of an audit as a person would name it."""
+    return title(mechanism_of(summary))
 
 
 def _documents(number: float) -> str:
@@ -67,7 +75,7 @@ def correction(summary: Summary) -> str:
 
 def headline(summary: Summary) -> str:
     """The result in one sentence."""
-    name, total = title(summary["mechanism"]), summary["documents"]
+    name, total = called(summary), summary["documents"]
     word = summary["design"].get("unit", "document")
     everything = plural(total, word, f"{word}s")
     verdicts, rule = summary["verdicts"], summary["spec"]["decision"]

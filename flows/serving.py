@@ -18,6 +18,7 @@ from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.flows.metrics import metrics_server
 from ksdp.flows.progress import current
 from ksdp.flows.server import Server, prefect_server, reached
+from ksdp.flows.stopping import run_until_stopped
 from ksdp.storage.occasions import ScheduledRun, read_runs
 from ksdp.storage.schedules import read_schedule, read_schedules
 from ksdp.storage.store import Store
@@ -103,7 +104,7 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
 
         with reached(server):
             try:
-                asyncio.run(scheduled_audit(str(opened.root), name, full))
+                run_until_stopped(scheduled_audit(str(opened.root), name, full))
             except Exception as error:  # a run that fails is in the history, with its reason
                 failed = error
     runs = read_runs(opened, name)

@@ -14,7 +14,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.findings import read_summary
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["Brief", "brief", "read_history", "screen_ids", "valid_audit"]
+__all__ = ["Brief", "brief", "mechanism_of", "read_history", "screen_ids", "valid_audit"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,17 @@ def valid_audit(audit: str) -> bool:
     return 0 < len(audit) <= 64 and audit.isascii() and audit.replace("-", "").isalnum()
 
 
+def mechanism_of(summary: Mapping[str, Any]) -> str:
+    """Name of an audit's mechanism; noise around another one is told by the other one's name.
+
+    >>> mechanism_of({"mechanism": "noisy", "spec": {"mechanism": {"name": "noisy", "mechanism": "pd-svd"}}})
+    'pd-svd with noise'
+    """
+    if summary["mechanism"] != "noisy":
+        return str(summary["mechanism"])
+    return f"{summary['spec']['mechanism'].get('mechanism', 'pd-svd')} with noise"
+
+
 def _series(spec: Mapping[str, Any]) -> str:
     design = {key: value for key, value in spec["design"].items() if key not in ("with_runs", "documents")}
     asked = {
@@ -61,7 +72,7 @@ def brief(summary: Mapping[str, Any]) -> Brief:
     return Brief(
         audit=summary["audit"],
         finished=datetime.fromisoformat(summary["provenance"]["finished"]),
-        mechanism=summary["mechanism"],
+        mechanism=mechanism_of(summary),
         corpus_path=summary["spec"]["corpus"]["path"],
         corpus=summary["corpus"],
         series=_series(summary["spec"]),
