@@ -16,24 +16,63 @@ beforehand (Nasr et al. 2023, https://arxiv.org/abs/2302.07956). It refutes noth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.stats import norm
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.noise import Accounting
-from ksdp.audit.mechanisms.released import GaussianReleases, log_likelihood_ratio
+from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of
+from ksdp.audit.mechanisms.noise import Counted
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, share_interval
 
-__all__ = ["LEAST_RUNS", "ClaimFinding", "audit_claim", "claiming"]
+__all__ = ["LEAST_RUNS", "ClaimFinding", "Claims", "audit_claim", "claiming"]
 
 LEAST_RUNS = 20
 """Of each arm."""
+
+
+@runtime_checkable
+class Claims(Protocol):
+    """A mechanism that claims differential privacy and can be run on its own worst case."""
+
+    @property
+    def name(self) -> str:
+        """In specs and reports."""
+        ...
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
+        ...
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether every release is a sum with normal noise."""
+        ...
+
+    def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
+        """The (epsilon, delta) that is claimed for parties of these sizes."""
+        ...
+
+    def counts(self, sizes: Sequence[int], features: int) -> tuple[Counted, ...]:
+        """The epsilon of all releases together, by several ways of counting."""
+        ...
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """Two databases that differ in one record, for which the claim is as tight as it gets."""
+        ...
+
+    def transcript(self, database: Database, rng: np.random.Generator) -> Any:
+        """Everything that one run announces."""
+        ...
+
+    def log_likelihood_ratio(self, transcript: Any, pair: tuple[Database, Database]) -> float:
+        """ln of P(transcript | first database) / P(transcript | second), by what `transcript` returned."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,12 +83,12 @@ class ClaimFinding:
     guarantee: Guarantee
     claimed_epsilon: float
     claimed_delta: float
-    accounting: Accounting
+    counted: tuple[Counted, ...]
     """By the mechanism's own ledger, for the sizes of the pair."""
     measured_low: float
     """The epsilon at the claimed delta that the runs prove, at least; holds with `confidence`."""
-    gaussian_low: float
-    """The same, if both laws are normal; with the same confidence."""
+    gaussian_low: float | None
+    """The same, if both laws are normal; with the same confidence. None where the noise is not normal."""
     runs: int
     """Of each arm."""
     confidence: float
@@ -70,12 +109,12 @@ class ClaimFinding:
         """For people."""
         claim = f"claims epsilon {self.claimed_epsilon:.3g} at delta {self.claimed_delta:.1g}"
         measured = f"{self.runs} runs an arm prove at least {self.measured_low:.3g}"
-        also = f" ({self.gaussian_low:.3g} if the noise is normal)"
+        also = "" if self.gaussian_low is None else f" ({self.gaussian_low:.3g} if the noise is normal)"
         verdict = "REFUTED" if self.refuted else "not refuted"
         return f"{self.mechanism} {claim}; {measured}{also}: {verdict}. Noise: {self.guarantee.sampler}."
 
 
-def claiming(mechanism: Mechanism) -> GaussianReleases:
+def claiming(mechanism: Mechanism | Claims) -> Claims:
     """The mechanism, if it claims differential privacy and can be run on its worst case.
 
     Raises
@@ -83,15 +122,20 @@ def claiming(mechanism: Mechanism) -> GaussianReleases:
     SpecError
         Otherwise.
     """
-    if not isinstance(mechanism, GaussianReleases) or mechanism.guarantee.kind != "(epsilon, delta)":
+    if guarantee_of(mechanism).kind != "(epsilon, delta)":
         raise SpecError(
             f"mechanism {mechanism.name!r} claims no epsilon; `ksdp mechanisms` says what each claims."
+        )
+    if not isinstance(mechanism, Claims):
+        raise SpecError(
+            f"mechanism {mechanism.name!r} has no worst case to run; "
+            "it needs what `ksdp.audit.claims.Claims` lists."
         )
     return mechanism
 
 
 def audit_claim(
-    mechanism: GaussianReleases,
+    mechanism: Claims,
     *,
     runs: int,
     rng: np.random.Generator,
@@ -102,7 +146,7 @@ def audit_claim(
 
     Parameters
     ----------
-    mechanism : GaussianReleases
+    mechanism : Claims
     runs : int
         Of each arm.
     rng : numpy.random.Generator
@@ -128,7 +172,7 @@ def audit_claim(
     arms = np.empty((2, runs))
     for run in range(runs):
         for arm, database in enumerate(pair):
-            arms[arm, run] = log_likelihood_ratio(mechanism, mechanism.transcript(database, rng), pair)
+            arms[arm, run] = mechanism.log_likelihood_ratio(mechanism.transcript(database, rng), pair)
         if progress is not None:
             progress(2 * (run + 1))
     return ClaimFinding(
@@ -136,9 +180,9 @@ def audit_claim(
         guarantee=mechanism.guarantee,
         claimed_epsilon=epsilon,
         claimed_delta=delta,
-        accounting=mechanism.accounting(sizes, features),
+        counted=mechanism.counts(sizes, features),
         measured_low=epsilon_lower_bound(arms[0], arms[1], confidence, delta),
-        gaussian_low=_gaussian_low(arms[0], arms[1], confidence, delta),
+        gaussian_low=_gaussian_low(arms[0], arms[1], confidence, delta) if mechanism.gaussian else None,
         runs=runs,
         confidence=confidence,
         rows=sum(sizes),

@@ -39,6 +39,8 @@ def test_every_entry_point_is_listed_with_its_guarantee() -> None:
     assert set(named) <= set(listed)
     kinds = {name: listed[name]["guarantee"]["kind"] for name in named}
     assert {kinds[name] for name in ("dp-nmf", "dpdispca", "hardt-roth", "fedpower")} == {"(epsilon, delta)"}
+    pem = [listed[name]["guarantee"] for name in ("pem-kmeans", "pem-logistic", "pem-apriori")]
+    assert [(p["kind"], p["epsilon"], p["delta"]) for p in pem] == [("(epsilon, delta)", 1.0, 0.0)] * 3
     assert kinds["pd-nmf"] == kinds["pd-svd"] == kinds["pd-pca"] == kinds["sigma-svd"] == kinds["noisy"] == "KSDP"
     assert kinds["null"] == kinds["planted-leak"] == "none"
     for name in named:
@@ -53,7 +55,9 @@ def test_the_list_reads_as_text() -> None:
     code, out = run("mechanisms")
     assert code == 0
     assert "fedpower  (epsilon, delta)  epsilon 2, delta 2e-05  UNSOUND" in out
-    assert "NumPy's normal" in out
+    assert "pem-apriori  (epsilon, delta)  epsilon 1, delta 0\n" in out
+    assert "all but one of the 2 servers together" in out
+    assert "NumPy's noise" in out
 
 
 @pytest.mark.parametrize(("what", "code"), [("HardtRoth", 0), ("BrokenPower", 3)])
@@ -74,4 +78,4 @@ def test_people_read_both_numbers(tmp_path: Path) -> None:
     spec.write_text(SPEC.format(what="HardtRoth"))
     _, out = run("claim", str(spec), "--runs", "30")
     assert "claims epsilon 1 at delta 1e-05" in out
-    assert "PLD 1, RDP" in out
+    assert "1 PLD (delta 1e-05)" in out

@@ -34,6 +34,7 @@ __all__ = [
     "FRACTION_BITS",
     "SAMPLERS",
     "Accounting",
+    "Counted",
     "account",
     "analytic_multiplier",
     "check_budget",
@@ -49,13 +50,22 @@ Floats = NDArray[np.float64]
 FRACTION_BITS = 31
 """The grid of the secure sums: multiples of 2^-31."""
 SAMPLERS = {
-    "discrete": "OpenDP's integer Gaussian, from the operating system's randomness",
-    "fast": "NumPy's normal from the run's seed: a simulation, it protects nobody",
+    "discrete": "OpenDP's exact integer noise, from the operating system's randomness",
+    "fast": "NumPy's noise from the run's seed: a simulation, it protects nobody",
 }
 """By name, with what a report says of it."""
 _LARGEST = 2.0**62
 _COARSEST = 16.0
 """Grid steps in one deviation, at least: below, the discrete Gaussian is not the continuous one to rounding."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a mechanism's releases cost together, by one way of counting."""
+
+    way: str
+    epsilon: float
+    delta: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,11 @@ class Accounting:
     rdp: float
     added: float
     """n releases at (epsilon_i, delta / n) each, their epsilons added up: the papers' composition."""
+
+    def counts(self) -> tuple[Counted, ...]:
+        """The four, by name."""
+        ways = {"exactly": self.exact, "PLD": self.pld, "RDP": self.rdp, "added up": self.added}
+        return tuple(Counted(way, epsilon, self.delta) for way, epsilon in ways.items())
 
 
 def check_budget(epsilon: float, delta: float) -> None:

@@ -1,94 +1,25 @@
 """PEM's three algorithms as mechanisms: what its aggregator learns, iteration by iteration.
 
-Runs are those of the ideal functionality (`protocols/pem_ideal.py`); a test proves that the machines announce
-the same. The coalition is the aggregator, `colluding` of the servers, and the parties that the database names:
-it has subtracted those servers' noise and those parties' records from every sum. With colluding = servers - 1
-one server's noise is left, which is what epsilon is stated for; an audit that finds more than (e^epsilon - 1) /
-(e^epsilon + 1) of advantage has found a mistake.
-
-Noise is drawn from the run's seed (`sampler="simulated"`), so that an audit can be replayed; `"vetted"` draws with
-OpenDP, as a run among real parties does.
+What they have in common, and who looks: `pem_base.py`. Databases on which their claim is tight: `pem_worst.py`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Array, Database, Observables
-from ksdp.audit.protocols.pem_api import PemAlgorithm
+from ksdp.audit.mechanisms.pem_base import PemMechanism
+from ksdp.audit.mechanisms.pem_worst import apriori_pair, kmeans_pair, logistic_pair
 from ksdp.audit.protocols.pem_apriori import PemApriori
-from ksdp.audit.protocols.pem_budget import Budget
-from ksdp.audit.protocols.pem_ideal import PemRun, run_ideal
 from ksdp.audit.protocols.pem_kmeans import PemKMeans
 from ksdp.audit.protocols.pem_logistic import PemLogistic
-from ksdp.audit.protocols.pem_noise import Sampler, Simulated, Vetted
 
 __all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pem(ABC):
-    """What the three have in common.
-
-    Parameters
-    ----------
-    epsilon : float
-        Of the whole run.
-    servers : int
-        m, at least 2; each adds all of the noise.
-    colluding : int
-        Servers whose noise the coalition knows, below m.
-    sampling : float
-        Chance of a record to enter an iteration.
-    sampler : {"simulated", "vetted"}
-        What draws the noise.
-    """
-
-    epsilon: float = 1.0
-    servers: int = 2
-    colluding: int = 1
-    sampling: float = 1.0
-    sampler: Literal["simulated", "vetted"] = "simulated"
-
-    def __post_init__(self) -> None:
-        if self.servers < 2:
-            raise SpecError(f"`servers` must be at least 2; got {self.servers}.")
-        if not 0 <= self.colluding < self.servers:
-            raise SpecError(f"`colluding` must be 0 to {self.servers - 1}; got {self.colluding}.")
-        if self.sampler not in ("simulated", "vetted"):
-            raise SpecError(f"`sampler` must be 'simulated' or 'vetted'; got {self.sampler!r}.")
-        try:
-            self._budget()
-            self._check()
-        except InputError as error:
-            raise SpecError(str(error)) from error
-
-    @property
-    @abstractmethod
-    def _rounds(self) -> int:
-        """Iterations that the budget is split over."""
-
-    @abstractmethod
-    def _check(self) -> None:
-        """Refuse parameters of the algorithm."""
-
-    def _budget(self) -> Budget:
-        return Budget(self.epsilon, self._rounds, sampling=self.sampling)
-
-    def _run(self, algorithm: PemAlgorithm, database: Database, rng: np.random.Generator) -> PemRun:
-        sampler: Sampler = Simulated(rng) if self.sampler == "simulated" else Vetted()
-        inside = [part for i, part in enumerate(database.parties) if i in database.coalition]
-        outside = [database.parties[i] for i in database.outside]
-        return run_ideal(
-            algorithm, outside, self._budget(), sampler,
-            noises=self.servers, known_noises=self.colluding, known_parts=inside, random=rng.bytes,
-        )  # fmt: skip
 
 
 def _unit(vector: Array) -> Array:
@@ -97,7 +28,7 @@ def _unit(vector: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PEMKMeans(_Pem):
+class PEMKMeans(PemMechanism):
     """PEM's k-means.
 
     Announces ``sums`` (iterations, clusters, features), ``counts`` (iterations, clusters),
@@ -143,10 +74,12 @@ class PEMKMeans(_Pem):
     fraction_bits: int = 16
 
     @property
-    def _rounds(self) -> int:
+    def rounds(self) -> int:
+        """Iterations that epsilon is split over."""
         return self.iterations
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse parameters of the algorithm."""
         self.algorithm(1)
 
     def algorithm(self, features: int) -> PemKMeans:
@@ -157,6 +90,10 @@ class PEMKMeans(_Pem):
             fraction_bits=self.fraction_bits, **rest,
         )  # fmt: skip
 
+    def neighbours(self) -> tuple[Database, Database]:
+        """Two records in different clusters, which share no column."""
+        return kmeans_pair(self.algorithm(1), self.budget(), self.servers)
+
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces."""
         each = (self.iterations, self.clusters, features)
@@ -166,7 +103,7 @@ class PEMKMeans(_Pem):
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; noise and coins come from `rng` unless the sampler is vetted."""
         features = database.parties[0].shape[1]
-        run = self._run(self.algorithm(features), database, rng)
+        run = self.ideal(database, rng)
         sums = [total.values[0].reshape(self.clusters, features) for total in run.seen]
         arrays = {
             "sums": np.array(sums),
@@ -178,7 +115,7 @@ class PEMKMeans(_Pem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PEMLogistic(_Pem):
+class PEMLogistic(PemMechanism):
     """PEM's logistic regression.
 
     Announces ``gradients`` and ``weights``, both (iterations, features): the noisy sums and the weights that they
@@ -211,11 +148,17 @@ class PEMLogistic(_Pem):
     fraction_bits: int = 16
 
     @property
-    def _rounds(self) -> int:
+    def rounds(self) -> int:
+        """Iterations that epsilon is split over."""
         return self.iterations
 
-    def _check(self) -> None:
-        self.algorithm(max(self.label + 1, -self.label, 2))
+    def check(self) -> None:
+        """Refuse parameters of the algorithm."""
+        self.algorithm(self._least_features)
+
+    @property
+    def _least_features(self) -> int:
+        return max(self.label + 1, -self.label, 2)
 
     def algorithm(self, features: int) -> PemLogistic:
         """The three functions."""
@@ -227,6 +170,10 @@ class PEMLogistic(_Pem):
             penalty=self.penalty,
             fraction_bits=self.fraction_bits,
         )
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """One record with either label, whose gradient is as large as it may be on either side."""
+        return logistic_pair(self.algorithm(self._least_features), self.budget(), self.servers)
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces.
@@ -246,7 +193,7 @@ class PEMLogistic(_Pem):
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; noise and coins come from `rng` unless the sampler is vetted."""
-        run = self._run(self.algorithm(database.parties[0].shape[1]), database, rng)
+        run = self.ideal(database, rng)
         arrays = {
             "gradients": np.array([total.values[0] for total in run.seen]),
             "weights": np.array([state.arrays["w"] for state in run.states[:-1]]),
@@ -257,7 +204,7 @@ class PEMLogistic(_Pem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PEMApriori(_Pem):
+class PEMApriori(PemMechanism):
     """PEM's Apriori for single items and pairs.
 
     Announces ``items`` (features,): their noisy counts; ``pairs``
@@ -287,15 +234,21 @@ class PEMApriori(_Pem):
     support: float = 0.01
 
     @property
-    def _rounds(self) -> int:
+    def rounds(self) -> int:
+        """Iterations that epsilon is split over."""
         return 2
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse parameters of the algorithm."""
         self.algorithm(max(self.longest, 2))
 
     def algorithm(self, features: int) -> PemApriori:
         """The three functions."""
         return PemApriori(features, min(self.longest, features), self.support, length=2)
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """All items or none, of two: every count changes, and the pair's as well."""
+        return apriori_pair(self.algorithm(2), self.budget(), self.servers)
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces."""
@@ -309,7 +262,7 @@ class PEMApriori(_Pem):
         """Run once; noise and coins come from `rng` unless the sampler is vetted."""
         features = database.parties[0].shape[1]
         algorithm = self.algorithm(features)
-        run = self._run(algorithm, database, rng)
+        run = self.ideal(database, rng)
         pairs = sp.coo_array((features, features))
         if len(run.seen) > 1:
             places = algorithm.candidates_of(run.states[1]).astype(np.int64)

@@ -27,9 +27,9 @@ from ksdp.audit.mechanisms.announcer import Announcement, Announcer, Driven, Rep
 from ksdp.audit.mechanisms.asks import Asks
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.noise import Accounting, account, check_sampler
+from ksdp.audit.mechanisms.noise import Accounting, Counted, account, check_sampler
 
-__all__ = ["GaussianReleases", "log_likelihood_ratio"]
+__all__ = ["GaussianReleases"]
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +48,7 @@ class GaussianReleases(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    gaussian: ClassVar[bool] = True
     noise_factor: ClassVar[float] = 1.0
     """1; a control that is broken on purpose has less."""
 
@@ -100,6 +101,10 @@ class GaussianReleases(ABC):
         """Epsilon at `delta` for parties of these sizes, by four ways of counting."""
         return account(self.multipliers(sizes, features), self.delta)
 
+    def counts(self, sizes: Sequence[int], features: int) -> tuple[Counted, ...]:
+        """The same, way by way."""
+        return self.accounting(sizes, features).counts()
+
     def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
         """The (epsilon, delta) that the mechanism claims for parties of these sizes, all releases together."""
         return self.accounting(sizes, features).exact, self.delta
@@ -116,25 +121,22 @@ class GaussianReleases(ABC):
         self.transcribe(database, announcer)
         return announcer.transcript
 
+    def log_likelihood_ratio(self, transcript: Sequence[Announcement], pair: tuple[Database, Database]) -> float:
+        """ln of P(transcript | first database) / P(transcript | second): the best statistic there is.
 
-def log_likelihood_ratio(
-    mechanism: GaussianReleases, transcript: Sequence[Announcement], pair: tuple[Database, Database]
-) -> float:
-    """ln of P(transcript | first database) / P(transcript | second): the best statistic there is.
-
-    Sum over announcements of <seen - (a + b) / 2, a - b> / deviation^2, a and b being what the announcement would
-    have been without noise on either database, given all earlier announcements. Exact where nothing is random but
-    the announced noise; otherwise a statistic like any other.
-    """
-    exact = []
-    for database in pair:
-        replay = Replay(database.outside, transcript)
-        mechanism.transcribe(database, replay)
-        exact.append([announcement.exact for announcement in replay.transcript])
-    ratio = 0.0
-    for was, a, b in zip(transcript, *exact, strict=True):
-        if was.deviation > 0:
-            ratio += float(np.vdot(was.seen - (a + b) / 2, a - b)) / was.deviation**2
-        elif not np.array_equal(a, b):
-            return math.inf if np.array_equal(was.seen, a) else -math.inf
-    return ratio
+        Sum over announcements of <seen - (a + b) / 2, a - b> / deviation^2, a and b being what the announcement
+        would have been without noise on either database, given all earlier announcements. Exact where nothing is
+        random but the announced noise; otherwise a statistic like any other.
+        """
+        exact = []
+        for database in pair:
+            replay = Replay(database.outside, transcript)
+            self.transcribe(database, replay)
+            exact.append([announcement.exact for announcement in replay.transcript])
+        ratio = 0.0
+        for was, a, b in zip(transcript, *exact, strict=True):
+            if was.deviation > 0:
+                ratio += float(np.vdot(was.seen - (a + b) / 2, a - b)) / was.deviation**2
+            elif not np.array_equal(a, b):
+                return math.inf if np.array_equal(was.seen, a) else -math.inf
+        return ratio

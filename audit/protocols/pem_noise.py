@@ -21,10 +21,11 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Sampler", "Simulated", "Vetted", "law", "reach"]
+__all__ = ["Sampler", "Simulated", "Vetted", "law", "log_law", "reach"]
 
 Signed = NDArray[np.int64]
 
@@ -123,6 +124,43 @@ def law(scale: float, numbers: NDArray[np.integer]) -> NDArray[np.float64]:
     if scale == 0:
         return np.where(np.asarray(numbers) == 0, 1.0, 0.0)
     return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(numbers) / scale), dtype=np.float64)
+
+
+def log_law(scale: float, numbers: NDArray[np.integer], parties: int = 1) -> NDArray[np.float64]:
+    """Logarithms of the probabilities of integers under the law of a sum of `parties` independent numbers.
+
+    With q = exp(-1 / scale), w = q^2 / (1 - q^2), n parties and k >= 0 they are, exactly::
+
+        P(k) = ((1 - q) / (1 + q))^n q^k sum_{i < n} c_i w^i (k + i + 1) ... (k + n - 1),
+        c_i = (n + i - 1)! / ((n - 1)! (n - 1 - i)! i!)
+
+    which is the series of the convolution, sum_i C(n-1+k+i, n-1) C(n-1+i, n-1) q^(k+2i) (1-q)^(2n), after Pfaff's
+    transformation of its 2F1: a polynomial with positive terms only, so nothing cancels.
+
+    Parameters
+    ----------
+    scale : float
+        Above 0.
+    numbers : array of int
+    parties : int
+        At least 1.
+
+    Examples
+    --------
+    >>> np.exp(log_law(1.0, np.array([-1, 0, 1]))).round(4)
+    array([0.17  , 0.4621, 0.17  ])
+    """
+    if not (math.isfinite(scale) and scale > 0) or parties < 1:
+        raise InputError(f"`scale` must be above 0 and `parties` at least 1; got {scale} and {parties}.")
+    k = np.abs(np.asarray(numbers, dtype=np.float64))
+    log_w = -2.0 / scale - math.log(-math.expm1(-2.0 / scale))
+    tail, terms = np.zeros_like(k), []
+    for i in range(parties - 1, -1, -1):
+        log_c = math.lgamma(parties + i) - math.lgamma(parties) - math.lgamma(parties - i) - math.lgamma(i + 1)
+        terms.append(log_c + i * log_w + tail)
+        tail = tail + np.log(k + i) if i else tail
+    head = parties * math.log(math.tanh(0.5 / scale)) - k / scale
+    return np.asarray(head + logsumexp(terms, axis=0), dtype=np.float64)
 
 
 def reach(scale: float, entries: int, parties: int, chance: float = 2.0**-60) -> int:

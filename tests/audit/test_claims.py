@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from ksdp.audit.mechanisms.fedpower import UtilityFedPower
 from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.pd_svd import PDSVD
+from ksdp.audit.mechanisms.pem import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.mechanisms.pem_base import PemMechanism
 
 
 def test_noise_ten_times_too_small_is_caught_by_name_and_by_number() -> None:
@@ -29,7 +32,8 @@ def test_the_same_with_all_its_noise_is_not() -> None:
     assert not found.refuted
     assert found.claimed_epsilon == 1.0
     assert found.measured_low <= 1.0
-    assert found.accounting.exact == pytest.approx(1.0, rel=1e-4)
+    assert {way.way: way.epsilon for way in found.counted}["exactly"] == pytest.approx(1.0, rel=1e-4)
+    assert found.gaussian_low is not None
 
 
 def test_a_printed_claim_about_entries_does_not_hold_for_records() -> None:
@@ -40,6 +44,27 @@ def test_a_printed_claim_about_entries_does_not_hold_for_records() -> None:
     assert not found.guarantee.sound
 
 
+PEM = [
+    PEMKMeans(clusters=2, iterations=1, epsilon=0.5),
+    PEMLogistic(iterations=1, epsilon=0.5),
+    PEMApriori(epsilon=0.5),
+    PEMLogistic(iterations=1, epsilon=0.5, sampling=0.6, servers=3, colluding=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", PEM, ids=lambda m: f"{m.name} {m.sampling}")
+def test_pem_keeps_its_claim_and_with_a_tenth_of_the_noise_it_does_not(mechanism: PemMechanism) -> None:
+    found = audit_claim(mechanism, runs=150, rng=np.random.default_rng(1))
+    assert not found.refuted
+    assert (found.claimed_epsilon, found.claimed_delta, found.gaussian_low) == (0.5, 0.0, None)
+    assert "normal" not in found.sentence()
+    assert [(way.way, way.delta) for way in found.counted] == [("added up", 0.0), ("tightest", 1e-5)]
+    assert all(way.epsilon <= 0.5 for way in found.counted)
+    weak = type("Weak", (type(mechanism),), {"noise_factor": 0.1})
+    asked = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+    assert audit_claim(weak(**asked), runs=150, rng=np.random.default_rng(2)).refuted
+
+
 def test_the_same_seed_finds_the_same() -> None:
     mechanism = HardtRoth(rank=2, iterations=1)
     first, second = (audit_claim(mechanism, runs=30, rng=np.random.default_rng(4)) for _ in range(2))
@@ -47,9 +72,15 @@ def test_the_same_seed_finds_the_same() -> None:
 
 
 def test_what_claims_nothing_and_bad_numbers_are_refused() -> None:
-    for mechanism in (PDSVD(), UtilityFedPower()):
+    for mechanism in (PDSVD(), UtilityFedPower(), PEMLogistic(epsilon=np.inf)):
         with pytest.raises(SpecError, match="claims no epsilon"):
             claiming(mechanism)
+
+    class Told:
+        name, version, guarantee = "told", 1, HardtRoth().guarantee
+
+    with pytest.raises(SpecError, match="'told' has no worst case to run"):
+        claiming(Told())
     with pytest.raises(SpecError, match="runs"):
         audit_claim(HardtRoth(rank=2), runs=5, rng=np.random.default_rng(0))
     with pytest.raises(SpecError, match="confidence"):

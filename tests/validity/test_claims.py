@@ -13,6 +13,8 @@ from ksdp.audit.mechanisms.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.hardt_roth import HardtRoth
+from ksdp.audit.mechanisms.pem import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.mechanisms.pem_base import PemMechanism
 from ksdp.audit.mechanisms.released import GaussianReleases
 
 pytestmark = pytest.mark.validity
@@ -28,14 +30,24 @@ SOUND: list[GaussianReleases] = [
     PrivateFedPower(rank=2, iterations=3, epsilon=4.0),
     PrivateFedPower(rank=2, iterations=4, period=2, epsilon=4.0),
 ]
+PEM: list[PemMechanism] = [
+    PEMKMeans(clusters=2, iterations=2, epsilon=4.0),
+    PEMLogistic(iterations=1, epsilon=1.0),
+    PEMLogistic(iterations=5, epsilon=4.0),
+    PEMApriori(epsilon=4.0),
+    PEMApriori(epsilon=4.0, sampling=0.5),
+    PEMLogistic(iterations=2, epsilon=2.0, sampling=0.5, servers=3, colluding=2),
+]
+"""Their L changes on the way where it does: Apriori's, from items to pairs."""
 UNSOUND: list[GaussianReleases] = [
     FedPower(rank=2, iterations=1, period=1, epsilon=0.5),
     PrivateFedPower(rank=2, iterations=2, unit="entry-printed", noise=0.3),
 ]
 
 
-def name(mechanism: GaussianReleases) -> str:
-    parts = (getattr(mechanism, key, "") for key in ("unit", "adjacency", "calibration", "period"))
+def name(mechanism: GaussianReleases | PemMechanism) -> str:
+    told = ("unit", "adjacency", "calibration", "period", "epsilon", "sampling")
+    parts = (getattr(mechanism, key, "") for key in told)
     return " ".join(str(part) for part in (mechanism.name, *parts) if part)
 
 
@@ -49,8 +61,16 @@ def test_no_sound_claim_is_refuted_and_the_bound_comes_near(mechanism: GaussianR
     assert found.gaussian_low > 0.1 * found.claimed_epsilon or found.claimed_epsilon < 1
 
 
-@pytest.mark.parametrize("mechanism", SOUND, ids=name)
-def test_with_a_tenth_of_the_noise_every_one_is_caught(mechanism: GaussianReleases) -> None:
+@pytest.mark.parametrize("mechanism", PEM, ids=name)
+def test_pems_claims_hold_and_the_bound_comes_near(mechanism: PemMechanism) -> None:
+    found = audit_claim(mechanism, runs=2000, rng=np.random.default_rng(1), confidence=0.999)
+    print(found.sentence())
+    assert not found.refuted
+    assert found.measured_low > 0.25 * found.claimed_epsilon
+
+
+@pytest.mark.parametrize("mechanism", [*SOUND, *PEM], ids=name)
+def test_with_a_tenth_of_the_noise_every_one_is_caught(mechanism: GaussianReleases | PemMechanism) -> None:
     # Claims that are small enough for so few runs to exceed them.
     small = {"noise": 0.1} if mechanism.name == "fedpower-utility" else {"epsilon": 0.9}
     asked = replace(mechanism, **small)
@@ -75,6 +95,14 @@ def test_the_sampler_that_protects_gives_the_same_law() -> None:
     print("vetted:", found.sentence())
     assert not found.refuted
     assert 1.0 < found.gaussian_low <= 4.0
+
+
+def test_what_pem_draws_among_real_parties_gives_the_same_law() -> None:
+    vetted = PEMLogistic(iterations=2, epsilon=2.0, sampler="discrete")
+    found = audit_claim(vetted, runs=1000, rng=np.random.default_rng(4), confidence=0.999)
+    print("vetted:", found.sentence())
+    assert not found.refuted
+    assert found.measured_low > 0.5
 
 
 def test_a_bound_above_the_claim_comes_as_seldom_as_it_says() -> None:

@@ -57,13 +57,9 @@ def claim(
     if as_json:
         typer.echo(json.dumps(found.as_json()))
     else:
-        counted = found.accounting
+        ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in found.counted)
         typer.echo(found.sentence())
-        typer.echo(
-            f"  counted: {counted.exact:.3g} exactly, PLD {counted.pld:.3g}, RDP {counted.rdp:.3g}, added up "
-            f"{counted.added:.3g}, at delta {counted.delta:.1g}\n"
-            f"  unit: {found.guarantee.unit}\n  trust: {found.guarantee.trust}"
-        )
+        typer.echo(f"  counted: {ways}\n  unit: {found.guarantee.unit}\n  trust: {found.guarantee.trust}")
         if found.guarantee.notes:
             typer.echo(f"  note: {found.guarantee.notes}")
     if found.refuted:

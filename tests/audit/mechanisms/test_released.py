@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.released import GaussianReleases, log_likelihood_ratio
+from ksdp.audit.mechanisms.released import GaussianReleases
 
 ALL: list[GaussianReleases] = [
     HardtRoth(rank=2, iterations=2),
@@ -82,7 +82,7 @@ def test_the_likelihood_ratio_is_that_of_the_densities() -> None:
         mechanism.transcribe(database, replay)
         off = announced.seen - replay.transcript[0].exact
         densities.append(-np.sum(off**2) / (2 * announced.deviation**2))
-    assert log_likelihood_ratio(mechanism, [announced], pair) == pytest.approx(densities[0] - densities[1])
+    assert mechanism.log_likelihood_ratio([announced], pair) == pytest.approx(densities[0] - densities[1])
 
 
 def test_the_vetted_sampler_runs_on_the_grid() -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.protocols.pem_noise import Sampler, Simulated, Vetted, _opendp, law, reach
+from ksdp.audit.protocols.pem_noise import Sampler, Simulated, Vetted, _opendp, law, log_law, reach
 
 
 def fits(drawn: np.ndarray, expected: np.ndarray, wide: int) -> float:
@@ -32,6 +32,27 @@ def test_sums_follow_the_convolution(sampler: Sampler) -> None:
     alone = law(1.5, np.arange(-60, 61))
     three = np.convolve(np.convolve(alone, alone), alone)[180 - 10 : 180 + 11]
     assert fits(sampler.draw(1.5, 20_000, parties=3), three, 10) > 1e-5
+
+
+@pytest.mark.parametrize("parties", [1, 2, 3, 7])
+@pytest.mark.parametrize("scale", [0.3, 1.5, 12.0])
+def test_the_law_of_a_sum_is_the_convolution(scale: float, parties: int) -> None:
+    wide = int(40 * scale) + 5
+    alone = law(scale, np.arange(-wide, wide + 1))
+    slow = alone
+    for _ in range(parties - 1):
+        slow = np.convolve(slow, alone)
+    middle, far = len(slow) // 2, int(10 * scale)  # further out the slow one has lost its digits
+    quick = log_law(scale, np.arange(-far, far + 1), parties)
+    np.testing.assert_allclose(quick, np.log(slow[middle - far : middle + far + 1]), atol=1e-9)
+
+
+def test_the_law_of_a_sum_holds_for_very_much_noise() -> None:
+    """As an integral: a sum of three laws of scale 10^7 has a density; steps of 10^4 are fine enough."""
+    numbers = np.arange(-(10**9), 10**9, 10**4)
+    densities = np.exp(log_law(1e7, numbers, 3))
+    assert densities.sum() * 1e4 == pytest.approx(1.0, abs=1e-6)
+    assert (densities * (numbers / 1e7) ** 2).sum() * 1e4 == pytest.approx(3 * 2.0, rel=1e-4)
 
 
 def test_the_law_is_a_law_and_epsilon_private() -> None:
