@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -15,6 +18,7 @@ from ksdp.audit.protocols.pem_api import PemAlgorithm, PemState
 from ksdp.audit.protocols.pem_budget import Budget
 from ksdp.audit.protocols.pem_field import PrimeField
 from ksdp.audit.protocols.pem_terms import PemTerms
+from ksdp.flows.progress import advance, current
 from ksdp.tasks.pem_processes import ClientJob, aggregator_process, clients_process, server_process
 
 __all__ = ["PemResult", "run_pem"]
@@ -58,6 +62,9 @@ def run_pem(
 ) -> PemResult:
     """Start every party as a process of its own and wait for the result.
 
+    Whoever listens (`ksdp.flows.progress`) hears of parties that are ready and of iterations that are done. No
+    process outlives the call, however it ends.
+
     Parameters
     ----------
     algorithm : PemAlgorithm
@@ -91,6 +98,7 @@ def run_pem(
         raise InputError("There must be at least one client and one process for it.")
     parts = [list(jobs[i::processes]) for i in range(min(processes, len(jobs)))]
     server_names = [f"server {j + 1}" for j in range(servers)]
+    current().stage("start", 1 + servers + len(parts))
     with _Children(timeout) as children:
         aggregator = children.start(aggregator_process, algorithm, len(parts))
         ports_of = [
@@ -112,6 +120,7 @@ def run_pem(
             least_clients,
         )
         ports = {n: port for n, (port, _) in sorted(zip(server_names, opened, strict=True))}
+        current().stage("iterate", budget.iterations)
         aggregator.send(terms)
         for pipe in ports_of:
             pipe.send((terms, aggregator_port))
@@ -143,15 +152,17 @@ class _Children:
         self._said: dict[Connection, list[tuple[str, Any]]] = {}
 
     def __enter__(self) -> _Children:
+        resource_tracker.ensure_running()  # here, because it undoes `_held_back` when it starts
         return self
 
     def start(self, target: Callable[..., None], *arguments: Any) -> Connection:
         """Start a party; its pipe."""
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=target, args=(theirs, *arguments), daemon=True)
-        process.start()
+        with _held_back():
+            process.start()
+            self._processes.append(process)
         theirs.close()
-        self._processes.append(process)
         self._said[ours] = []
         return ours
 
@@ -162,10 +173,16 @@ class _Children:
             if not ready:
                 raise ProtocolError(f"No party said anything for {self._timeout:g} seconds: the run is given up.")
             for other in ready:
-                self._said[other].append(_received(other))
+                word = _received(other)
+                if word[0] == "step":
+                    advance(1)
+                else:
+                    self._said[other].append(word)
         said, what = self._said[pipe].pop(0)
         if said != kind:
             raise ProtocolError("A party ended before its time.")
+        if said == "ready":
+            advance(1)
         return what
 
     def end(self, pipe: Connection) -> dict[str, Any]:
@@ -179,6 +196,16 @@ class _Children:
                 process.join(5.0)
             process.terminate()
             process.join()
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """Hold Ctrl-C back while a process is started, which inherits that and leaves it to us: we end it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _received(pipe: Connection) -> tuple[str, Any]:

@@ -21,11 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
-from ksdp.storage.store import write_json, write_whole
+from ksdp.storage.store import write_arrays, write_json
 
 __all__ = ["Transcript", "require_no_result", "write_run"]
 
@@ -55,16 +54,8 @@ def write_run(
 ) -> None:
     """Write the result of a run that all parties have confirmed."""
     for name, arrays in ((_OWN, own), (_RESULT, public)):
-        _write_arrays(folder / name, arrays)
+        write_arrays(folder / name, arrays)
     write_json(folder / _ABOUT, dict(about))
-
-
-def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    def write(part: Path) -> None:
-        with part.open("wb") as file:
-            np.savez(file, **dict[str, Any](arrays))
-
-    write_whole(path, write)
 
 
 class Transcript:

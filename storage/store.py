@@ -30,9 +30,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ksdp.audit.errors import StoreError
 
-__all__ = ["Store", "content_key", "write_json", "write_whole"]
+__all__ = ["Store", "content_key", "write_arrays", "write_json", "write_whole"]
 
 
 def content_key(identity: Mapping[str, Any]) -> str:
@@ -67,6 +70,16 @@ def write_json(path: Path, content: Any) -> None:
 
     def write(part: Path) -> None:
         part.write_text(text, encoding="utf-8")
+
+    write_whole(path, write)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays by name, as an npz."""
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:
+            np.savez(file, **dict[str, Any](arrays))
 
     write_whole(path, write)
 

@@ -129,7 +129,8 @@ def _public(key: Ed25519PrivateKey) -> bytes:
 
 
 def aggregator_process(pipe: Connection, algorithm: PemAlgorithm, client_processes: int) -> None:
-    """The aggregator: gives its port and public key, gets the terms, runs, gives the final state."""
+    """The aggregator: gives its port and public key, gets the terms, runs, tells of every iteration, gives the
+    final state."""
 
     async def work(pipe: Connection) -> dict[str, Any]:
         key, door = Ed25519PrivateKey.generate(), _Door()
@@ -149,6 +150,7 @@ def aggregator_process(pipe: Connection, algorithm: PemAlgorithm, client_process
             await asyncio.gather(*(link.send(roster) for link in servers))
             sums = await asyncio.gather(*(link.receive() for link in servers))
             aggregator.reduce(map(Envelope.from_bytes, sums))
+            pipe.send(("step", len(aggregator.totals)))
         seconds = time.perf_counter() - started
         await door.close()
         return {

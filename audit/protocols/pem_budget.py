@@ -215,6 +215,8 @@ def tight_epsilon(budget: Budget, delta: float, iterations: int | None = None) -
     if not linear or math.isinf(linear) or budget.stream:
         return linear
     each = budget.of_iteration
+    if each > 50:  # beyond this e^-each is below any delta, and the library overflows
+        return linear
     step = max(1e-4, each * done / 1e6)  # keeps the convolution's array within some millions of entries
     one = pld.from_privacy_parameters(
         common.DifferentialPrivacyParameters(each, 0.0), value_discretization_interval=min(step, each)

@@ -37,7 +37,7 @@ from ksdp.audit.protocols.pem_field import PrimeField
 from ksdp.audit.protocols.pem_noise import reach
 from ksdp.audit.protocols.wire import name_of, number_of, pack, pack_number, unpack
 
-__all__ = ["PemTerms", "PemUpload", "numbered", "open_numbered", "upload_key"]
+__all__ = ["PemTerms", "PemUpload", "check_room", "numbered", "open_numbered", "upload_key"]
 
 PURPOSE = "pem-share"
 
@@ -94,8 +94,7 @@ class PemTerms:
 
     def room(self, block: Block) -> int:
         """The largest size, in steps, of an entry of a sum with its noise, but with probability 2^-60."""
-        noise = reach(self.budget.scale(block), block.size, len(self.servers))
-        return len(self.clients) * self.rows * block.cap_steps + noise
+        return _room(block, self.budget, len(self.clients) * self.rows, len(self.servers))
 
     def check_room(self, blocks: tuple[Block, ...]) -> None:
         """Refuse vectors whose sum with the noise could leave the field, but with probability 2^-60.
@@ -105,14 +104,29 @@ class PemTerms:
         ProtocolError
             If it could: a sum that wraps would be announced as another number.
         """
-        for block in blocks:
-            need = self.room(block)
-            if need > self.field.largest:
-                bits = need.bit_length() + 1
-                raise ProtocolError(
-                    f"A sum with its noise may need {bits} bits; the field has {self.field.bits}. "
-                    "Take the larger field, fewer fraction bits, fewer iterations or a larger epsilon."
-                )
+        check_room(blocks, self.budget, len(self.clients) * self.rows, len(self.servers), self.field)
+
+
+def check_room(blocks: tuple[Block, ...], budget: Budget, records: int, servers: int, field: PrimeField) -> None:
+    """The same before there are parties, for at most so many records in an iteration.
+
+    Raises
+    ------
+    ProtocolError
+        If a sum could leave the field.
+    """
+    for block in blocks:
+        need = _room(block, budget, records, servers)
+        if need > field.largest:
+            bits = need.bit_length() + 1
+            raise ProtocolError(
+                f"A sum with its noise may need {bits} bits; the field has {field.bits}. "
+                "Take the larger field, fewer fraction bits, fewer iterations or a larger epsilon."
+            )
+
+
+def _room(block: Block, budget: Budget, records: int, servers: int) -> int:
+    return records * block.cap_steps + reach(budget.scale(block), block.size, servers)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, guarantees, looking, protocol, review, reviewing, scheduling
+from ksdp.commands import audits, clearing, guarantees, looking, pem, protocol, review, reviewing, scheduling
 
 __all__ = ["app", "main"]
 
@@ -61,6 +61,7 @@ for _name, _command in (
     ("serve", scheduling.serve),
     ("party", protocol.party),
     ("run", protocol.run),
+    ("pem", pem.pem),
 ):
     app.command(_name)(_command)
 
@@ -84,5 +85,5 @@ def main() -> None:
         error.show()
         code = error.exit_code
     if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code itself
-        typer.echo("stopped; the same command resumes.", err=True)
+        typer.echo("stopped; the same command resumes from what is stored.", err=True)
     sys.exit(code if isinstance(code, int) else 0)

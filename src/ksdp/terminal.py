@@ -27,6 +27,8 @@ _WORDS = {
     "test": "testing documents",
     "confirm": "measuring the flagged",
     "curves": "drawing",
+    "start": "starting the parties",
+    "iterate": "iterations",
 }
 
 

@@ -92,6 +92,7 @@ def test_tight_is_below_the_sum_and_above_what_the_mechanism_spends() -> None:
     tight = tight_epsilon(budget, 1e-6)
     assert exact <= tight < 6.0 < budget.spent(100)
     assert tight_epsilon(Budget(1.0, 1), 1e-9) == pytest.approx(1.0, abs=1e-3)
+    assert tight_epsilon(Budget(1e6, 3), 1e-9) == 1e6  # as large as no exponential is
 
 
 def test_no_noise_where_epsilon_is_infinite() -> None:

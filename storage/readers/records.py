@@ -1,0 +1,133 @@
+"""Records of a PEM run: numbers, bins and categories side by side, and the client of each.
+
+What becomes of a column is said by the spec and never by the data, so that nothing is learnt from the width of a
+record or the names of its columns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import canonical
+from ksdp.audit.errors import SpecError
+from ksdp.audit.pem_spec import PemDataSpec
+from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.counts import check_labels, read_counts
+from ksdp.storage.readers.files import extension, refusal
+
+__all__ = ["Records", "read_records"]
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """What the file holds, one record a row, in its order."""
+
+    path: Path
+    matrix: sp.csr_array
+    columns: tuple[str, ...]
+    """Names of the matrix's columns; none for a count matrix."""
+    clients: tuple[str, ...]
+    """Names, sorted."""
+    owners: NDArray[np.intp]
+    """Of each record, the place of its client among `clients`."""
+
+    def parts(self) -> list[sp.csr_array]:
+        """Each client's records."""
+        return [self.matrix[np.flatnonzero(self.owners == number)] for number in range(len(self.clients))]
+
+
+def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records:
+    """Read the records of a run.
+
+    Parameters
+    ----------
+    spec : PemDataSpec
+    base : Path
+        Folder that relative paths start from.
+    nonnegative : bool
+        Refuse negative numbers.
+
+    Raises
+    ------
+    CorpusError
+        Naming the file, the row (counted from 1) and the column at fault; never a value.
+    SpecError
+        Keys of the spec that do not go with the file.
+    """
+    path = base / os.path.expandvars(spec.path)
+    if extension(path) in (".npz", ".mtx"):
+        return _counts(spec, base, path)
+    if not spec.described:
+        raise SpecError("`data.columns`, `edges` or `categories` must say what the columns of a table become.")
+    if spec.labels is not None:
+        raise SpecError("`data.labels` goes with a count matrix; a table has its `client` column itself.")
+    table = open_columns(path, spec.encoding)
+    table.require([*spec.columns, *spec.edges, *spec.categories, *filter(None, (spec.label, spec.client))])
+    names = list(spec.columns)
+    parts = [sp.csr_array(table.numbers(name, nonnegative=nonnegative)[:, None]) for name in spec.columns]
+    for name, edges in spec.edges.items():
+        ends = [f"{edge:g}" for edge in edges]
+        names += [f"{name} < {ends[0]}", *(f"{a} <= {name} < {b}" for a, b in itertools.pairwise(ends))]
+        names.append(f"{name} >= {ends[-1]}")
+        parts.append(_ones(np.digitize(table.numbers(name), edges), len(edges) + 1))
+    for name, values in spec.categories.items():
+        names += [f"{name} = {value}" for value in values]
+        parts.append(_ones(_places(table, name, values), len(values)))
+    if spec.label is not None:
+        names.append(spec.label)
+        parts.append(sp.csr_array((table.labels(spec.label) == spec.positive).astype(np.float64)[:, None]))
+    matrix = canonical(sp.csr_array(sp.hstack(parts, format="csr")))
+    return Records(path, matrix, tuple(names), *_clients(spec, table, matrix.shape[0], path))
+
+
+def _counts(spec: PemDataSpec, base: Path, path: Path) -> Records:
+    if spec.described or spec.label is not None:
+        raise SpecError(
+            "`data.columns`, `edges`, `categories` and `label` go with a table, not with a count matrix."
+        )
+    if (spec.labels is None) != (spec.client is None):
+        raise SpecError("`data.labels` and `client` go together for a count matrix; else set `clients`.")
+    matrix = canonical(read_counts(path))
+    held = None
+    if spec.labels is not None:
+        held = open_columns(base / os.path.expandvars(spec.labels), spec.encoding)
+        check_labels(held, matrix.shape[0])
+    return Records(path, matrix, (), *_clients(spec, held, matrix.shape[0], path))
+
+
+def _clients(
+    spec: PemDataSpec, table: Columns | None, rows: int, path: Path
+) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    if spec.client is not None and table is not None:
+        owners, names = table.coded(spec.client)
+        order = np.argsort(names)
+        places = np.empty(len(names), dtype=np.intp)
+        places[order] = np.arange(len(names))
+        return tuple(names[order].tolist()), places[owners]
+    count = spec.clients or 1
+    if count > rows:
+        raise refusal(path, f"has {rows} records, which cannot be dealt out to {count} clients.")
+    width = len(str(count))
+    return tuple(f"{number + 1:0{width}}" for number in range(count)), np.arange(rows, dtype=np.intp) % count
+
+
+def _places(table: Columns, name: str, values: tuple[str, ...]) -> NDArray[np.intp]:
+    codes, found = table.coded(name)
+    known = {value: place for place, value in enumerate(values)}
+    places = np.array([known.get(value, -1) for value in found.tolist()], dtype=np.intp)[codes]
+    if (places < 0).any():
+        row = int((places < 0).argmax()) + 1
+        raise refusal(table.path, "is none of the categories that the spec lists.", row=row, column=name)
+    return places
+
+
+def _ones(places: NDArray[np.intp], width: int) -> sp.csr_array:
+    rows = len(places)
+    return sp.csr_array((np.ones(rows), places, np.arange(rows + 1)), shape=(rows, width))
