@@ -19,6 +19,7 @@ from ksdp.audit.protocols.pem_budget import Budget
 from ksdp.audit.protocols.pem_field import PrimeField
 from ksdp.audit.protocols.pem_terms import PemTerms
 from ksdp.flows.progress import advance, current
+from ksdp.flows.stopping import interrupts_wait
 from ksdp.tasks.pem_processes import ClientJob, aggregator_process, clients_process, server_process
 
 __all__ = ["PemResult", "run_pem"]
@@ -152,14 +153,14 @@ class _Children:
         self._said: dict[Connection, list[tuple[str, Any]]] = {}
 
     def __enter__(self) -> _Children:
-        resource_tracker.ensure_running()  # here, because it undoes `_held_back` when it starts
+        resource_tracker.ensure_running()  # here, because it undoes `_inherited_silence` when it starts
         return self
 
     def start(self, target: Callable[..., None], *arguments: Any) -> Connection:
         """Start a party; its pipe."""
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=target, args=(theirs, *arguments), daemon=True)
-        with _held_back():
+        with interrupts_wait(), _inherited_silence():
             process.start()
             self._processes.append(process)
         theirs.close()
@@ -199,8 +200,8 @@ class _Children:
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[None]:
-    """Hold Ctrl-C back while a process is started, which inherits that and leaves it to us: we end it."""
+def _inherited_silence() -> Iterator[None]:
+    """Block Ctrl-C in this thread: a process that is started now inherits that, and leaves its end to us."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
