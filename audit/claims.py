@@ -16,8 +16,8 @@ beforehand (Nasr et al. 2023, https://arxiv.org/abs/2302.07956). It refutes noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -29,7 +29,7 @@ from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of
 from ksdp.audit.mechanisms.noise import Counted
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, share_interval
 
-__all__ = ["LEAST_RUNS", "ClaimFinding", "Claims", "audit_claim", "claiming"]
+__all__ = ["LEAST_RUNS", "ClaimFinding", "Claims", "audit_claim", "check_runs", "claiming"]
 
 LEAST_RUNS = 20
 """Of each arm."""
@@ -102,8 +102,16 @@ class ClaimFinding:
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
-        found = asdict(self) | {"guarantee": self.guarantee.as_json(), "refuted": self.refuted}
-        return found
+        told = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
+        return asdict(self) | told | {"refuted": self.refuted}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> ClaimFinding:
+        """What `as_json` gave."""
+        plain = {field.name: found[field.name] for field in fields(cls)}
+        plain["guarantee"] = Guarantee.from_json(found["guarantee"])
+        plain["counted"] = tuple(Counted(**way) for way in found["counted"])
+        return cls(**plain)
 
     def sentence(self) -> str:
         """For people."""
@@ -134,6 +142,20 @@ def claiming(mechanism: Mechanism | Claims) -> Claims:
     return mechanism
 
 
+def check_runs(runs: int, confidence: float) -> None:
+    """Refuse too few runs, or a confidence outside (0, 1).
+
+    Raises
+    ------
+    SpecError
+        Naming the parameter.
+    """
+    if runs < LEAST_RUNS:
+        raise SpecError(f"`runs` must be at least {LEAST_RUNS}; got {runs}.")
+    if not 0 < confidence < 1:
+        raise SpecError(f"`confidence` must be in (0, 1); got {confidence}.")
+
+
 def audit_claim(
     mechanism: Claims,
     *,
@@ -160,10 +182,7 @@ def audit_claim(
     SpecError
         If `runs` or `confidence` is out of range, or the mechanism has no worst case.
     """
-    if runs < LEAST_RUNS:
-        raise SpecError(f"`runs` must be at least {LEAST_RUNS}; got {runs}.")
-    if not 0 < confidence < 1:
-        raise SpecError(f"`confidence` must be in (0, 1); got {confidence}.")
+    check_runs(runs, confidence)
     claiming(mechanism)
     pair = mechanism.neighbours()
     sizes = [part.shape[0] for part in pair[0].parties]

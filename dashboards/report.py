@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ksdp.dashboards import sentences, words
+from ksdp.dashboards import promises, sentences, words
 from ksdp.dashboards.charts import scale_svg, shares_svg
 from ksdp.dashboards.view import AuditView, read_audit_view
 from ksdp.storage.store import Store
@@ -39,7 +39,8 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {name: getattr(words, name) for name in words.__all__} | {"p_text": _p_text}
-    environment.globals |= {name: getattr(sentences, name) for name in sentences.__all__}
+    for spoken in (sentences, promises):
+        environment.globals |= {name: getattr(spoken, name) for name in spoken.__all__}
     return environment
 
 

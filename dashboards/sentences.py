@@ -22,7 +22,6 @@ __all__ = [
     "naive_practice",
     "others",
     "paper_alone",
-    "promised",
     "reach",
     "sampling",
     "title",
@@ -136,27 +135,6 @@ def fresh(summary: Summary) -> list[str]:
         f"with epsilon below {decimal(found['largest_epsilon_low'])} (delta 0), with a confidence of "
         f"{percent(1 - level)} for that document by itself.",
     ]
-
-
-def promised(summary: Summary) -> str | None:
-    """What the mechanism claims, beside what the audit proved; nothing where it claims no differential privacy."""
-    claim = summary.get("guarantee")
-    if not claim or claim["kind"] != "(epsilon, delta)":
-        return None
-    epsilon = (
-        "an epsilon that follows from the sizes" if claim["epsilon"] is None else f"epsilon {claim['epsilon']:g}"
-    )
-    told = [f"It claims {epsilon} at delta {claim['delta']:g}, for {claim['unit']}."]
-    if not claim["sound"]:
-        told.append(f"The claim is printed in a paper and does not hold. {claim['notes']}")
-    found = summary.get("fresh")
-    if found:
-        told.append(
-            f"Fresh runs of this audit prove at least {decimal(found['largest_epsilon_low'])} (delta 0) for one "
-            "document, against an adversary who does not know the others."
-        )
-    told.append(f"Its noise is drawn by the {claim['sampler']['name']} sampler: {claim['sampler']['is']}.")
-    return " ".join(told)
 
 
 def looks(summary: Summary) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from ksdp.dashboards.charts import counts_svg, ecdf_svg, strip_svg
+from ksdp.storage.claims import shown_claim
 from ksdp.storage.findings import Curve, read_curves, read_summary
 from ksdp.storage.queries import Filter, Findings, Overview, Row, Test, Totals
 from ksdp.storage.store import Store
@@ -116,6 +117,8 @@ class AuditView:
     """Everything the report shows."""
 
     summary: Mapping[str, Any]
+    claim: Mapping[str, Any] | None
+    """What the store has about its mechanism's claim: `finding`, `inputs`, `provenance`."""
     advantage: Advantage | None
     """None where nothing is sensitive."""
     statistics: tuple[StatisticRow, ...]
@@ -235,6 +238,7 @@ def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> Audi
     sensitive = Filter(verdict="sensitive")
     return AuditView(
         summary=summary,
+        claim=shown_claim(store, summary),
         advantage=None
         if np.isnan(totals.largest)
         else Advantage(totals.median, totals.tenth, totals.largest, totals.largest_low),

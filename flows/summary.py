@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.effects import Effect
 from ksdp.audit.mechanisms.guarantee import guarantee_of
-from ksdp.audit.plan import LEARNED_PREFIX, Plan
+from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
 from ksdp.audit.standing import Standing
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
 from ksdp.audit.verdicts.decide import Verdict, detectable_distance
@@ -56,6 +56,8 @@ def summarise(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any]:
     held = tests.n_with[:, 0]
     return {
         "mechanism": plan.mechanism.name,
+        "mechanism_version": plan.mechanism.version,
+        "parameters": parameters_of(plan.mechanism),
         "guarantee": guarantee_of(plan.mechanism).as_json(),
         "documents": len(tests),
         "runs": done.runs * plan.design.lanes,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ksdp.audit.errors import InputError
 from ksdp.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,18 +65,40 @@ def test_the_list_reads_as_text() -> None:
 def test_a_claim_is_refuted_by_the_exit_code(what: str, code: int, tmp_path: Path) -> None:
     spec = tmp_path / "spec.toml"
     spec.write_text(SPEC.format(what=what))
-    got, out = run("claim", str(spec), "--runs", "120", "--json")
+    got, out = run("claim", str(spec), "--runs", "120", "--store", str(tmp_path / "store"), "--json")
     found = json.loads(out)
     assert got == code
     assert found["refuted"] is (code == 3)
     assert found["claimed_epsilon"] == 1.0
     assert found["guarantee"]["sampler"]["name"] == "fast"
     assert found["runs"] == 120
+    assert json.loads(Path(found["file"]).read_text())["finding"]["measured_low"] == found["measured_low"]
 
 
-def test_people_read_both_numbers(tmp_path: Path) -> None:
+def test_people_read_both_numbers_and_where_they_are_from(tmp_path: Path) -> None:
     spec = tmp_path / "spec.toml"
     spec.write_text(SPEC.format(what="HardtRoth"))
-    _, out = run("claim", str(spec), "--runs", "30")
-    assert "claims epsilon 1 at delta 1e-05" in out
-    assert "1 PLD (delta 1e-05)" in out
+    asked = ("claim", str(spec), "--runs", "30", "--store", str(tmp_path / "store"))
+    _, first = run(*asked)
+    assert "claims epsilon 1 at delta 1e-05" in first
+    assert "1 PLD (delta 1e-05)" in first
+    assert "  stored 20" in first
+    _, second = run(*asked)
+    assert "read from the store: the same inputs and code, run 20" in second
+    assert second.splitlines()[:-1] == first.splitlines()[:-1]
+
+
+def test_pem_is_run_on_its_worst_case_and_what_claims_nothing_leaves_no_store(tmp_path: Path) -> None:
+    spec, store = tmp_path / "spec.toml", tmp_path / "store"
+    asked = 'seed = 1\n[corpus]\npath = "x.npz"\n[mechanism]\nname = "{}"\n'
+    for name, message in (("null", "claims no epsilon"), ("hardt-roth", "confidence")):
+        spec.write_text(asked.format(name))
+        with pytest.raises(InputError, match=message):
+            run("claim", str(spec), "--runs", "20", "--confidence", "1.5" if name != "null" else "0.9",
+                "--store", str(store))  # fmt: skip
+        assert not store.exists()
+    spec.write_text(asked.format("pem-apriori"))
+    code, out = run("claim", str(spec), "--runs", "20", "--store", str(store))
+    assert code == 0
+    assert "pem-apriori claims epsilon 1 at delta 0; 20 runs an arm prove at least" in out
+    assert "1 added up (delta 0)" in out

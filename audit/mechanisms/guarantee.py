@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ksdp.audit.mechanisms.noise import SAMPLERS
@@ -51,6 +52,12 @@ class Guarantee:
             "protects": protects,
             "notes": self.notes,
         }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Guarantee:
+        """What `as_json` gave."""
+        sampler = told["sampler"]["name"] if told["sampler"] else ""
+        return cls(**{f.name: told[f.name] for f in fields(cls) if f.name != "sampler"}, sampler=sampler)
 
 
 NOTHING = Guarantee("none", notes="No claim is stated.")

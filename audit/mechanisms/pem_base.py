@@ -61,7 +61,7 @@ class PemMechanism(ABC):
     Parameters
     ----------
     epsilon : float
-        Of the whole run; infinity draws no noise and promises nothing.
+        Of the whole run; finite.
     servers : int
         m, at least 2; each adds all of the noise.
     colluding : int
@@ -91,6 +91,8 @@ class PemMechanism(ABC):
         if not 0 <= self.colluding < self.servers:
             raise SpecError(f"`colluding` must be 0 to {self.servers - 1}; got {self.colluding}.")
         check_sampler(self.sampler)
+        if not math.isfinite(self.epsilon):
+            raise SpecError(f"`epsilon` must be positive and finite; got {self.epsilon}.")
         try:
             self.budget()
             self.check()
@@ -125,8 +127,6 @@ class PemMechanism(ABC):
     @property
     def guarantee(self) -> Guarantee:
         """What is promised, to whom."""
-        if math.isinf(self.epsilon):
-            return Guarantee("none", notes="`epsilon` is infinite: no noise is drawn, and nothing is promised.")
         sampled = ", on samples that only the record's own client knows" if self.sampling < 1 else ""
         return Guarantee(
             "(epsilon, delta)",

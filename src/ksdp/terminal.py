@@ -27,6 +27,7 @@ _WORDS = {
     "test": "testing documents",
     "confirm": "measuring the flagged",
     "curves": "drawing",
+    "claim": "runs on the worst case",
     "start": "starting the parties",
     "iterate": "iterations",
 }

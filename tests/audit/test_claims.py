@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from ksdp.audit.claims import audit_claim, claiming
+from ksdp.audit.claims import ClaimFinding, audit_claim, claiming
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.fedpower import UtilityFedPower
 from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
@@ -25,6 +25,7 @@ def test_noise_ten_times_too_small_is_caught_by_name_and_by_number() -> None:
     assert "REFUTED" in found.sentence()
     assert "fast" in found.sentence()
     assert json.loads(json.dumps(found.as_json()))["refuted"] is True
+    assert ClaimFinding.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 def test_the_same_with_all_its_noise_is_not() -> None:
@@ -72,7 +73,7 @@ def test_the_same_seed_finds_the_same() -> None:
 
 
 def test_what_claims_nothing_and_bad_numbers_are_refused() -> None:
-    for mechanism in (PDSVD(), UtilityFedPower(), PEMLogistic(epsilon=np.inf)):
+    for mechanism in (PDSVD(), UtilityFedPower()):
         with pytest.raises(SpecError, match="claims no epsilon"):
             claiming(mechanism)
 

@@ -6,7 +6,7 @@ from ksdp.audit.mechanisms.fedpower import FedPower
 from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.hardt_roth import HardtRoth
 from ksdp.audit.mechanisms.pd_svd import PDSVD
-from ksdp.dashboards.sentences import promised
+from ksdp.dashboards.promises import promised, proved
 
 
 def test_a_claim_stands_beside_what_was_proved() -> None:
@@ -16,6 +16,27 @@ def test_a_claim_stands_beside_what_was_proved() -> None:
     assert "claims epsilon 0.5 at delta 1e-05" in told
     assert "at least 1.25" in told
     assert "fast sampler" in told
+
+
+def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
+    finding = {
+        "claimed_epsilon": 1.0,
+        "claimed_delta": 0.0,
+        "measured_low": 0.773,
+        "runs": 2000,
+        "confidence": 0.95,
+        "refuted": False,
+    }
+    summary = {"guarantee": HardtRoth(epsilon=1.0).guarantee.as_json()}
+    kept = promised(summary, {"finding": finding})
+    assert kept is not None
+    assert "Claimed epsilon 1 at delta 0; proved on its worst case: at least 0.773 (2,000 runs" in kept
+    assert "not tried" not in kept
+    loud = proved({"finding": finding | {"measured_low": 3.0, "refuted": True}})
+    assert loud is not None
+    assert loud.startswith("REFUTED: claimed epsilon 1")
+    assert "not tried in this store" in str(promised(summary))
+    assert proved(None) is None
 
 
 def test_unsound_claims_are_said_to_be() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ksdp.commands.options import JsonOption
+from ksdp.commands.options import JsonOption, StoreOption
 
 __all__ = ["claim", "mechanisms"]
 
@@ -42,26 +42,36 @@ def claim(
     spec: Annotated[Path, typer.Argument(help="A spec; of it the mechanism and the seed are used.")],
     runs: Annotated[int, typer.Option(min=20, help="Runs of each arm.")] = 2000,
     confidence: Annotated[float, typer.Option(help="With which the lower bound holds.")] = 0.95,
+    store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted."""
-    import numpy as np
+    """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted.
 
-    from ksdp.audit.claims import audit_claim, claiming
-    from ksdp.audit.registry import make_mechanism
+    The finding is stored: audits of the same mechanism show it, and the same command reads it.
+    """
+    from datetime import UTC, datetime
+
+    from ksdp.flows.claims import run_claim
     from ksdp.flows.prepare import read_spec_file
+    from ksdp.terminal import terminal
 
     asked, _ = read_spec_file(spec)
-    mechanism = claiming(make_mechanism(asked.mechanism.name, asked.mechanism.parameters))
-    found = audit_claim(mechanism, runs=runs, rng=np.random.default_rng(asked.seed), confidence=confidence)
+    with terminal():
+        done = run_claim(asked, store, runs=runs, confidence=confidence, clock=lambda: datetime.now(UTC))
+    found = done.finding
+    if found.refuted:
+        typer.secho(f"REFUTED: {found.mechanism} does not keep its claim.", err=True, fg="red", bold=True)
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        where = {"finished": done.finished, "read": done.read, "file": str(done.path)}
+        typer.echo(json.dumps(found.as_json() | where))
     else:
         ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in found.counted)
         typer.echo(found.sentence())
         typer.echo(f"  counted: {ways}\n  unit: {found.guarantee.unit}\n  trust: {found.guarantee.trust}")
         if found.guarantee.notes:
             typer.echo(f"  note: {found.guarantee.notes}")
+        how = "read from the store: the same inputs and code, run" if done.read else "stored"
+        typer.echo(f"  {how} {done.finished}, {done.path}")
     if found.refuted:
         raise typer.Exit(_REFUTED)
 

@@ -1,0 +1,58 @@
+"""What a mechanism promises, beside what was proved about it, in words. Values in, plain text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ksdp.dashboards.words import count, decimal, percent
+
+__all__ = ["promised", "proved"]
+
+
+def promised(summary: Mapping[str, Any], claim: Mapping[str, Any] | None = None) -> str | None:
+    """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy.
+
+    Parameters
+    ----------
+    summary : mapping
+        Of the audit.
+    claim : mapping, optional
+        What the store has about the claim.
+    """
+    said = summary.get("guarantee")
+    if not said or said["kind"] != "(epsilon, delta)":
+        return None
+    epsilon = (
+        "an epsilon that follows from the sizes" if said["epsilon"] is None else f"epsilon {said['epsilon']:g}"
+    )
+    told = [f"It claims {epsilon} at delta {said['delta']:g}, for {said['unit']}."]
+    if not said["sound"]:
+        told.append(f"The claim does not hold. {said['notes']}")
+    told.append(
+        proved(claim)
+        or "Whether runs on its worst case refute the claim was not tried in this store (ksdp claim)."
+    )
+    found = summary.get("fresh")
+    if found:
+        told.append(
+            f"Fresh runs of this audit prove at least {decimal(found['largest_epsilon_low'])} (delta 0) for one "
+            "document, against an adversary who does not know the others."
+        )
+    told.append(f"Its noise is drawn by the {said['sampler']['name']} sampler: {said['sampler']['is']}.")
+    return " ".join(told)
+
+
+def proved(claim: Mapping[str, Any] | None) -> str | None:
+    """What runs on the mechanism's worst case proved; nothing where there were none."""
+    if claim is None:
+        return None
+    found = claim["finding"]
+    numbers = (
+        f"claimed epsilon {found['claimed_epsilon']:.3g} at delta {found['claimed_delta']:g}; proved on its worst "
+        f"case: at least {found['measured_low']:.3g} ({count(found['runs'])} runs an arm, confidence "
+        f"{percent(found['confidence'])})"
+    )
+    if found["refuted"]:
+        return f"REFUTED: {numbers}. It does not keep its claim."
+    return f"{numbers[0].upper()}{numbers[1:]}. That does not refute the claim."

@@ -1,0 +1,109 @@
+"""What runs on a mechanism's worst case proved about its claim: one file an audit of a claim, in `claims/`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.store import Store, content_key, write_json
+
+__all__ = ["ClaimInputs", "read_claim", "shown_claim", "write_claim"]
+
+
+@dataclass(frozen=True)
+class ClaimInputs:
+    """Everything that the audit of a claim depends on, but for the code."""
+
+    mechanism: str
+    version: int
+    parameters: Mapping[str, Any]
+    """All of them, defaults included, as JSON knows values."""
+    seed: int
+    runs: int
+    confidence: float
+
+    def path(self, store: Store) -> Path:
+        """Where the finding is, or would be."""
+        return store.root / "claims" / f"{content_key(asdict(self))}.json"
+
+
+def write_claim(
+    store: Store,
+    inputs: ClaimInputs,
+    finding: Mapping[str, Any],
+    *,
+    versions: Mapping[str, str],
+    finished: datetime,
+) -> Path:
+    """Write a finding, whole or not at all, in the place of that of other code.
+
+    Parameters
+    ----------
+    store : Store
+    inputs : ClaimInputs
+    finding : mapping
+        As JSON.
+    versions : mapping
+        Of the libraries; `code` is the hash of the code that computed it.
+    finished : datetime
+        With a time zone.
+    """
+    path = inputs.path(store)
+    provenance = {"finished": finished.isoformat(timespec="seconds"), "versions": dict(versions)}
+    write_json(path, {"inputs": asdict(inputs), "finding": dict(finding), "provenance": provenance})
+    return path
+
+
+def read_claim(store: Store, inputs: ClaimInputs, code: str) -> dict[str, Any] | None:
+    """The file of these inputs, if the same code wrote it.
+
+    Raises
+    ------
+    StoreError
+        If it is there and cannot be read.
+    """
+    path = inputs.path(store)
+    found = _read(path) if path.is_file() else None
+    return found if found and found["provenance"]["versions"]["code"] == code else None
+
+
+def shown_claim(store: Store, summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What to show beside an audit's mechanism: of the files about the same one with the same parameters, one that
+    refutes the claim if there is any; of these that of most runs; of these the newest.
+
+    Parameters
+    ----------
+    store : Store
+    summary : mapping
+        Of an audit; without `parameters` (audits of earlier versions) nothing is found.
+
+    Raises
+    ------
+    StoreError
+        If a file cannot be read.
+    """
+    if "parameters" not in summary:
+        return None
+    wanted = [summary[key] for key in ("mechanism", "mechanism_version", "parameters")]
+    every = map(_read, sorted((store.root / "claims").glob("*.json")))
+    mine = [f for f in every if [f["inputs"][key] for key in ("mechanism", "version", "parameters")] == wanted]
+    return max(
+        mine,
+        key=lambda f: (f["finding"]["refuted"], f["inputs"]["runs"], f["provenance"]["finished"]),
+        default=None,
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = dict(json.loads(path.read_text(encoding="utf-8")))
+        if {"inputs", "finding", "provenance"} <= set(found):
+            return found
+    except (OSError, ValueError) as error:
+        raise StoreError(f"claims/{path.name} cannot be read; delete it and run `ksdp claim` again.") from error
+    raise StoreError(f"claims/{path.name} is damaged; delete it and run `ksdp claim` again.")

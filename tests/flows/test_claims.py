@@ -1,0 +1,53 @@
+"""A claim, audited and stored, beside the audit of the same mechanism: on its page and in its report."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SPEC = """
+seed = 3
+[corpus]
+path = "counts.npz"
+[mechanism]
+name = "{mechanism}"
+rank = 2
+iterations = 2
+epsilon = 1.0
+[design]
+party_size = 0.2
+with_runs = 20
+[statistics]
+families = ["geometry"]
+"""
+PROVED = r"at delta 1e-05; proved on its worst case: at least ([\d.]+) \(150 runs an arm, confidence 95 ?%\)"
+
+
+@pytest.mark.parametrize(("mechanism", "code"), [("hardt-roth", 0), ("broken-power", 3)])
+def test_the_claim_stands_beside_what_was_proved(
+    mechanism: str, code: int, ksdp: Callable, pages: Callable, corpus_folder: Path, tmp_path: Path
+) -> None:
+    spec, store = corpus_folder / f"claim-{mechanism}.toml", tmp_path / "store"
+    spec.write_text(SPEC.format(mechanism=mechanism))
+    audit = ksdp("audit", spec, "--store", store, "--json").out["audit"]
+    before = pages(store).words(f"/audits/{audit}")
+    assert "was not tried in this store" in before
+    found = ksdp("claim", spec, "--store", store, "--runs", "150", "--json", check=code)
+    assert found.out["refuted"] is (code == 3)
+    assert ("REFUTED: broken-power does not keep its claim" in found.err) is (code == 3)
+    assert not found.out["read"]
+    again = ksdp("claim", spec, "--store", store, "--runs", "150", "--json", check=code).out
+    assert again["read"]
+    assert {**again, "read": False} == found.out
+    ksdp("report", audit, "--store", store, check=0)
+    report = (store / "audits" / audit / "report.html").read_text()
+    for text in (pages(store).words(f"/audits/{audit}"), html.unescape(re.sub(r"<[^>]+>", " ", report))):
+        assert "was not tried" not in text
+        low = re.search(PROVED, text.replace("\N{NO-BREAK SPACE}", " "))
+        assert low is not None
+        assert float(low[1]) == pytest.approx(found.out["measured_low"], rel=0.01)
+        assert ("Its claim of differential privacy is refuted." in text) is (code == 3)
