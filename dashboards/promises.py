@@ -29,10 +29,12 @@ def promised(summary: Mapping[str, Any], claim: Mapping[str, Any] | None = None)
     told = [f"It claims {epsilon} at delta {said['delta']:g}, for {said['unit']}."]
     if not said["sound"]:
         told.append(f"The claim does not hold. {said['notes']}")
-    told.append(
-        proved(claim)
-        or "Whether runs on its worst case refute the claim was not tried in this store (ksdp claim)."
-    )
+    if claim is None:
+        told.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
+    elif claim["finding"]["refuted"]:
+        told.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
+    else:
+        told.append(f"{proved(claim)} That does not refute it.")
     found = summary.get("fresh")
     if found:
         told.append(
@@ -43,16 +45,11 @@ def promised(summary: Mapping[str, Any], claim: Mapping[str, Any] | None = None)
     return " ".join(told)
 
 
-def proved(claim: Mapping[str, Any] | None) -> str | None:
-    """What runs on the mechanism's worst case proved; nothing where there were none."""
-    if claim is None:
-        return None
+def proved(claim: Mapping[str, Any]) -> str:
+    """What runs on the mechanism's worst case proved, beside what it claims for it."""
     found = claim["finding"]
-    numbers = (
-        f"claimed epsilon {found['claimed_epsilon']:.3g} at delta {found['claimed_delta']:g}; proved on its worst "
+    return (
+        f"Claimed epsilon {found['claimed_epsilon']:.3g} at delta {found['claimed_delta']:g}; proved on its worst "
         f"case: at least {found['measured_low']:.3g} ({count(found['runs'])} runs an arm, confidence "
-        f"{percent(found['confidence'])})"
+        f"{percent(found['confidence'])})."
     )
-    if found["refuted"]:
-        return f"REFUTED: {numbers}. It does not keep its claim."
-    return f"{numbers[0].upper()}{numbers[1:]}. That does not refute the claim."

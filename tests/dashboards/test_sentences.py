@@ -31,12 +31,14 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
     kept = promised(summary, {"finding": finding})
     assert kept is not None
     assert "Claimed epsilon 1 at delta 0; proved on its worst case: at least 0.773 (2,000 runs" in kept
+    assert "That does not refute it." in kept
     assert "not tried" not in kept
-    loud = proved({"finding": finding | {"measured_low": 3.0, "refuted": True}})
+    refuted = {"finding": finding | {"measured_low": 3.0, "refuted": True}}
+    loud = promised(summary, refuted)
     assert loud is not None
-    assert loud.startswith("REFUTED: claimed epsilon 1")
+    assert f"REFUTED: it does not keep its claim. {proved(refuted)}" in loud
+    assert "not refute" not in loud
     assert "not tried in this store" in str(promised(summary))
-    assert proved(None) is None
 
 
 def test_unsound_claims_are_said_to_be() -> None:

@@ -50,4 +50,4 @@ def test_the_claim_stands_beside_what_was_proved(
         low = re.search(PROVED, text.replace("\N{NO-BREAK SPACE}", " "))
         assert low is not None
         assert float(low[1]) == pytest.approx(found.out["measured_low"], rel=0.01)
-        assert ("Its claim of differential privacy is refuted." in text) is (code == 3)
+        assert ("REFUTED: it does not keep its claim of differential privacy." in text) is (code == 3)
