@@ -82,6 +82,7 @@ class SumParty(Machine):
     Examples
     --------
     >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> from ksdp.audit.protocols.keys import Participant
     >>> keys = {name: Ed25519PrivateKey.generate() for name in ("ada", "bob", "cyd")}
     >>> who = tuple(Participant(n, k.public_key().public_bytes_raw()) for n, k in keys.items())
     >>> terms = SumTerms(who, b"the contract of 1 May")
