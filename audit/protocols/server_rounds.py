@@ -108,6 +108,8 @@ class _Server:
             if what == "sizes":
                 said = yield from self._from_all("sizes")
                 self.sizes = tuple(number_of(said[name]) for name in self._names)
+                if not all(self.sizes):
+                    raise ProtocolError("A party says that it has no rows.")
             elif what in ("sum", "show"):  # among the parties
                 yield from self._talk.tell(what, {})
             elif what == "upload":

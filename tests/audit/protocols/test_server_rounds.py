@@ -114,6 +114,7 @@ def instead(kind: str, sender: str, receiver: str, body: bytes) -> Any:
         ("ask", "bob", SERVER, pack("ask", b"sum", b""), "ask for different things"),
         ("ask", "bob", "ada", pack("ask", b"sum", b""), "bob asks for something else"),
         ("sizes", "bob", "ada", bytes(8), "no rows"),
+        ("sizes", "bob", SERVER, bytes(8), "no rows"),
         ("result", SERVER, "ada", bytes(32), "hub has another result"),
     ],
 )  # fmt: skip
