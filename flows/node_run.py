@@ -137,7 +137,7 @@ def guarantee_words(about: Mapping[str, Any]) -> str:
     )
     drawn = f"; noise by the sampler {said['sampler']['name']!r}" if said["sampler"] else ""
     unsound = "" if said["sound"] else f"; UNSOUND as printed: {said['notes']}"
-    return f"guarantee: {number}, of {said['unit']}; against {said['trust']}{drawn}{unsound}"
+    return f"guarantee: {number}; unit: {said['unit']}; trust: {said['trust']}{drawn}{unsound}"
 
 
 def _mesh(run: Run, name: str, identity: Ed25519PrivateKey, listen: Address, note: Note, now: datetime) -> Mesh:

@@ -70,7 +70,7 @@ def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     assert about["guarantee"]["sampler"]["name"] == "discrete"
     assert about["claimed"] == {"epsilon": 50.0, "delta": 1e-5}
     assert (about["server"], about["sizes"], about["asked"]) == (None, None, {"sum": 2})
-    assert guarantee_words(about).startswith("guarantee: epsilon 50 at delta 1e-05, of one record")
+    assert guarantee_words(about).startswith("guarantee: epsilon 50 at delta 1e-05; unit: one record")
     V = np.load(protocol.with_suffix("") / "ada" / "result.npz")["V"]
     assert subspace_sine(V[:1], without_noise(four, protocol, 1.0)) < 0.5, "noise, not nonsense"
 
@@ -126,7 +126,7 @@ def test_an_unsound_claim_is_told_at_the_end(four: Organisations) -> None:
     assert [process.wait(timeout=60) for process in started] == [0, 0, 0]
     assert done.returncode == 0, done.stderr
     assert "1 x sizes, 2 x upload" in done.stdout
-    assert "epsilon 2 at delta 2e-05, of as printed" in done.stdout
+    assert "epsilon 2 at delta 2e-05; unit: as printed" in done.stdout
     assert "UNSOUND as printed: Local and central noise" in done.stdout
     assert "uncleared: ada, bob, cyd\n" in done.stdout, "the server is not among them"
 
@@ -216,9 +216,9 @@ def test_an_audit_may_have_simulated_with_another_sampler_and_with_nothing_else(
 @pytest.mark.parametrize(
     ("mechanism", "server", "words"),
     [
-        (f"{UTILITY.replace('noise = 2.0', 'noise = 1e-3')}", SERVER, "no epsilon below 200, of one record"),
+        (f"{UTILITY.replace('noise = 2.0', 'noise = 1e-3')}", SERVER, "no epsilon below 200; unit: one record"),
         (UTILITY.replace("period = 1", "period = 2"), SERVER, "guarantee: none. Needs `row_bound` and `period` 1"),
-        (FEDPOWER + "\nnoise = 0.0\ncentral_noise = 0.0", SERVER, "no epsilon below 200, of as printed"),
+        (FEDPOWER + "\nnoise = 0.0\ncentral_noise = 0.0", SERVER, "no epsilon below 200; unit: as printed"),
         ('name = "pd-nmf"\nrank = 2', "", "guarantee: measured, not promised. A measurement"),
     ],
 )
