@@ -29,6 +29,11 @@ class MechanismIdentity:
     parameters: Mapping[str, Any]
     """Values as JSON knows them (lists, not tuples)."""
 
+    def without(self, left_out: Iterable[str]) -> MechanismIdentity:
+        """The same but for some parameters."""
+        kept = {name: value for name, value in self.parameters.items() if name not in set(left_out)}
+        return MechanismIdentity(self.name, self.version, kept)
+
 
 @dataclass(frozen=True)
 class Reviewed:

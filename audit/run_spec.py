@@ -57,7 +57,7 @@ class TimeoutsSpec(_Section):
 
 
 class PartySpec(_Section):
-    """One party."""
+    """One party, or the server."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,54}$")]
     address: str
@@ -76,13 +76,20 @@ class RunSpec(_Section):
     precision: PrecisionSpec = PrecisionSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
     parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
+    server: PartySpec | None = None
+    """Who collects, where the mechanism needs that; it holds no documents."""
+
+    @property
+    def nodes(self) -> tuple[PartySpec, ...]:
+        """The parties, then the server, where there is one."""
+        return self.parties if self.server is None else (*self.parties, self.server)
 
     @model_validator(mode="after")
     def _fits(self) -> RunSpec:
         for what in ("name", "address"):
-            found = [getattr(party, what) for party in self.parties]
+            found = [getattr(node, what) for node in self.nodes]
             if len(set(found)) != len(found):
-                raise ValueError(f"`parties.{what}` must differ from party to party.")
+                raise ValueError(f"`parties.{what}` must differ from party to party, and from the server's.")
         return self
 
 

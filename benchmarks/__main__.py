@@ -23,6 +23,7 @@ from benchmarks import (
     ks_cost,
     normed_sum,
     peers,
+    peers_run,
     protocol_run,
     secure_aggregation,
     secure_sum,
@@ -40,6 +41,7 @@ def main() -> None:
         "normed-sum": lambda _: normed_sum.run(),
         "run": lambda _: protocol_run.run(),
         "peers": lambda _: peers.run(),
+        "peers-run": lambda _: peers_run.run(),
         "audit": lambda chosen: audit_cost.run(chosen.spec, chosen.workers),
     }
     by_name: dict[str, Callable[[argparse.Namespace], None]] = {

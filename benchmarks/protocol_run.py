@@ -22,7 +22,7 @@ from ksdp.flows.protocol import enter_documents
 from ksdp.flows.run_terms import read_run
 from ksdp.storage.keys import load_private, make_identity
 
-__all__ = ["MECHANISMS", "run"]
+__all__ = ["MECHANISMS", "run", "write_parties", "write_protocol"]
 
 NAMES = ("ada", "bob", "cyd")
 MECHANISMS = {
@@ -36,33 +36,45 @@ def run(names: tuple[str, ...] = tuple(MECHANISMS)) -> None:
     """Print one line a mechanism."""
     data = Path(os.environ["KSDP_DATA"]) / "enron-mail6"
     with tempfile.TemporaryDirectory() as folder:
-        _write_parties(data, Path(folder))
+        write_parties(data, Path(folder), NAMES)
         for name in names:
             _one(name, MECHANISMS[name], Path(folder))
 
 
-def _write_parties(data: Path, folder: Path) -> None:
+def write_parties(data: Path, folder: Path, names: tuple[str, ...], most: int | None = None) -> None:
+    """Mailboxes dealt out to parties; of the vocabulary as many of the most frequent terms as asked for."""
     counts = sp.csr_array(sp.load_npz(data / "counts.npz"))
     mailbox = pd.read_parquet(data / "labels.parquet")["mailbox"].to_numpy()
-    for name, two in zip(NAMES, np.array_split(np.unique(mailbox), len(NAMES)), strict=True):
+    terms = (data / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    columns = np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[:most])
+    for name, some in zip(names, np.array_split(np.unique(mailbox), len(names)), strict=True):
         make_identity(folder, name)
-        sp.save_npz(folder / f"{name}.npz", counts[np.flatnonzero(np.isin(mailbox, two))])
-    (folder / "vocabulary.txt").write_bytes((data / "vocabulary.txt").read_bytes())
+        rows = counts[np.flatnonzero(np.isin(mailbox, some))]
+        sp.save_npz(folder / f"{name}.npz", sp.csr_array(rows[:, columns]))
+    (folder / "vocabulary.txt").write_text("".join(f"{terms[i]}\n" for i in columns), encoding="utf-8")
 
 
-def _one(name: str, parameters: str, folder: Path) -> None:
+def write_protocol(folder: Path, name: str, parameters: str, names: tuple[str, ...], server: str = "") -> Path:
+    """A protocol file for a mechanism, with ports of this machine that are free."""
+    nodes = (*names, server) if server else names
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in NAMES]
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in nodes]
         ports = [each.getsockname()[1] for each in held]
-    parties = "".join(
-        f'[[parties]]\nname = "{n}"\naddress = "127.0.0.1:{p}"\nkey = "{n}.pub"\n'
-        for n, p in zip(NAMES, ports, strict=True)
+    tables = "".join(
+        f'{"[server]" if n == server else "[[parties]]"}\nname = "{n}"\naddress = "127.0.0.1:{p}"\n'
+        f'key = "{n}.pub"\n'
+        for n, p in zip(nodes, ports, strict=True)
     )
     protocol = folder / f"{name}.toml"
     protocol.write_text(
         f'protocol = 1\n[mechanism]\nname = "{name}"\n{parameters}\n'
-        f'[features]\nvocabulary = "vocabulary.txt"\n{parties}'
+        f'[features]\nvocabulary = "vocabulary.txt"\n{tables}'
     )
+    return protocol
+
+
+def _one(name: str, parameters: str, folder: Path) -> None:
+    protocol = write_protocol(folder, name, parameters, NAMES)
     read, out = read_run(protocol), folder / f"{name}-out"
     ends = run_local(read, protocol, folder, out, uncleared=True)
     if any(end["code"] for end in ends.values()):

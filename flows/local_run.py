@@ -15,7 +15,7 @@ from typing import Any
 from ksdp.audit.errors import InputError
 from ksdp.flows.run_terms import Run
 
-__all__ = ["party_command", "run_local", "wait_for_parties"]
+__all__ = ["party_command", "run_local", "server_command", "wait_for_parties"]
 
 
 def party_command(protocol: Path, name: str, folder: Path, out: Path, *, uncleared: bool) -> list[str]:
@@ -26,21 +26,37 @@ def party_command(protocol: Path, name: str, folder: Path, out: Path, *, unclear
     InputError
         If a file is missing.
     """
-    corpus = next((path for path in (folder / f"{name}.toml", folder / f"{name}.npz") if path.is_file()), None)
     key, clearance = folder / f"{name}.key", folder / f"{name}.clearance"
+    corpus = next((path for path in (folder / f"{name}.toml", folder / f"{name}.npz") if path.is_file()), None)
     if corpus is None or not key.is_file():
         raise InputError(f"{folder} must hold {name}.key and {name}.toml or {name}.npz.")
     if not uncleared and not clearance.is_file():
         raise InputError(f"{folder} must hold {name}.clearance; or say `--uncleared`.")
     grounds = ["--uncleared"] if uncleared else ["--clearance", str(clearance)]
-    return [
-        *(sys.executable, "-m", "ksdp", "party", str(protocol), "--me", name, "--key", str(key)),
-        *("--corpus", str(corpus), *grounds, "--out", str(out), "--json"),
-    ]
+    return [*_command(protocol, name, key, out), "--corpus", str(corpus), *grounds]
+
+
+def server_command(protocol: Path, name: str, folder: Path, out: Path) -> list[str]:
+    """The command of the server, whose file is NAME.key in a folder.
+
+    Raises
+    ------
+    InputError
+        If it is missing.
+    """
+    key = folder / f"{name}.key"
+    if not key.is_file():
+        raise InputError(f"{folder} must hold {name}.key, of the server.")
+    return _command(protocol, name, key, out)
+
+
+def _command(protocol: Path, name: str, key: Path, out: Path) -> list[str]:
+    base = [sys.executable, "-m", "ksdp", "party", str(protocol), "--me", name, "--key", str(key)]
+    return [*base, "--out", str(out), "--json"]
 
 
 def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: bool) -> dict[str, Any]:
-    """Start a process for each party and wait for all.
+    """Start a process for each party, and for the server where there is one, and wait for all.
 
     Returns
     -------
@@ -54,6 +70,8 @@ def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: b
     """
     names = [party.name for party in run.terms.participants]
     commands = {n: party_command(protocol, n, folder, out / n, uncleared=uncleared) for n in names}
+    if run.server:
+        commands[run.server] = server_command(protocol, run.server, folder, out / run.server)
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     started: dict[str, subprocess.Popen[str]] = {}
     try:
@@ -81,7 +99,7 @@ def wait_for_parties(run: Run, seconds: float, tell: Callable[[str, bool], None]
     tuple of str
         Names of those that did not answer.
     """
-    names = [party.name for party in run.terms.participants]
+    names = [node.name for node in run.terms.nodes]
     seen: dict[str, bool] = dict.fromkeys(names, False)
     end = time.monotonic() + seconds
     while True:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +13,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.clearance import MechanismIdentity
 from ksdp.audit.corpus import Corpus, restrict
-from ksdp.audit.errors import ClearanceError, InputError, KsdpError
+from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.protocols.agreement import Statement
-from ksdp.audit.protocols.party_programs import party_steps, sum_entries
-from ksdp.audit.protocols.party_rounds import Outcome, largest_message, party_rounds
+from ksdp.audit.protocols.noisy_programs import is_noisy
+from ksdp.audit.protocols.party_programs import party_steps
+from ksdp.audit.protocols.party_rounds import party_rounds
+from ksdp.audit.protocols.server_rounds import server_rounds
 from ksdp.audit.spec import CorpusSpec
+from ksdp.flows.node_run import Clock, check_name, run_node, utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.run_terms import Run, features_hash
 from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus
-from ksdp.storage.run_results import Transcript, require_no_result, write_run
-from ksdp.tasks.certificates import make_credentials
-from ksdp.tasks.links import LinkTimes
-from ksdp.tasks.mesh import Address, Mesh, Peer
-from ksdp.tasks.taking_part import Note, take_part
+from ksdp.storage.run_results import require_no_result
+from ksdp.tasks.mesh import Address
 
-__all__ = ["Entered", "enter_documents", "run_party"]
+__all__ = ["Entered", "enter_documents", "run_party", "run_server"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +54,9 @@ def enter_documents(
     now: datetime,
 ) -> Entered:
     """Load a party's corpus and keep the documents that its clearance lists.
+
+    The clearance must be for the mechanism of the run with every parameter; of a mechanism with noise all but
+    `sampler`: audits simulate noise of the same law by a faster sampler, which no run takes.
 
     Parameters
     ----------
@@ -107,6 +107,7 @@ def enter_documents(
         corpus_hash=whole.hash,
         mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
         spec_hash=spec_hash,
+        left_out=("sampler",) if is_noisy(mechanism) else (),
     )
     rows = np.flatnonzero(verified.clearance.allows(whole.ids))
     if not len(rows):
@@ -128,7 +129,7 @@ def run_party(
     out: Path,
     *,
     listen: Address | None = None,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Clock = utc_now,
 ) -> dict[str, Any]:
     """Take part and write the result.
 
@@ -159,83 +160,68 @@ def run_party(
         If the run ends without a result; then none is written.
     """
     require_no_result(out)
-    steps = party_steps(run.terms.mechanism, entered.corpus.matrix)
-    mine = {p.name: p.identity for p in run.terms.participants}.get(name)
-    if mine is None:
-        raise InputError(
-            f"`--me` must be one of {', '.join(p.name for p in run.terms.participants)}; got {name!r}."
-        )
-    if mine != identity.public_key().public_bytes_raw():
-        raise InputError(f"the key is not the one that the protocol file names for {name}.")
-    rounds = party_rounds(run.terms, name, identity, steps, entered.statement)
-    began = time.monotonic()
-    with Transcript(out, clock) as transcript:
-        transcript.note(
-            what="run",
-            me=name,
-            agreement=run.terms.digest.hex(),
-            mechanism=run.terms.mechanism.name,
-            documents=len(entered.corpus),
-            of=entered.of,
-            uncleared=not entered.statement.cleared,
-            clearance=entered.statement.clearance or None,
-        )
-        mesh = _mesh(run, name, identity, listen or run.address(name), transcript.note, clock())
-
-        async def play() -> Outcome:
-            async with mesh:
-                return await take_part(rounds, mesh, present=run.spec.timeouts.present, note=transcript.note)
-
-        try:
-            outcome = asyncio.run(play())
-        except KsdpError as error:
-            transcript.note(what="ended without a result", reason=str(error))
-            raise
-        except KeyboardInterrupt:
-            transcript.note(what="ended without a result", reason="stopped here")
-            raise
-        about = _about(run, name, entered, outcome) | {"seconds": round(time.monotonic() - began, 3)}
-        own = {"ids": entered.corpus.ids} | dict(outcome.result.own)
-        write_run(out, outcome.result.public, own, about)
-        grounds = {party: asdict(statement) for party, statement in outcome.statements.items()}
-        transcript.note(what="done", session=outcome.session, result=outcome.digest, grounds=grounds)
-    return about
-
-
-def _mesh(run: Run, name: str, identity: Ed25519PrivateKey, listen: Address, note: Note, now: datetime) -> Mesh:
-    terms = run.terms
-    keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in terms.participants if p.name != name}
-    times = run.spec.timeouts
-    return Mesh(
-        name,
-        listen,
-        {peer: Peer(peer, run.address(peer), key) for peer, key in keys.items()},
-        make_credentials(name, identity, keys, now=now),
-        limit=largest_message(terms, sum_entries(terms.mechanism, terms.features)),
-        times=LinkTimes(message=times.message, reconnect=times.reconnect),
-        observe=lambda what, peer: note(what=what, peer=peer),
-    )
-
-
-def _about(run: Run, name: str, entered: Entered, outcome: Outcome) -> dict[str, Any]:
-    mechanism = run.terms.mechanism
-    return {
-        "me": name,
-        "session": outcome.session,
-        "agreement": run.terms.digest.hex(),
-        "result": outcome.digest,
-        "mechanism": {"name": mechanism.name, "version": mechanism.version, **parameters_of(mechanism)},
-        "features": run.terms.features,
-        "parties": {
-            party: {"cleared": statement.cleared, "clearance": statement.clearance or None}
-            for party, statement in outcome.statements.items()
-        },
+    check_name(run, name, identity)
+    steps = party_steps(run.terms.mechanism, entered.corpus.matrix, run.terms.parties)
+    entering = {
         "documents": len(entered.corpus),
         "of": entered.of,
         "uncleared": not entered.statement.cleared,
-        "clearance": entered.clearance,
-        "sums": outcome.sums,
-        "normed_sums": outcome.normed_sums,
-        "sum_error": run.terms.precision.coding(run.terms.parties).error,
-        "reveals": outcome.reveals,
     }
+    checked = entered.clearance["checked"] if entered.clearance else None
+    return run_node(
+        run,
+        name,
+        identity,
+        party_rounds(run.terms, name, identity, steps, entered.statement),
+        out,
+        said=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
+        about=entering | {"clearance": entered.clearance},
+        own={"ids": entered.corpus.ids},
+        listen=listen,
+        clock=clock,
+    )
+
+
+def run_server(
+    run: Run,
+    identity: Ed25519PrivateKey,
+    out: Path,
+    *,
+    listen: Address | None = None,
+    clock: Clock = utc_now,
+) -> dict[str, Any]:
+    """Collect, as the server of a run, and write the public result.
+
+    Parameters
+    ----------
+    run : Run
+        With a server.
+    identity : Ed25519PrivateKey
+    out : Path
+        Folder of the result; made where there is none.
+    listen : Address, optional
+        Where to listen, where it is not the address that the others dial.
+    clock : callable
+        The time, with a time zone.
+
+    Returns
+    -------
+    dict
+        What `run.json` says.
+
+    Raises
+    ------
+    InputError
+        If the run has no server, or the key or the folder is refused.
+    ProtocolError
+        If the run ends without a result; then none is written.
+    """
+    if not run.server:
+        raise InputError("the protocol file names no server.")
+    require_no_result(out)
+    check_name(run, run.server, identity)
+    rounds = server_rounds(run.terms, identity)
+    collects = {"collects": True}
+    return run_node(
+        run, run.server, identity, rounds, out, said=collects, about=collects, own={}, listen=listen, clock=clock
+    )

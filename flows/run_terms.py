@@ -15,7 +15,7 @@ from ksdp.audit.protocols.agreement import RunTerms
 from ksdp.audit.protocols.keys import Participant
 from ksdp.audit.protocols.party_programs import Precision, needs_norms
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.run_spec import RunSpec, parse_run_spec
+from ksdp.audit.run_spec import PartySpec, RunSpec, parse_run_spec
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.tasks.mesh import Address
@@ -35,8 +35,13 @@ class Run:
     """Their names, where the file gives them."""
 
     def address(self, name: str) -> Address:
-        """Where a party listens."""
-        return next(Address.parse(party.address) for party in self.spec.parties if party.name == name)
+        """Where a party, or the server, listens."""
+        return next(Address.parse(node.address) for node in self.spec.nodes if node.name == name)
+
+    @property
+    def server(self) -> str:
+        """Name of the server; empty where there is none."""
+        return self.spec.server.name if self.spec.server else ""
 
 
 def features_hash(names: Sequence[str]) -> str:
@@ -78,21 +83,24 @@ def read_run(path: Path) -> Run:
         assert spec.features.hash is not None
         assert spec.features.count is not None
         count, found = spec.features.count, spec.features.hash
-    for party in spec.parties:
-        Address.parse(party.address)
-    participants = tuple(
-        sorted(Participant(party.name, _key(base, party.key).public_bytes_raw()) for party in spec.parties)
-    )
+    for node in spec.nodes:
+        Address.parse(node.address)
+    participants = tuple(sorted(_participant(base, party) for party in spec.parties))
+    server = _participant(base, spec.server) if spec.server else None
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     bits, bound = spec.precision.fraction_bits, spec.precision.bound
     widest = Precision.widest(mechanism, bits, len(participants))
     precision = widest if bound is None else Precision(bits, bound)
-    terms = RunTerms(mechanism, count, found, precision, participants)
+    terms = RunTerms(mechanism, count, found, precision, participants, server)
     if needs_norms(mechanism):
         from ksdp.audit.protocols.normed_rounds import check_normed
 
         check_normed(terms)
     return Run(spec, base, terms, names)
+
+
+def _participant(base: Path, node: PartySpec) -> Participant:
+    return Participant(node.name, _key(base, node.key).public_bytes_raw())
 
 
 def _key(base: Path, text: str) -> Ed25519PublicKey:

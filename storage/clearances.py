@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -200,6 +200,7 @@ def verify_clearance(
     corpus_hash: str | None = None,
     mechanism: MechanismIdentity | None = None,
     spec_hash: str | None = None,
+    left_out: Sequence[str] = (),
 ) -> Verified:
     """Read a clearance and refuse it unless every check holds.
 
@@ -212,7 +213,9 @@ def verify_clearance(
         The signer's, from elsewhere. Without it the file is only known to be whole: the caller must compare
         `Verified.fingerprint`.
     corpus_hash, mechanism, spec_hash : optional
-        What is about to be run. What is left out is not checked; `Verified.checked` says what was.
+        What is about to be run. What is not given is not checked; `Verified.checked` says what was.
+    left_out : sequence of str
+        Parameters of the mechanism that may differ; `Verified.checked` names them.
 
     Raises
     ------
@@ -245,9 +248,12 @@ def verify_clearance(
     for name, cleared, wanted in bound:
         if wanted is None:
             continue
+        but = left_out if name == "mechanism" else ()
+        if but:
+            cleared, wanted = cleared.without(but), wanted.without(but)
         if cleared != wanted:
             raise ClearanceError(name, f"{path.name} is for another {name}: {_differs(cleared, wanted)}.")
-        checked.append(name)
+        checked.append(f"{name} (but for {', '.join(but)})" if but else name)
     return Verified(clearance, key, fingerprint(key), tuple(checked))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.protocols.agreement import DifferentTerms
-from ksdp.audit.protocols.party_rounds import Outcome, Round, Rounds
+from ksdp.audit.protocols.run_frame import Outcome, Rounds
+from ksdp.audit.protocols.talk import Round
 from ksdp.tasks.links import LinkError
 from ksdp.tasks.mesh import Mesh
 

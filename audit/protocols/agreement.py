@@ -16,10 +16,13 @@ from typing import Any
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.protocols.keys import Participant, check_participants
+from ksdp.audit.protocols.noisy_programs import check_noisy, is_noisy, program_of
+from ksdp.audit.protocols.paillier import KEY_BITS
 from ksdp.audit.protocols.party_programs import Precision, check_program, needs_norms
 from ksdp.audit.protocols.wire import name_of, pack, unpack
 
 __all__ = [
+    "COLLECTS",
     "NONCE_BYTES",
     "PROTOCOL_VERSION",
     "DifferentTerms",
@@ -53,12 +56,17 @@ class RunTerms:
         `sha256:` of the names of the features in their order.
     precision : Precision
     participants : tuple of Participant
-        Sorted by name; at least two.
+        The parties, sorted by name; at least two.
+    server : Participant, optional
+        Who collects, where the mechanism needs that; it holds no documents.
+    key_bits : int
+        Of the server's Paillier key, where noises are taken away; fewer in tests only.
 
     Raises
     ------
     InputError
-        If the mechanism cannot be run by parties, the rank does not fit, or sums could wrap.
+        If the mechanism cannot be run by these parties, the rank does not fit, sums could wrap, or there is a
+        server where none is needed or none where one is.
     """
 
     mechanism: Mechanism
@@ -66,20 +74,44 @@ class RunTerms:
     vocabulary: str
     precision: Precision
     participants: tuple[Participant, ...]
+    server: Participant | None = None
+    key_bits: int = KEY_BITS
 
     def __post_init__(self) -> None:
         check_participants(self.participants, 2)
         check_program(self.mechanism)
+        self._check_server()
         if self.features < 1:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
         self.mechanism.observables(self.features)
         self.precision.coding(self.parties)
         self.precision.integer_bits(self.parties)
+        if is_noisy(self.mechanism):
+            check_noisy(self.mechanism, self.precision.fraction_bits, self.precision.bound, self.parties)
+
+    def _check_server(self) -> None:
+        name, why = self.mechanism.name, program_of(self.mechanism).server
+        if self.server is None:
+            if why:
+                raise InputError(f"`server` must be given for {name}: {why}.")
+            return
+        if not why:
+            raise InputError(f"`server` must not be given for {name}: its parties need nobody who collects.")
+        check_participants(tuple(sorted(self.nodes)), 3)
 
     @property
     def parties(self) -> int:
-        """M."""
+        """M; the server is none of them."""
         return len(self.participants)
+
+    @property
+    def nodes(self) -> tuple[Participant, ...]:
+        """The parties, then the server, where there is one."""
+        return self.participants if self.server is None else (*self.participants, self.server)
+
+    def others(self, name: str) -> tuple[str, ...]:
+        """Names of all nodes but one."""
+        return tuple(p.name for p in self.nodes if p.name != name)
 
     @cached_property
     def terms(self) -> dict[str, Any]:
@@ -95,7 +127,10 @@ class RunTerms:
             "precision.bound": self.precision.bound,
             "sums": "secsum+normedsecsum" if needs_norms(self.mechanism) else "secsum",
             "parties": [[p.name, p.identity.hex()] for p in self.participants],
+            "server": [self.server.name, self.server.identity.hex()] if self.server else None,
         }
+        if program_of(self.mechanism).one_noise:
+            said["server.key_bits"] = self.key_bits
         for field in fields(self.mechanism):
             if field.init:
                 said[f"mechanism.{field.name}"] = getattr(self.mechanism, field.name)
@@ -159,15 +194,22 @@ class Greeting:
 
 @dataclass(frozen=True)
 class Statement:
-    """On what grounds a party takes part; sent once the terms are known to be the same."""
+    """On what grounds a node takes part; sent once the terms are known to be the same."""
 
     cleared: bool
     clearance: str = ""
     """SHA-256 of the clearance's file; empty where there is none."""
+    collects: bool = False
+    """The server's: it enters nothing, so that there is nothing to clear."""
+
+    def __post_init__(self) -> None:
+        if self.collects and (self.cleared or self.clearance):
+            raise InputError("a server enters nothing that could be cleared.")
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        return pack("statement", b"cleared" if self.cleared else b"uncleared", self.clearance.encode())
+        word = b"collects" if self.collects else b"cleared" if self.cleared else b"uncleared"
+        return pack("statement", word, self.clearance.encode())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Statement:
@@ -181,16 +223,25 @@ class Statement:
         said, clearance = unpack("statement", data, 2)
         text = name_of(clearance)
         whole = len(text) == 64 and set(text) <= set("0123456789abcdef")
-        if (said, whole, text == "") not in ((b"cleared", True, False), (b"uncleared", False, True)):
+        known = ((b"cleared", True, False), (b"uncleared", False, True), (b"collects", False, True))
+        if (said, whole, text == "") not in known:
             raise ProtocolError("A statement is damaged.")
-        return cls(said == b"cleared", text)
+        return cls(said == b"cleared", text, said == b"collects")
+
+    def as_json(self) -> dict[str, Any]:
+        """For files."""
+        if self.collects:
+            return {"collects": True}
+        return {"cleared": self.cleared, "clearance": self.clearance or None}
+
+
+COLLECTS = Statement(cleared=False, collects=True)
+"""What a server states."""
 
 
 def session_seed(terms: RunTerms, nonces: Mapping[str, bytes], statements: Mapping[str, Statement]) -> bytes:
-    """32 bytes that only the parties of this one run share, with all that was said so far."""
-    said = (
-        pack("said", p.name.encode(), nonces[p.name], statements[p.name].to_bytes()) for p in terms.participants
-    )
+    """32 bytes that only the nodes of this one run share, with all that was said so far."""
+    said = (pack("said", p.name.encode(), nonces[p.name], statements[p.name].to_bytes()) for p in terms.nodes)
     return hashlib.sha256(pack("run", terms.digest, *said)).digest()
 
 

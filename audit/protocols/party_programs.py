@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.asks import Asks
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.pd_svd import PDSVD
+from ksdp.audit.mechanisms.released import GaussianReleases
 from ksdp.audit.protocols.fixed_point import FixedPoint
+from ksdp.audit.protocols.noisy_programs import LARGEST, NOISY, is_noisy, noisy_entries
 from ksdp.audit.protocols.party_steps import Steps
 from ksdp.audit.protocols.pd_nmf_party import check_nmf, nmf_steps
 from ksdp.audit.protocols.pd_svd_party import check_svd, svd_steps
@@ -33,7 +36,7 @@ class Precision:
 
     @classmethod
     def widest(cls, mechanism: Mechanism, fraction_bits: int, parties: int) -> Precision:
-        """With the largest power of two as bound of which no sum can wrap; 2^20 where sums are normed.
+        """With the largest power of two as bound of which no sum can wrap; less where sums are normed or noisy.
 
         Examples
         --------
@@ -42,7 +45,7 @@ class Precision:
         True
         """
         bits = 20 if needs_norms(mechanism) else 62 - fraction_bits - (parties - 1).bit_length()
-        return cls(fraction_bits, 2.0**bits)
+        return cls(fraction_bits, min(2.0**bits, LARGEST) if is_noisy(mechanism) else 2.0**bits)
 
     def coding(self, parties: int) -> FixedPoint:
         """Of SecSum.
@@ -84,15 +87,15 @@ def check_program(mechanism: Mechanism) -> None:
         check_nmf(mechanism)
     elif isinstance(mechanism, PDSVD):
         check_svd(mechanism)
-    else:
+    elif not is_noisy(mechanism):
         raise SpecError(
-            f"`mechanism.name` must be pd-nmf, pd-svd, sigma-svd or pd-pca in a run among parties; got "
-            f"{mechanism.name!r}."
+            f"`mechanism.name` must be pd-nmf, pd-svd, sigma-svd, pd-pca, {', '.join(NOISY)} in a run among "
+            f"parties; got {mechanism.name!r}."
         )
 
 
-def party_steps(mechanism: Mechanism, matrix: sp.csr_array) -> Steps:
-    """One party's side of a mechanism.
+def party_steps(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) -> Steps | Asks:
+    """One party's side of a mechanism, of so many parties where it has noise.
 
     Raises
     ------
@@ -102,10 +105,14 @@ def party_steps(mechanism: Mechanism, matrix: sp.csr_array) -> Steps:
     check_program(mechanism)
     if isinstance(mechanism, PDNMF):
         return nmf_steps(mechanism, matrix)
-    assert isinstance(mechanism, PDSVD)
-    return svd_steps(mechanism, matrix)
+    if isinstance(mechanism, PDSVD):
+        return svd_steps(mechanism, matrix)
+    assert isinstance(mechanism, GaussianReleases)
+    return mechanism.party(matrix, parties)
 
 
 def sum_entries(mechanism: Mechanism, features: int) -> int:
     """Entries of the largest sum of a run."""
+    if isinstance(mechanism, GaussianReleases):
+        return noisy_entries(mechanism, features)
     return (mechanism.rank * features if isinstance(mechanism, PDSVD) else 0) + features + 1

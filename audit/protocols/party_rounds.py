@@ -1,10 +1,11 @@
-"""A whole run, one party's side: rounds in which everybody tells every other party one thing.
+"""A whole run, one party's side: rounds in which everybody tells every other node one thing.
 
 1. greeting: hashes of the terms, a nonce (`agreement`)
 2. statement: cleared or not
 3. hello: signed keys of this session, bound to everything said in 1 and 2 (`secure_sum`)
 4. where norms are to stay hidden: base transfers (`ot_setup`)
-5. sums, as the algorithm asks for them: SecSum, or NormedSecSum (offline phase, then online)
+5. sums, as the algorithm asks for them: SecSum, or NormedSecSum (offline phase, then online); what a mechanism
+   with noise asks for is in `noisy_rounds`, the server's side in `server_rounds`
 6. result: a hash of what everybody has learnt. Where it differs nobody gets a result.
 
 The rounds are a generator: it yields what is to be sent, is sent what arrived, returns the outcome. Who moves the
@@ -16,117 +17,58 @@ Any fault ends the run. A generator that has ended cannot be asked again.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.protocols.agreement import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
-from ksdp.audit.protocols.keys import Envelope, RandomBytes, os_random
+from ksdp.audit.mechanisms.asks import Asks
+from ksdp.audit.protocols.agreement import RunTerms, Statement
+from ksdp.audit.protocols.keys import RandomBytes, os_random
+from ksdp.audit.protocols.noisy_programs import is_noisy
+from ksdp.audit.protocols.noisy_rounds import NoisyRounds
+from ksdp.audit.protocols.own_noise import NoiseSource, vetted_noise
 from ksdp.audit.protocols.party_programs import needs_norms
 from ksdp.audit.protocols.party_steps import PartyResult, Steps, Wanted
-from ksdp.audit.protocols.secure_sum import SumParty
-from ksdp.audit.protocols.sum_messages import Contribution, SumTerms, what_follows
-from ksdp.audit.protocols.wire import number_of, pack, pack_number, unpack
+from ksdp.audit.protocols.run_frame import Opened, Outcome, Rounds, agree_on_result, check_node, open_run
+from ksdp.audit.protocols.sum_messages import what_follows
+from ksdp.audit.protocols.sum_rounds import SumRounds
+from ksdp.audit.protocols.talk import Hops, Round, Talk
 
-__all__ = ["Outcome", "Round", "Rounds", "largest_message", "party_rounds", "run_together"]
-
-Bodies = Mapping[str, bytes]
-_Message = TypeVar("_Message", Envelope, Contribution)
-
-
-@dataclass(frozen=True)
-class Round:
-    """What one party says in one round."""
-
-    number: int
-    kind: str
-    messages: Mapping[str, bytes]
-    """By receiver; one for every other party."""
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The end of a run that all parties confirmed."""
-
-    result: PartyResult
-    session: str
-    """Of this run, 64 hex digits; the same at every party."""
-    digest: str
-    """SHA-256 of the public result; the same at every party."""
-    statements: Mapping[str, Statement]
-    """On what grounds each party took part."""
-    sums: int
-    normed_sums: int
-    reveals: str
-    """What follows from the sums, in plain words."""
-
-
-Rounds = Generator[Round, Mapping[str, bytes], Outcome]
-
-
-class _Talk:
-    """Numbers the rounds and names them, so that nobody can take one message for another."""
-
-    def __init__(self, name: str, others: Sequence[str]) -> None:
-        self.name, self.others = name, tuple(others)
-        self._number = 0
-
-    def everybody(self, kind: str, body: bytes) -> Generator[Round, Bodies, dict[str, bytes]]:
-        """Tell all the same."""
-        return (yield from self._round(kind, dict.fromkeys(self.others, self._packed(kind, body))))
-
-    def exchange(self, kind: str, bodies: Bodies) -> Generator[Round, Bodies, dict[str, bytes]]:
-        """Tell each its own."""
-        return (yield from self._round(kind, {peer: self._packed(kind, body) for peer, body in bodies.items()}))
-
-    def _packed(self, kind: str, body: bytes) -> bytes:
-        return pack("round", kind.encode(), pack_number(self._number), body)
-
-    def _round(self, kind: str, messages: Bodies) -> Generator[Round, Bodies, dict[str, bytes]]:
-        arrived = yield Round(self._number, kind, messages)
-        found = {}
-        for peer in self.others:
-            theirs, number, body = unpack("round", arrived[peer], 3)
-            if (theirs, number_of(number)) != (kind.encode(), self._number):
-                raise ProtocolError(
-                    f"{peer} is at another step: the parties drifted apart, or a message was repeated."
-                )
-            found[peer] = body
-        self._number += 1
-        return found
+__all__ = ["largest_message", "party_rounds", "run_together"]
 
 
 def party_rounds(
     terms: RunTerms,
     name: str,
     identity: Ed25519PrivateKey,
-    steps: Steps,
+    steps: Steps | Asks,
     statement: Statement,
     *,
     random_bytes: RandomBytes = os_random,
+    noise: NoiseSource = vetted_noise,
 ) -> Rounds:
     """One party's side of a run.
 
     Parameters
     ----------
     terms : RunTerms
-        The same at every party.
+        The same at every node.
     name : str
         Which participant this is.
     identity : Ed25519PrivateKey
         Its signing key.
-    steps : Steps
+    steps : Steps or Asks
         Its side of the algorithm (`party_steps`); not begun before the terms are known to be the same.
     statement : Statement
         On what grounds it takes part.
     random_bytes : callable
         Source of secrets; the operating system's unless a test injects another.
+    noise : callable
+        Source of noise, where the mechanism has some; the vetted sampler unless a test injects another.
 
     Raises
     ------
@@ -135,36 +77,32 @@ def party_rounds(
     ProtocolError
         If anybody deviates.
     """
-    mine = next((p for p in terms.participants if p.name == name), None)
-    if mine is None:
-        raise InputError(f"{name!r} is not among the parties.")
-    if mine.identity != identity.public_key().public_bytes_raw():
-        raise InputError(f"the key given is not the one that the parties know {name} by.")
-    talk = _Talk(name, [p.name for p in terms.participants if p.name != name])
+    check_node(terms, name, identity)
+    if terms.server is not None and name == terms.server.name:
+        raise InputError(f"{name} is the server, which has no side of the algorithm.")
+    talk = Talk(name, terms.others(name))
+    opened = yield from open_run(talk, terms, statement, random_bytes)
+    sums = SumRounds(terms, opened.sums, talk, identity, random_bytes)
+    yield from sums.begin()
+    if is_noisy(terms.mechanism):
+        noisy = NoisyRounds(terms, opened, talk, sums, identity, noise, random_bytes)
+        return (yield from noisy.play(cast(Asks, steps)))
+    return (yield from _exact(terms, opened, talk, sums, cast(Steps, steps), random_bytes))
 
-    nonces = {name: random_bytes(NONCE_BYTES)}
-    greeting = Greeting(terms.digest, terms.hashes, nonces[name])
-    for peer, body in (yield from talk.everybody("greeting", greeting.to_bytes())).items():
-        theirs = Greeting.from_bytes(body)
-        theirs.check(terms, peer)
-        nonces[peer] = theirs.nonce
-    statements = {name: statement}
-    for peer, body in (yield from talk.everybody("statement", statement.to_bytes())).items():
-        statements[peer] = Statement.from_bytes(body)
 
-    sum_terms = SumTerms(terms.participants, session_seed(terms, nonces, statements))
-    party = SumParty(sum_terms, name, identity, random_bytes=random_bytes)
-    hellos = yield from talk.everybody("hello", party.hello().to_bytes())
-    party.begin(_from_senders(hellos, Envelope.from_bytes))
+def _exact(
+    terms: RunTerms, opened: Opened, talk: Talk, sums: SumRounds, steps: Steps, random_bytes: RandomBytes
+) -> Hops[Outcome]:
+    """The rest of a run whose sums have no noise."""
+    session = opened.sums.session
     normed = None
     if needs_norms(terms.mechanism):
         # Oblivious transfer takes a second to import, which runs with plain sums need not pay.
         from ksdp.audit.protocols.normed_rounds import NormedRounds
 
-        normed = NormedRounds(terms, name, sum_terms.session, talk.exchange, random_bytes)
+        normed = NormedRounds(terms, talk.name, session, talk.exchange, random_bytes)
         yield from normed.begin()
 
-    coding = terms.precision.coding(terms.parties)
     total: NDArray[np.float64] | None = None
     while True:
         try:
@@ -176,45 +114,19 @@ def party_rounds(
             assert normed is not None
             total = yield from normed.total(wanted.share)
         else:
-            contribution = party.contribute(wanted.share, coding)
-            arrived = yield from talk.everybody("sum", contribution.to_bytes())
-            total = party.combine(_from_senders(arrived, Contribution.from_bytes)).values
+            total = yield from sums.total(wanted.share)
 
-    digest = _digest(result, sum_terms.session)
-    for peer, body in (yield from talk.everybody("result", digest)).items():
-        if body != digest:
-            raise ProtocolError(f"{peer} has another result: the run is void.")
+    digest = yield from agree_on_result(talk, session, result.public)
+    plain = what_follows(terms.parties) if sums.taken else ""
     return Outcome(
         result,
-        sum_terms.session.hex(),
-        _digest(result, b"").hex(),
-        dict(sorted(statements.items())),
-        party.next_number,
+        session.hex(),
+        digest,
+        opened.statements,
+        sums.taken,
         normed.taken if normed else 0,
-        _reveals(party, normed.reveals if normed else "", terms.parties),
+        " ".join(text for text in (plain, normed.reveals if normed else "") if text),
     )
-
-
-def _from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Message]:
-    """What arrived, if each message names the party that it came from."""
-    messages = {peer: read(body) for peer, body in arrived.items()}
-    for peer, message in messages.items():
-        if message.sender != peer:
-            raise ProtocolError(f"{peer} sent a message of somebody else.")
-    return list(messages.values())
-
-
-def _reveals(party: SumParty, normed: str, parties: int) -> str:
-    plain = what_follows(parties) if party.next_number else ""
-    return " ".join(text for text in (plain, normed) if text)
-
-
-def _digest(result: PartyResult, session: bytes) -> bytes:
-    arrays = (
-        pack("array", name.encode(), repr(array.shape).encode(), np.ascontiguousarray(array, "<f8").tobytes())
-        for name, array in sorted(result.public.items())
-    )
-    return hashlib.sha256(pack("result", session, *arrays)).digest()
 
 
 def largest_message(terms: RunTerms, entries: int) -> int:
@@ -227,6 +139,9 @@ def largest_message(terms: RunTerms, entries: int) -> int:
         Of the largest sum (`party_programs.sum_entries`).
     """
     plain: int = 8 * entries + 256 * terms.parties + (1 << 16)
+    if terms.server is not None:
+        # Packed ciphertexts have up to three times the bytes; a list of all names goes to the server n times.
+        return 3 * plain + 128 * terms.parties**2
     if not needs_norms(terms.mechanism):
         return plain
     from ksdp.audit.protocols.normed_rounds import largest_batch

@@ -45,15 +45,17 @@ class Organisations:
     folder: Path
     names: tuple[str, ...]
 
-    def protocol(self, mechanism: str = NMF) -> Path:
+    def protocol(self, mechanism: str = NMF, server: str = "") -> Path:
+        nodes = (*self.names, server) if server else self.names
         with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(socket.socket()) for _ in self.names]
+            held = [stack.enter_context(socket.socket()) for _ in nodes]
             for each in held:
                 each.bind(("127.0.0.1", 0))
             ports = [each.getsockname()[1] for each in held]
         parties = "".join(
-            f'[[parties]]\nname = "{n}"\naddress = "127.0.0.1:{p}"\nkey = "{n}.pub"\n'
-            for n, p in zip(self.names, ports, strict=True)
+            f'{"[server]" if n == server else "[[parties]]"}\nname = "{n}"\naddress = "127.0.0.1:{p}"\n'
+            f'key = "{n}.pub"\n'
+            for n, p in zip(nodes, ports, strict=True)
         )
         path = self.folder / f"protocol-{ports[0]}.toml"
         path.write_text(
@@ -193,7 +195,7 @@ def test_a_cleared_run_enters_what_is_listed_and_says_who_is_not_cleared(
         }
         lines = [json.loads(line) for line in (out / name / "transcript.jsonl").read_text().splitlines()]
         assert lines[0]["uncleared"] is (name == "cyd")
-        assert lines[-1]["grounds"]["cyd"] == {"cleared": False, "clearance": ""}
+        assert lines[-1]["grounds"]["cyd"] == {"cleared": False, "clearance": None}
         assert lines[-1]["what"] == "done"
         assert sum(line["what"] == "sent" and line["kind"] == "sum" for line in lines) == 2 * about["sums"]
 
@@ -202,7 +204,7 @@ def test_a_transcript_holds_no_value(cleared: tuple[Path, dict[str, Path]]) -> N
     """Of every line the keys and their kinds are known; none is a list of numbers."""
     protocol, _ = cleared
     known = {"time", "what", "kind", "round", "peer", "bytes", "me", "agreement", "mechanism", "documents", "of"}
-    known |= {"uncleared", "clearance", "peers", "session", "result", "grounds"}
+    known |= {"uncleared", "clearance", "checked", "peers", "session", "result", "grounds"}
     lines = (protocol.with_suffix("") / "bob" / "transcript.jsonl").read_text().splitlines()
     for line in map(json.loads, lines):
         assert set(line) <= known

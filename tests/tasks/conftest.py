@@ -18,7 +18,8 @@ from ksdp.audit.mechanisms.pd_nmf import PDNMF
 from ksdp.audit.protocols.agreement import RunTerms, Statement
 from ksdp.audit.protocols.keys import Participant
 from ksdp.audit.protocols.party_programs import Precision, party_steps, sum_entries
-from ksdp.audit.protocols.party_rounds import Outcome, largest_message, party_rounds
+from ksdp.audit.protocols.party_rounds import largest_message, party_rounds
+from ksdp.audit.protocols.run_frame import Outcome
 from ksdp.tasks.certificates import make_credentials
 from ksdp.tasks.links import LinkTimes
 from ksdp.tasks.mesh import Address, Mesh, Peer

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.pd_nmf import PDNMF
-from ksdp.audit.protocols.party_rounds import Outcome
+from ksdp.audit.protocols.run_frame import Outcome
 from ksdp.tasks.links import LinkTimes
 
 from .conftest import NAMES, NMF, Party, all_ends, free_ports, parties, party_matrix, proxy

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ksdp.audit.protocols.party_rounds import Outcome
+from ksdp.audit.protocols.run_frame import Outcome
 
 from .conftest import all_ends, free_ports, parties, proxy
 

@@ -21,10 +21,13 @@ UnclearedOption = Annotated[
 
 def party(
     protocol: ProtocolArgument,
-    me: Annotated[str, typer.Option("--me", help="Which of the parties this is.")],
+    me: Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")],
     key: Annotated[Path, typer.Option("--key", help="Its private key (`ksdp keys`).")],
-    corpus: Annotated[Path, typer.Option("--corpus", help="The audit's spec, or a count matrix (npz, mtx).")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the result and the transcript.")],
+    corpus: Annotated[
+        Path | None,
+        typer.Option("--corpus", help="The audit's spec, or a count matrix (npz, mtx); none for a server."),
+    ] = None,
     clearance: Annotated[
         Path | None, typer.Option("--clearance", help="The signed list of documents that may enter.")
     ] = None,
@@ -37,10 +40,12 @@ def party(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take part in a run: waits for the others, shares nothing but secure sums, writes the result."""
+    """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result."""
     from datetime import UTC, datetime
 
-    from ksdp.flows.protocol import enter_documents, run_party
+    from ksdp.audit.errors import InputError
+    from ksdp.flows.node_run import check_name, guarantee_words
+    from ksdp.flows.protocol import enter_documents, run_party, run_server
     from ksdp.flows.run_terms import read_run
     from ksdp.storage.keys import load_public
     from ksdp.storage.run_results import require_no_result
@@ -50,25 +55,37 @@ def party(
     require_no_result(out)
     address = Address.parse(listen) if listen else None
     private = signing_key(key)
-    entered = enter_documents(
-        read,
-        corpus,
-        clearance=clearance,
-        uncleared=uncleared,
-        signer=load_public(signer) if signer else private.public_key(),
-        now=datetime.now(UTC),
-    )
-    grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
-    typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
-    about = run_party(read, me, private, entered, out, listen=address)
+    check_name(read, me, private)
+    if me == read.server:
+        if corpus or clearance or signer or uncleared:
+            raise InputError(f"{me} is the server, which enters nothing: give no `--corpus` and no clearance.")
+        typer.echo(f"{me} collects and enters no documents; waiting.", err=True)
+        about = run_server(read, private, out, listen=address)
+    else:
+        if corpus is None:
+            raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
+        entered = enter_documents(
+            read,
+            corpus,
+            clearance=clearance,
+            uncleared=uncleared,
+            signer=load_public(signer) if signer else private.public_key(),
+            now=datetime.now(UTC),
+        )
+        grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
+        typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
+        about = run_party(read, me, private, entered, out, listen=address)
     if as_json:
         typer.echo(json.dumps(about | {"out": str(out.resolve())}))
         return
     others = [name for name, said in about["parties"].items() if not said["cleared"]]
+    asked = [f"{count} x {what}" for what, count in about["asked"].items()]
+    taken = ", ".join(asked) or f"{about['sums']} sums, {about['normed_sums']} normed sums"
     typer.echo(
-        f"done in {about['seconds']:.1f} s: {about['sums']} sums, {about['normed_sums']} normed sums\n"
+        f"done in {about['seconds']:.1f} s: {taken}\n"
         f"result  {about['result']}\n"
-        f"uncleared: {', '.join(others) or 'nobody'}\n{about['reveals']}\nwritten to {out}"
+        f"uncleared: {', '.join(others) or 'nobody'}\n{about['reveals']}\n{guarantee_words(about)}\n"
+        f"written to {out}"
     )
 
 
@@ -76,7 +93,7 @@ def run(
     protocol: ProtocolArgument,
     local: Annotated[
         Path | None,
-        typer.Option("--local", help="Folder of all parties' files: start them all on this machine, to try out."),
+        typer.Option("--local", help="Folder of all nodes' files: start them all on this machine, to try out."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="With --local: folder of the parties' results.")] = Path(
         "run"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.pd_svd import PDSVD
-from ksdp.audit.protocols.agreement import Greeting, Statement, session_seed
+from ksdp.audit.protocols.agreement import COLLECTS, Greeting, Statement, session_seed
 from ksdp.audit.protocols.party_programs import Precision
 from ksdp.audit.protocols.wire import pack
 
@@ -70,11 +70,24 @@ def test_bytes_that_are_none_are_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [(b"cleared", b""), (b"uncleared", b"ab" * 32), (b"cleared", b"AB" * 32), (b"maybe", b"")]
+    "fields",
+    [
+        (b"cleared", b""),
+        (b"uncleared", b"ab" * 32),
+        (b"cleared", b"AB" * 32),
+        (b"maybe", b""),
+        (b"collects", b"ab" * 32),
+    ],
 )
-def test_a_statement_says_one_of_two_things(fields: tuple[bytes, bytes]) -> None:
+def test_a_statement_says_one_of_three_things(fields: tuple[bytes, bytes]) -> None:
     with pytest.raises(ProtocolError):
         Statement.from_bytes(pack("statement", *fields))
+
+
+def test_a_server_has_nothing_to_clear() -> None:
+    assert Statement.from_bytes(COLLECTS.to_bytes()) == COLLECTS
+    with pytest.raises(InputError, match="nothing that could be cleared"):
+        Statement(True, "ab" * 32, collects=True)
 
 
 def test_no_two_runs_share_a_session() -> None:

@@ -18,8 +18,9 @@ from ksdp.audit.mechanisms.pd_pca import PDPCA
 from ksdp.audit.mechanisms.pd_svd import SigmaSVD
 from ksdp.audit.protocols.agreement import RunTerms, Statement
 from ksdp.audit.protocols.party_programs import Precision, party_steps
-from ksdp.audit.protocols.party_rounds import Outcome, Rounds, party_rounds, run_together
+from ksdp.audit.protocols.party_rounds import party_rounds, run_together
 from ksdp.audit.protocols.party_steps import Steps, Wanted
+from ksdp.audit.protocols.run_frame import Outcome, Rounds
 from ksdp.audit.protocols.sum_messages import Contribution
 from ksdp.audit.protocols.wire import unpack
 
