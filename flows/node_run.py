@@ -31,8 +31,6 @@ from ksdp.tasks.taking_part import Note, take_part
 __all__ = ["Clock", "check_name", "claimed", "guarantee_words", "run_node", "utc_now"]
 
 Clock = Callable[[], datetime]
-_LEAST_MULTIPLIER = 0.05
-"""Of all releases together; epsilon is some 200 there."""
 
 
 def utc_now() -> datetime:
@@ -132,9 +130,7 @@ def guarantee_words(about: Mapping[str, Any]) -> str:
     said, claimed = about["guarantee"], about["claimed"]
     if said["kind"] != "(epsilon, delta)":
         return f"guarantee: {'none' if said['kind'] == 'none' else 'measured, not promised'}. {said['notes']}"
-    number = (
-        f"epsilon {claimed['epsilon']:.4g} at delta {claimed['delta']:g}" if claimed else "no epsilon below 200"
-    )
+    number = f"epsilon {claimed['epsilon']:.4g} at delta {claimed['delta']:g}" if claimed else "no epsilon"
     drawn = f"; noise by the sampler {said['sampler']['name']!r}" if said["sampler"] else ""
     unsound = "" if said["sound"] else f"; UNSOUND as printed: {said['notes']}"
     return f"guarantee: {number}; unit: {said['unit']}; trust: {said['trust']}{drawn}{unsound}"
@@ -180,7 +176,7 @@ def _about(run: Run, name: str, outcome: Outcome) -> dict[str, Any]:
 def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict[str, float] | None:
     """The epsilon and delta that a mechanism claims for the sizes of this run, where it makes them public.
 
-    None where it claims nothing, or an epsilon of hundreds.
+    None where it claims nothing, or has no noise.
 
     Parameters
     ----------
@@ -192,11 +188,7 @@ def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict
     if not isinstance(mechanism, GaussianReleases):
         return None
     try:
-        multipliers = mechanism.multipliers(sizes, features)
-        # An epsilon of hundreds takes the accountants gigabytes to find, and says no more than none.
-        if not math.fsum(1 / m**2 if m else math.inf for m in multipliers) < 1 / _LEAST_MULTIPLIER**2:
-            return None
         epsilon, delta = mechanism.claim(sizes, features)
     except SpecError:  # nothing is claimed with these parameters
         return None
-    return {"epsilon": epsilon, "delta": delta}
+    return {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else None

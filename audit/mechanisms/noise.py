@@ -41,6 +41,7 @@ __all__ = [
     "check_sampler",
     "classical_multiplier",
     "draw",
+    "epsilon_together",
     "on_grid",
     "rounded_sensitivity",
 ]
@@ -166,10 +167,34 @@ def account(multipliers: Sequence[float], delta: float) -> Accounting:
     >>> round(found.exact, 3), round(found.pld, 3), round(found.rdp, 2), round(found.added, 2)
     (0.999, 0.999, 1.09, 4.78)
     """
+    _check_multipliers(multipliers, delta)
+    return _accounted(tuple(sorted(multipliers)), delta)
+
+
+def epsilon_together(multipliers: Sequence[float], delta: float) -> float:
+    """The `exact` epsilon of `account` alone, which costs next to nothing however little noise there is.
+
+    Raises
+    ------
+    SpecError
+        If there is none, one is not positive, or `delta` is out of range.
+
+    Examples
+    --------
+    >>> round(epsilon_together([16.7] * 20, 1e-5), 3)
+    0.999
+    """
+    _check_multipliers(multipliers, delta)
+    import dp_accounting
+
+    together = 1 / math.sqrt(math.fsum(1 / m**2 for m in multipliers))
+    return float(dp_accounting.get_epsilon_gaussian(together, delta))
+
+
+def _check_multipliers(multipliers: Sequence[float], delta: float) -> None:
     check_budget(1.0, delta)
     if not multipliers or not all(math.isfinite(m) and m > 0 for m in multipliers):
         raise SpecError("`multipliers` must be positive numbers, at least one.")
-    return _accounted(tuple(sorted(multipliers)), delta)
 
 
 @lru_cache(maxsize=256)
@@ -178,7 +203,6 @@ def _accounted(multipliers: tuple[float, ...], delta: float) -> Accounting:
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
 
-    together = 1 / math.sqrt(math.fsum(1 / m**2 for m in multipliers))
     events: Any = dp_accounting.ComposedDpEvent(
         [
             dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(m), multipliers.count(m))
@@ -191,8 +215,8 @@ def _accounted(multipliers: tuple[float, ...], delta: float) -> Accounting:
         epsilons[name] = float(accountant.get_epsilon(delta))
     share = delta / len(multipliers)
     each = {m: float(dp_accounting.get_epsilon_gaussian(m, share)) for m in set(multipliers)}
-    exact = float(dp_accounting.get_epsilon_gaussian(together, delta))
-    return Accounting(delta, exact, epsilons["pld"], epsilons["rdp"], math.fsum(each[m] for m in multipliers))
+    added = math.fsum(each[m] for m in multipliers)
+    return Accounting(delta, epsilon_together(multipliers, delta), epsilons["pld"], epsilons["rdp"], added)
 
 
 def rounded_sensitivity(sensitivity: float, entries: int, fraction_bits: int = FRACTION_BITS) -> float:

@@ -27,7 +27,7 @@ from ksdp.audit.mechanisms.announcer import Announcement, Announcer, Driven, Rep
 from ksdp.audit.mechanisms.asks import Asks
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.noise import Accounting, Counted, account, check_sampler
+from ksdp.audit.mechanisms.noise import Accounting, Counted, account, check_sampler, epsilon_together
 
 __all__ = ["GaussianReleases"]
 
@@ -107,7 +107,7 @@ class GaussianReleases(ABC):
 
     def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
         """The (epsilon, delta) that the mechanism claims for parties of these sizes, all releases together."""
-        return self.accounting(sizes, features).exact, self.delta
+        return epsilon_together(self.multipliers(sizes, features), self.delta), self.delta
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` draws the noise, unless the sampler is the vetted one."""

@@ -216,9 +216,9 @@ def test_an_audit_may_have_simulated_with_another_sampler_and_with_nothing_else(
 @pytest.mark.parametrize(
     ("mechanism", "server", "words"),
     [
-        (f"{UTILITY.replace('noise = 2.0', 'noise = 1e-3')}", SERVER, "no epsilon below 200; unit: one record"),
+        (UTILITY.replace("noise = 2.0", "noise = 1e-6"), SERVER, "e+12 at delta 1e-05; unit: one record"),
         (UTILITY.replace("period = 1", "period = 2"), SERVER, "guarantee: none. Needs `row_bound` and `period` 1"),
-        (FEDPOWER + "\nnoise = 0.0\ncentral_noise = 0.0", SERVER, "no epsilon below 200; unit: as printed"),
+        (FEDPOWER + "\nnoise = 0.0\ncentral_noise = 0.0", SERVER, "no epsilon; unit: as printed"),
         ('name = "pd-nmf"\nrank = 2', "", "guarantee: measured, not promised. A measurement"),
     ],
 )
