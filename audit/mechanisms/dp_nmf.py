@@ -191,10 +191,10 @@ class DPNMF(GaussianReleases):
         it adds reaches c: with two topics in every release, with 7 not in the first sweeps. Two records that are
         both there are not known to differ by 2 c (denominators are not negative): zeros do as well there.
         """
-        width = 64 * math.ceil(min(self.contribution / self.row_bound**2, 16))
+        width = 32 * math.ceil(min(self.contribution / self.row_bound**2, 16))
         features = width * self.rank
         # What they add, c each, is to be far above the noise that T is made from.
-        rows = math.ceil(25 * self.deviation(features) / self.contribution)
+        rows = math.ceil(12 * self.deviation(features) / self.contribution)
         topics = np.repeat(np.eye(self.rank), width, axis=1) * (self.row_bound / math.sqrt(width))
         base = np.vstack(
             [np.full((1, features), self.row_bound / math.sqrt(features)), np.tile(topics, (rows, 1))]
