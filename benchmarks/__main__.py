@@ -6,6 +6,7 @@
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
     python -m benchmarks advantage           # hours, so only by name
     python -m benchmarks.pem                 # the same
+    python -m benchmarks.figure_3 --movies 17711  # figure 3 in the shape of Netflix; ten minutes
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from benchmarks import (
     advantage,
     audit_cost,
+    figure_3,
     ks_cost,
     normed_sum,
     peers,
@@ -42,6 +44,7 @@ def main() -> None:
         "run": lambda _: protocol_run.run(),
         "peers": lambda _: peers.run(),
         "peers-run": lambda _: peers_run.run(),
+        "figure-3": lambda _: figure_3.run(),
         "audit": lambda chosen: audit_cost.run(chosen.spec, chosen.workers),
     }
     by_name: dict[str, Callable[[argparse.Namespace], None]] = {

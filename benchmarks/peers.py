@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from benchmarks.figure_3 import split
 from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.dp_nmf import DPNMF
@@ -44,50 +43,6 @@ __all__ = ["run"]
 _Result = TypeVar("_Result")
 
 RANK = 10
-
-
-def ratings(folder: Path) -> sp.csr_array:
-    """MovieLens-1M without users and movies of fewer than 50 ratings, as the paper treats Netflix; shuffled."""
-    table = pd.read_parquet(folder / "movielens-1m" / "ratings.parquet", columns=["user_id", "item_id", "rating"])
-    while True:
-        often = [table.groupby(key)["rating"].transform("size") >= 50 for key in ("user_id", "item_id")]
-        if (often[0] & often[1]).all():
-            break
-        table = table[often[0] & often[1]]
-    users, rows = np.unique(table["user_id"], return_inverse=True)
-    movies, columns = np.unique(table["item_id"], return_inverse=True)
-    values = table["rating"].to_numpy(float)
-    matrix = sp.csr_array((values, (rows, columns)), shape=(len(users), len(movies)))
-    return sp.csr_array(matrix[np.random.default_rng(0).permutation(len(users))])
-
-
-def split(matrix: sp.csr_array, n: int) -> tuple[sp.csr_array, ...]:
-    return tuple(sp.csr_array(matrix[rows]) for rows in np.array_split(np.arange(matrix.shape[0]), n))
-
-
-def figure_3(matrix: sp.csr_array) -> None:
-    """Distance of the bases to the true one, over rotations: its Frobenius norm after Procrustes."""
-    print(f"Figure 3 on MovieLens-1M, {matrix.shape[0]:,} x {matrix.shape[1]:,}, sigma = 0.1, r = 10:")
-    moments = (matrix.T @ matrix).toarray() / matrix.shape[0]
-    d = len(moments)
-    true = scipy.linalg.eigh(moments, subset_by_index=(d - RANK, d - 1))[1].T[::-1]
-    for n, period, iterations in ((100, 1, 40), (100, 4, 92)):
-        data = Database(split(matrix, n))
-        forms: dict[str, FedPower | UtilityFedPower | PrivateFedPower] = {
-            "1 FedPower": FedPower(rank=RANK, noise=0.1, central_noise=0.1),
-            "2 utility": UtilityFedPower(rank=RANK, noise=0.1),
-            "3 private, sigma each": PrivateFedPower(rank=RANK, noise=0.1, distributed=False, row_bound=1e3),
-            "3 private, sigma / 10 each": PrivateFedPower(rank=RANK, noise=0.1, row_bound=1e3),
-            "2 without noise": UtilityFedPower(rank=RANK, noise=1e-12),
-        }
-        errors = {}
-        for name, form in forms.items():
-            V = replace(form, iterations=iterations, period=period).run(data, np.random.default_rng(1))["V"]
-            errors[name] = float(np.linalg.norm(aligned(V, true) @ V - true))
-        base = errors["1 FedPower"]
-        print(f"  {n} devices, period {period}, {iterations} iterations")
-        for name, error in errors.items():
-            print(f"    {name:28} {error:.4f}  {base / error:5.2f} times smaller, {1 - error / base:+.0%}")
 
 
 def best(action: Callable[[], object], repeats: int = 3) -> float:
@@ -268,7 +223,6 @@ def run() -> None:
     """Print everything; some five minutes on one core."""
     folder = Path(os.environ["KSDP_DATA"])
     overheads()
-    figure_3(ratings(folder))
     energies(folder)
     learning(folder)
     claims()

@@ -185,12 +185,22 @@ class DPNMF(GaussianReleases):
         return np.append(numerator, weights @ w)
 
     def neighbours(self) -> tuple[Database, Database]:
-        """Records of one topic each, heavy enough to be seen; the first one's contributions reach the bound."""
-        features, rows = self.rank + 2, 3 * self.rank
-        topics = np.eye(self.rank, features) * self.row_bound
-        base = topics[np.arange(rows) % self.rank]
+        """A record of all topics, or zeros in its place, among records of one topic each, which hold the topics.
+
+        Topics of many features are short, so the record's coefficients are large whatever is announced, and what
+        it adds reaches c: with two topics in every release, with 7 not in the first sweeps. Two records that are
+        both there are not known to differ by 2 c (denominators are not negative): zeros do as well there.
+        """
+        width = 32 * math.ceil(min(self.contribution / self.row_bound**2, 16))
+        features = width * self.rank
+        # What they add, c each, is to be far above the noise that T is made from.
+        rows = math.ceil(12 * self.deviation(features) / self.contribution)
+        topics = np.repeat(np.eye(self.rank), width, axis=1) * (self.row_bound / math.sqrt(width))
+        base = np.vstack(
+            [np.full((1, features), self.row_bound / math.sqrt(features)), np.tile(topics, (rows, 1))]
+        )
         other = base.copy()
-        other[0] = 0.0 if self.adjacency == "add-remove" else self.row_bound * np.eye(features)[-1]
+        other[0] = 0.0
         return Database((sp.csr_array(base),)), Database((sp.csr_array(other),))
 
 

@@ -58,7 +58,7 @@ def test_no_sound_claim_is_refuted_and_the_bound_comes_near(mechanism: GaussianR
     assert not found.refuted
     assert found.gaussian_low <= found.claimed_epsilon
     # An epsilon below 1 is more than so few runs can tell from 0.
-    assert found.gaussian_low > 0.1 * found.claimed_epsilon or found.claimed_epsilon < 1
+    assert found.gaussian_low > 0.2 * found.claimed_epsilon or found.claimed_epsilon < 1
 
 
 @pytest.mark.parametrize("mechanism", PEM, ids=name)

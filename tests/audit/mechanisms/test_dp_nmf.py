@@ -72,3 +72,18 @@ def test_negative_entries_and_bad_parameters_are_refused() -> None:
     for parameters in ({"rank": 0}, {"sweeps": 0}, {"contribution": 0.0}, {"row_bound": np.inf}, {"epsilon": 0.0}):
         with pytest.raises(SpecError):
             DPNMF(**parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mechanism", [DPNMF(rank=2, sweeps=2, epsilon=4.0), DPNMF(rank=2, sweeps=5, epsilon=1.0)])
+def test_the_worst_pair_reaches_the_sensitivity_in_every_release(mechanism: DPNMF) -> None:
+    pair = mechanism.neighbours()
+    sensitivity = mechanism.sensitivity(pair[0].parties[0].shape[1])
+    for seed in range(5):
+        announced = mechanism.transcript(pair[seed % 2], np.random.default_rng(seed))
+        exact = []
+        for database in pair:
+            replay = Replay(database.outside, announced)
+            mechanism.transcribe(database, replay)
+            exact.append([a.exact for a in replay.transcript])
+        changes = [np.linalg.norm(a - b) for a, b in zip(*exact, strict=True)]
+        assert 0.99 * sensitivity < min(changes) <= max(changes) <= sensitivity
