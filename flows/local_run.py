@@ -61,7 +61,7 @@ def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: b
     Returns
     -------
     dict
-        By party: exit `code`, and what it `said`.
+        By node: exit `code`, and what it `said`: `run.json` on one line, or why it failed.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: b
                 process.terminate()
                 process.wait()
     return {
-        name: {"code": started[name].returncode, "said": (error or output).strip()}
+        name: {"code": started[name].returncode, "said": (error if started[name].returncode else output).strip()}
         for name, (output, error) in ends.items()
     }
 

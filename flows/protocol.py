@@ -16,7 +16,7 @@ from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.protocols.agreement import Statement
-from ksdp.audit.protocols.noisy_programs import is_noisy
+from ksdp.audit.protocols.noisy_programs import check_audited, is_noisy
 from ksdp.audit.protocols.party_programs import party_steps
 from ksdp.audit.protocols.party_rounds import party_rounds
 from ksdp.audit.protocols.server_rounds import server_rounds
@@ -100,6 +100,8 @@ def enter_documents(
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
     if clearance is None:
         return Entered(whole, Statement(cleared=False), len(whole), None)
+    if is_noisy(mechanism):
+        check_audited(mechanism)
     verified = verify_clearance(
         clearance,
         now=now,

@@ -12,7 +12,16 @@ from ksdp.audit.mechanisms.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.released import GaussianReleases
 
-__all__ = ["LARGEST", "NOISY", "Program", "check_noisy", "is_noisy", "noisy_entries", "program_of"]
+__all__ = [
+    "LARGEST",
+    "NOISY",
+    "Program",
+    "check_audited",
+    "check_noisy",
+    "is_noisy",
+    "noisy_entries",
+    "program_of",
+]
 
 LARGEST = 2.0**22
 """No share with its noise may be larger: in steps of 2^-31 it is then a float64 without rounding."""
@@ -28,6 +37,8 @@ class Program:
     """Parties."""
     one_noise: bool = False
     """Whether all noises but one are taken away (`one_noise`)."""
+    seen: tuple[str, ...] = ()
+    """Observables of what the server gets from a single party."""
 
 
 NOISY = MappingProxyType(
@@ -35,8 +46,10 @@ NOISY = MappingProxyType(
         "hardt-roth": Program(),
         "dp-nmf": Program(),
         "fedpower-private": Program(),
-        "fedpower": Program("it collects the devices' uploads and adds noise of its own"),
-        "dpdispca": Program("it collects what the sites send and decomposes it"),
+        "fedpower": Program(
+            "it collects the devices' uploads and adds noise of its own", seen=("uploads", "scales")
+        ),
+        "dpdispca": Program("it collects what the sites send and decomposes it", seen=("P",)),
         "fedpower-utility": Program("it takes the noises but one away", least=3, one_noise=True),
     }
 )
@@ -76,6 +89,23 @@ def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, p
     least = max(program_of(mechanism).least, getattr(mechanism, "colluders", 0) + 1)
     if parties < least:
         raise InputError(f"{mechanism.name} with these parameters needs at least {least} parties; got {parties}.")
+
+
+def check_audited(mechanism: GaussianReleases) -> None:
+    """Refuse a clearance whose audit has not looked at what the server sees, where no proof covers that.
+
+    Raises
+    ------
+    SpecError
+        Naming what `announce` lacks.
+    """
+    promise = mechanism.guarantee
+    missing = [name for name in program_of(mechanism).seen if name not in getattr(mechanism, "announce", ())]
+    if missing and not (promise.sound and promise.kind == "(epsilon, delta)"):
+        raise SpecError(
+            f"`announce` must name {', '.join(missing)} in a run of {mechanism.name} on clearances: the server "
+            "sees them, and an audit without them has not looked."
+        )
 
 
 def noisy_entries(mechanism: GaussianReleases, features: int) -> int:

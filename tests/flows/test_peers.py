@@ -213,6 +213,20 @@ def test_an_audit_may_have_simulated_with_another_sampler_and_with_nothing_else(
             four.enter(read, "ada", clearance=path)
 
 
+def test_no_clearance_is_taken_whose_audit_has_not_looked_at_what_a_server_sees(four: Organisations) -> None:
+    read = read_run(four.protocol(FEDPOWER, SERVER))
+    mechanism: Any = read.terms.mechanism
+    identity = MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))
+    path = four.clear(read, "ada", ["1", "2"], mechanism=identity)
+    with pytest.raises(SpecError, match="must name uploads, scales"):
+        four.enter(read, "ada", clearance=path)
+    looked = read_run(four.protocol(FEDPOWER + '\nannounce = ["V", "uploads", "scales"]', SERVER))
+    mechanism = looked.terms.mechanism
+    identity = MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))
+    entered = four.enter(looked, "ada", clearance=four.clear(looked, "ada", ["1", "2"], mechanism=identity))
+    assert len(entered.corpus) == 2
+
+
 @pytest.mark.parametrize(
     ("mechanism", "server", "words"),
     [

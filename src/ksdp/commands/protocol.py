@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -104,6 +104,7 @@ def run(
 ) -> None:
     """Check a protocol file, and tell which parties are there; with --local, start them all on this machine."""
     from ksdp.flows.local_run import run_local, wait_for_parties
+    from ksdp.flows.node_run import guarantee_words
     from ksdp.flows.run_terms import read_run
 
     read = read_run(protocol)
@@ -114,9 +115,9 @@ def run(
             typer.echo(json.dumps({"parties": ends, "out": str(out.resolve())}))
         else:
             for name, end in ends.items():
-                typer.echo(
-                    f"{name:12} {'failed' if end['code'] else 'done'}  {end['said'].splitlines()[-1][:200]}"
-                )
+                typer.echo(f"{name:12} {_ended(end)}")
+            for line in {guarantee_words(json.loads(end["said"])) for end in ends.values() if not end["code"]}:
+                typer.echo(line)
         raise typer.Exit(1 if failed else 0)
     typer.echo(f"agreement  {read.terms.digest.hex()}", err=True)
     absent = wait_for_parties(
@@ -128,3 +129,12 @@ def run(
     else:
         typer.echo("\n".join(f"{name:26} {json.dumps(value)}" for name, value in read.terms.terms.items()))
         typer.echo(f"not there: {', '.join(absent) or 'nobody; all parties listen'}")
+
+
+def _ended(end: dict[str, Any]) -> str:
+    """How a node's process ended, in one line."""
+    if end["code"]:
+        return f"failed  {(end['said'].splitlines() or ['it said nothing'])[-1][:200]}"
+    about = json.loads(end["said"])
+    entered = "collected" if about.get("collects") else f"entered {about['documents']} of {about['of']} documents"
+    return f"done in {about['seconds']:.1f} s  {entered}, result {about['result'][:16]}"
