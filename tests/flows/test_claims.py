@@ -43,6 +43,8 @@ def test_the_claim_stands_beside_what_was_proved(
     again = ksdp("claim", spec, "--store", store, "--runs", "150", "--json", check=code).out
     assert again["read"]
     assert {**again, "read": False} == found.out
+    told = ksdp("audit", spec, "--store", store).err
+    assert ("REFUTED: Claimed epsilon 1 at" in told, "not refuted: Claimed" in told) == (code == 3, code != 3)
     ksdp("report", audit, "--store", store, check=0)
     report = (store / "audits" / audit / "report.html").read_text()
     for text in (pages(store).words(f"/audits/{audit}"), html.unescape(re.sub(r"<[^>]+>", " ", report))):

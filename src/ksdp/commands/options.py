@@ -71,4 +71,20 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
             f"{claim['sampler']['name']}; proved on fresh runs, at delta 0: {low}",
             err=True,
         )
+        _tell_worst_case(summary)
     typer.echo(f"audit   {summary['audit']}\nreport  {summary['report']}", err=True)
+
+
+def _tell_worst_case(summary: dict[str, Any]) -> None:
+    """What the store has about the mechanism's claim (`ksdp claim`)."""
+    from ksdp.dashboards.promises import proved
+    from ksdp.storage.claims import shown_claim
+    from ksdp.storage.store import Store
+
+    found = shown_claim(Store.open(Path(summary["store"]), create=False), summary)
+    if found is None:
+        typer.echo("        its worst case was not tried in this store (ksdp claim)", err=True)
+    elif found["finding"]["refuted"]:
+        typer.secho(f"        REFUTED: {proved(found)}", err=True, fg="red", bold=True)
+    else:
+        typer.echo(f"        not refuted: {proved(found)}", err=True)
