@@ -18,11 +18,11 @@ from ksdp.audit.protocols.pem_budget import tight_epsilon
 from ksdp.audit.protocols.pem_field import PrimeField
 from ksdp.audit.protocols.pem_terms import check_room
 from ksdp.flows.pem import PemResult, run_pem
-from ksdp.flows.prepare import read_tables
 from ksdp.flows.provenance import versions
 from ksdp.storage.pem_results import require_new_folder, write_pem_result
 from ksdp.storage.readers.files import refusal
 from ksdp.storage.readers.records import Records, read_records
+from ksdp.storage.readers.toml import read_toml
 from ksdp.tasks.pem_processes import ClientJob
 
 __all__ = ["PreparedPem", "prepare_pem", "read_pem_spec", "run_prepared"]
@@ -49,7 +49,7 @@ def read_pem_spec(path: Path) -> tuple[PemSpec, Path]:
     SpecError
         If the file is not there, is not TOML, or is refused.
     """
-    return parse_pem_spec(read_tables(path)), path.resolve().parent
+    return parse_pem_spec(read_toml(path, "the spec")), path.resolve().parent
 
 
 def prepare_pem(spec: PemSpec, base: Path) -> PreparedPem:

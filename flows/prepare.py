@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan, make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
 from ksdp.storage.memory import store_corpus
+from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.store import Store, content_key
 from ksdp.tasks.refs import AuditRef
 
-__all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "read_tables", "spec_corpus"]
+__all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,23 +27,6 @@ class Prepared:
     plan: Plan
 
 
-def read_tables(path: Path) -> dict[str, Any]:
-    """Read the tables of a TOML file.
-
-    Raises
-    ------
-    SpecError
-        If the file is not there, or is not TOML.
-    """
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise SpecError(f"the spec {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"the spec {path.name} is not TOML: {error}.") from error
-
-
 def read_spec_file(path: Path) -> tuple[Spec, Path]:
     """Read a TOML spec: (spec, folder that its paths are relative to).
 
@@ -54,7 +35,7 @@ def read_spec_file(path: Path) -> tuple[Spec, Path]:
     SpecError
         If the file is not there, is not TOML, or is refused.
     """
-    return parse_spec(read_tables(path)), path.resolve().parent
+    return parse_spec(read_toml(path, "the spec")), path.resolve().parent
 
 
 def audit_id(spec: Spec, corpus_hash: str) -> str:

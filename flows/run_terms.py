@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.run_spec import PartySpec, RunSpec, parse_run_spec
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
+from ksdp.storage.readers.toml import read_toml
 from ksdp.tasks.mesh import Address
 
 __all__ = ["Run", "features_hash", "read_run"]
@@ -63,13 +63,7 @@ def read_run(path: Path) -> Run:
     InputError
         If anything is refused.
     """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"the protocol file {path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"the protocol file {path.name} is not TOML: {error}.") from None
-    spec, base = parse_run_spec(tables), path.resolve().parent
+    spec, base = parse_run_spec(read_toml(path, "the protocol file")), path.resolve().parent
     names = None
     if spec.features.vocabulary is not None:
         names = read_vocabulary(base / spec.features.vocabulary, "utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,12 +77,9 @@ def schedule(
 def _notices(path: Path | None) -> list[Any]:
     if path is None:
         return []
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path.name} is not TOML: {error}.") from error
+    from ksdp.storage.readers.toml import read_toml
+
+    tables = read_toml(path)
     found = tables.get("notice")
     if set(tables) != {"notice"} or not isinstance(found, list):
         raise InputError(f"{path.name} must hold [[notice]] tables and nothing else.")
