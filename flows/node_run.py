@@ -22,7 +22,7 @@ from ksdp.audit.protocols.party_programs import sum_entries
 from ksdp.audit.protocols.party_rounds import largest_message
 from ksdp.audit.protocols.run_frame import Outcome, Rounds
 from ksdp.flows.run_terms import Run
-from ksdp.storage.run_results import Transcript, write_run
+from ksdp.storage.run_results import Transcript, require_no_result, write_run
 from ksdp.tasks.certificates import make_credentials
 from ksdp.tasks.links import LinkTimes
 from ksdp.tasks.mesh import Address, Mesh, Peer
@@ -96,10 +96,12 @@ def run_node(
     Raises
     ------
     InputError
-        If the folder or the address is refused.
+        If the name, the key, the folder or the address is refused.
     ProtocolError
         If the run ends without a result; then none is written.
     """
+    require_no_result(out)
+    check_name(run, name, identity)
     began = time.monotonic()
     with Transcript(out, clock) as transcript:
         agreed = {"agreement": run.terms.digest.hex(), "mechanism": run.terms.mechanism.name}

@@ -21,12 +21,11 @@ from ksdp.audit.protocols.party_programs import party_steps
 from ksdp.audit.protocols.party_rounds import party_rounds
 from ksdp.audit.protocols.server_rounds import server_rounds
 from ksdp.audit.spec import CorpusSpec
-from ksdp.flows.node_run import Clock, check_name, run_node, utc_now
+from ksdp.flows.node_run import Clock, run_node, utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.run_terms import Run, features_hash
 from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus
-from ksdp.storage.run_results import require_no_result
 from ksdp.tasks.mesh import Address
 
 __all__ = ["Entered", "enter_documents", "run_party", "run_server"]
@@ -161,8 +160,6 @@ def run_party(
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    require_no_result(out)
-    check_name(run, name, identity)
     steps = party_steps(run.terms.mechanism, entered.corpus.matrix, run.terms.parties)
     entering = {
         "documents": len(entered.corpus),
@@ -220,8 +217,6 @@ def run_server(
     """
     if not run.server:
         raise InputError("the protocol file names no server.")
-    require_no_result(out)
-    check_name(run, run.server, identity)
     rounds = server_rounds(run.terms, identity)
     collects = {"collects": True}
     return run_node(
