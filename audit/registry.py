@@ -10,7 +10,7 @@ import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -78,14 +78,14 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
     if not isinstance(factory, type):
         if parameters:
             raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
-        return factory  # type: ignore[no-any-return]
+        return cast(Mechanism, factory)
     known = [field.name for field in dataclasses.fields(factory) if field.init]
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; it has {', '.join(known)}.")
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:
-        return factory(**frozen)  # type: ignore[no-any-return]
+        return cast(Mechanism, factory(**frozen))
     except (TypeError, ValueError) as error:
         raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
 

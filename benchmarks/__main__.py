@@ -19,8 +19,10 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks import (
+    ROOT,
     advantage,
     audit_cost,
+    data_folder,
     figure_3,
     ks_cost,
     normed_sum,
@@ -31,11 +33,9 @@ from benchmarks import (
     secure_sum,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
-
 
 def main() -> None:
-    os.environ.setdefault("KSDP_DATA", str(ROOT.parent / "shared" / "data"))
+    os.environ["KSDP_DATA"] = str(data_folder())  # the specs of examples/ name it
     always: dict[str, Callable[[argparse.Namespace], None]] = {
         "ks": lambda _: ks_cost.run(),
         "secure-sum": lambda _: secure_sum.run(),

@@ -5,7 +5,7 @@ iterations, an announcement every p = 4, sigma = sigma' = 0.1. We have MovieLens
 beside MovieLens itself there is a matrix drawn after it: a non-negative factorisation says how likely each of its
 users rates each movie, the profiles are drawn again and again, and a rating, where there is one, follows the
 movie's own histogram of 1 to 5. Off the diagonal its second moments are those of the factorisation, so the
-spectrum stays near that of the real ratings; their number is free. Needs KSDP_DATA.
+spectrum stays near that of the real ratings; their number is free. Needs the data sets.
 
 ::
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
@@ -157,15 +158,15 @@ def error(V: Matrix, true: Matrix) -> float:
 
 def forms(period: int, iterations: int, names: Sequence[str] = NAMES, sigma: float = SIGMA) -> dict[str, Form]:
     """The algorithms as the paper compares them; rows are not clipped: the bound is beyond their length."""
-    given = {"rank": RANK, "iterations": iterations, "period": period, "noise": sigma}
+    given: dict[str, Any] = {"rank": RANK, "iterations": iterations, "period": period, "noise": sigma}
     beyond = {"row_bound": 1e4}
     known: dict[str, Form] = {
-        "1": FedPower(**given, central_noise=sigma),  # type: ignore[arg-type]
-        "2": UtilityFedPower(**given),  # type: ignore[arg-type]
-        "3": PrivateFedPower(**given, **beyond, distributed=False),  # type: ignore[arg-type]
-        "3, sigma / 10": PrivateFedPower(**given, **beyond),  # type: ignore[arg-type]
-        "3, as printed": PrivateFedPower(**given, distributed=False, unit="entry-printed"),  # type: ignore[arg-type]
-        "2, no noise": UtilityFedPower(**given | {"noise": 1e-12}),  # type: ignore[arg-type]
+        "1": FedPower(**given, central_noise=sigma),
+        "2": UtilityFedPower(**given),
+        "3": PrivateFedPower(**given, **beyond, distributed=False),
+        "3, sigma / 10": PrivateFedPower(**given, **beyond),
+        "3, as printed": PrivateFedPower(**given, distributed=False, unit="entry-printed"),
+        "2, no noise": UtilityFedPower(**given | {"noise": 1e-12}),
     }
     return {name: known[name] for name in names}
 
@@ -216,7 +217,7 @@ def clipped(part: sp.csr_array, bound: float = 0.05) -> None:
 def run(seed: int = 1) -> None:
     """Print the tables; ten minutes on one core."""
     print(f"Distance to the true basis; {DEVICES} devices, r = {RANK}, seed {seed}; {PAPER}.")
-    real = ratings(Path(os.environ["KSDP_DATA"]))
+    real = ratings(data_folder())
     model = profiles(real)
     parts = parties(model, DEVICES, NETFLIX_USERS, seed)
     title = f"Drawn after MovieLens-1M, {NETFLIX_USERS:,} users a device, period 4"
@@ -234,7 +235,7 @@ def run(seed: int = 1) -> None:
 
 def run_thin(movies: int, seed: int = 1) -> None:
     """As many movies as Netflix has, if wanted, with its number of ratings a user; ten minutes."""
-    model = profiles(ratings(Path(os.environ["KSDP_DATA"])))
+    model = profiles(ratings(data_folder()))
     model = thinned(model, movies, NETFLIX_RATINGS, np.random.default_rng(seed))
     parts = parties(model, DEVICES, NETFLIX_USERS, seed)
     table(f"Drawn thinner, {NETFLIX_USERS:,} users a device, period 4, T = 92", parts, forms(4, 92), seed)

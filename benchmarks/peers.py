@@ -5,7 +5,6 @@ Times are seconds of the processor, so that a busy machine distorts them little;
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from benchmarks import data_folder
 from benchmarks.figure_3 import split
 from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
@@ -221,7 +221,7 @@ def claims() -> None:
 
 def run() -> None:
     """Print everything; some five minutes on one core."""
-    folder = Path(os.environ["KSDP_DATA"])
+    folder = data_folder()
     overheads()
     energies(folder)
     learning(folder)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import data_folder
 from benchmarks.protocol_run import write_parties, write_protocol
 from ksdp.flows.local_run import run_local
 from ksdp.flows.node_run import guarantee_words
@@ -42,7 +43,7 @@ _ENDS = ("greeting", "statement", "hello", "paillier key", "public", "result")
 
 def run(names: tuple[str, ...] = tuple(MECHANISMS)) -> None:
     """Print two lines a mechanism; some minutes."""
-    data = Path(os.environ["KSDP_DATA"]) / "enron-mail6"
+    data = data_folder() / "enron-mail6"
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             write_parties(data, Path(folder), NAMES, MOST_TERMS if name == "dpdispca" else None)

@@ -16,8 +16,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -25,7 +24,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from ksdp.audit.protocols.pem_api import PemAlgorithm
+from benchmarks import data_folder
+from ksdp.audit.protocols.pem_api import PemAlgorithm, PemState
 from ksdp.audit.protocols.pem_apriori import PemApriori, itemset_loss
 from ksdp.audit.protocols.pem_budget import Budget, Sparse, tight_epsilon
 from ksdp.audit.protocols.pem_field import PrimeField
@@ -42,13 +42,13 @@ SERVERS = 2
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 CLIENTS = (100, 300, 1000)
 
-Score = Callable[[float, int, int], float]
-"""epsilon, how many add noise, seed."""
+Final = Callable[[float, int, int], PemState]
+"""The last state of a run: epsilon, how many add noise, seed."""
+Judge = Callable[[PemState], float]
 
 
 def data(name: str) -> pd.DataFrame:
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return pd.read_parquet(Path(os.environ.get("KSDP_DATA", default)) / name / "table.parquet")
+    return pd.read_parquet(data_folder() / name / "table.parquet")
 
 
 def one_hot(table: pd.DataFrame) -> sp.csr_array:
@@ -80,15 +80,15 @@ def adult() -> tuple[sp.csr_array, sp.csr_array]:
     return every[np.flatnonzero(train)], every[np.flatnonzero(~train)]
 
 
-def curves(title: str, score: Score, seeds: int) -> None:
+def curves(title: str, final: Final, judge: Judge, seeds: int) -> None:
     """One table by epsilon (100 clients), one by number of clients (epsilon 1); mean of the seeds."""
 
     @lru_cache
     def mean(epsilon: float, noises: int) -> str:
-        values = [score(epsilon, noises, seed) for seed in range(seeds)]
+        values = [judge(final(epsilon, noises, seed)) for seed in range(seeds)]
         return f"{np.mean(values):8.3f} +- {np.std(values):.3f}"
 
-    print(f"\n{title}\n  no privacy: {score(math.inf, 0, 0):.3f}; {seeds} seeds, simulated noise")
+    print(f"\n{title}\n  no privacy: {judge(final(math.inf, 0, 0)):.3f}; {seeds} seeds, simulated noise")
     print("  epsilon (100 clients)   PEM, 2 servers        noise at every client")
     for epsilon in EPSILONS:
         print(f"  {epsilon:>20g}   {mean(epsilon, SERVERS):>18}   {mean(epsilon, 100):>18}")
@@ -98,13 +98,21 @@ def curves(title: str, score: Score, seeds: int) -> None:
         print(f"  {clients:>20d}   {pem:>18}   {mean(1.0, clients):>18}")
 
 
-def simulated(algorithm: PemAlgorithm, rows: sp.csr_array, iterations: int, **more: float):  # type: ignore[no-untyped-def]
-    def final(epsilon: float, noises: int, seed: int):  # type: ignore[no-untyped-def]
-        budget = Budget(epsilon, iterations, **more)
+def simulated(algorithm: PemAlgorithm, rows: sp.csr_array, iterations: int, sampling: float = 1.0) -> Final:
+    def final(epsilon: float, noises: int, seed: int) -> PemState:
+        budget = Budget(epsilon, iterations, sampling=sampling)
         rng = np.random.default_rng(seed)
         return run_ideal(algorithm, [rows], budget, Simulated(rng), noises=noises, random=rng.bytes).final
 
     return final
+
+
+def relative_loss(algorithm: PemKMeans, rows: sp.csr_array, best: float, state: PemState) -> float:
+    return algorithm.loss(state, rows) / best - 1
+
+
+def lost_itemsets(algorithm: PemApriori, true: dict[tuple[int, ...], float], state: PemState) -> float:
+    return itemset_loss(algorithm.found(state, 2), true)
 
 
 def run_adult(seeds: int) -> None:
@@ -116,7 +124,8 @@ def run_adult(seeds: int) -> None:
         few = 1 if iterations > 100 else seeds
         curves(
             f"Adult: accuracy of logistic regression, {iterations} iterations, sampling {sampling:g}",
-            lambda e, n, s, final=final, a=algorithm: a.accuracy(final(e, n, s), test),  # type: ignore[misc]
+            final,
+            partial(algorithm.accuracy, records=test),
             few,
         )
     budget = Budget(1.0, 30)
@@ -146,7 +155,8 @@ def run_nursery(seeds: int) -> None:
         best = algorithm.loss(final(math.inf, 0, 0), rows)
         curves(
             f"Nursery: relative loss of k-means, {rows.shape[0]} records, {iterations} iterations",
-            lambda e, n, s, f=final, a=algorithm, b=best: a.loss(f(e, n, s), rows) / b - 1,  # type: ignore[misc]
+            final,
+            partial(relative_loss, algorithm, rows, best),
             seeds,
         )
 
@@ -160,7 +170,8 @@ def run_mushroom(seeds: int) -> None:
         true = algorithm.found(final(math.inf, 0, 0), 2)
         curves(
             f"Mushroom: loss of itemsets of 2 to 4, support {support:g}: {len(true)} of {rows.shape[1]} items",
-            lambda e, n, s, f=final, a=algorithm, t=true: itemset_loss(a.found(f(e, n, s), 2), t),  # type: ignore[misc]
+            final,
+            partial(lost_itemsets, algorithm, true),
             min(seeds, 2) if support < 0.1 else seeds,
         )
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
+from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.power import subspace_sine
 from ksdp.flows.local_run import run_local
@@ -34,7 +35,7 @@ MECHANISMS = {
 
 def run(names: tuple[str, ...] = tuple(MECHANISMS)) -> None:
     """Print one line a mechanism."""
-    data = Path(os.environ["KSDP_DATA"]) / "enron-mail6"
+    data = data_folder() / "enron-mail6"
     with tempfile.TemporaryDirectory() as folder:
         write_parties(data, Path(folder), NAMES)
         for name in names:
