@@ -138,6 +138,11 @@ class State:
         """The decision in force."""
         return self.decided.decision if self.decided else None
 
+    @property
+    def asks_for_runs(self) -> bool:
+        """Whether what is in force asks for more runs, which no newer audit of the document has brought."""
+        return self.decision is Decision.MORE_RUNS and self.superseded_by is None
+
 
 def question(spec: Spec) -> str:
     """A hash of what an audit asks: its spec without seed, number of runs, documents, level and storage.

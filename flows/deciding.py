@@ -121,9 +121,7 @@ def _asked(store: Store, audit: str, documents: Sequence[str] | None) -> list[st
     if documents is not None:
         asked = list(dict.fromkeys(documents))
     else:
-        found = states(store, audit)
-        open_ones = {name: state for name, state in found.items() if state.superseded_by is None}
-        asked = [name for name, state in open_ones.items() if state.decision == Decision.MORE_RUNS]
+        asked = [name for name, state in states(store, audit).items() if state.asks_for_runs]
     if not asked:
         raise InputError(f"nobody asked for more runs of documents of audit {audit}.")
     return asked

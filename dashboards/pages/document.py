@@ -15,7 +15,7 @@ from ksdp.storage.findings import read_summary
 from ksdp.storage.history import Brief, read_history
 from ksdp.storage.neighbours import Neighbour, corpus_entries, neighbours
 from ksdp.storage.queries import Findings, Row, Test
-from ksdp.storage.reviews import Decision, Entry, Policy, State, document_state, read_log, read_policy
+from ksdp.storage.reviews import Entry, Policy, State, document_state, read_log, read_policy
 from ksdp.storage.store import Store
 from ksdp.storage.values import read_arms, stored_statistics, values_bytes
 
@@ -186,7 +186,6 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
     alike, no_alike = _alike(store, summary, row.document, query.get("alike") == "1")
     at = whole_number(query["at"], "at") if "at" in query else None
     state, more = document_state(store, audit, row.document), read_more_runs(store, audit)
-    asks = state.decision == Decision.MORE_RUNS and state.superseded_by is None
     return DocumentPage(
         summary=summary,
         row=row,
@@ -203,7 +202,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         policy=read_policy(store),
         log=tuple(read_log(store, audit=audit, document=row.document, newest_first=True, limit=50)),
         more=more,
-        wanted=asks and not (more and more.under_way),
+        wanted=state.asks_for_runs and not (more and more.under_way),
         listing=replace(listing, page=1),
         position=_position(findings, listing, at, row.document),
     )

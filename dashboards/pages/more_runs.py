@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from ksdp.storage.reviews import Decision, states
+from ksdp.storage.reviews import states
 from ksdp.storage.store import Store
 from ksdp.storage.topups import UNDER_WAY, read_progress
 
@@ -83,5 +83,4 @@ def read_more_runs(store: Store, audit: str) -> MoreRuns | None:
 
 def wanted(store: Store, audit: str) -> bool:
     """Whether a decision in force asks for more runs, of a document that no newer audit has."""
-    found = states(store, audit).values()
-    return any(state.decision == Decision.MORE_RUNS and state.superseded_by is None for state in found)
+    return any(state.asks_for_runs for state in states(store, audit).values())
