@@ -18,8 +18,8 @@ setup: .setup-done
 	touch .setup-done
 
 # Numba does not see that a kernel of another file has changed: compiled code is dropped with any source.
-.kernels-fresh: $(shell find audit -name '*.py' -not -path '*/.*')
-	find audit -name '*.nb[ic]' -delete
+.kernels-fresh: $(shell find audit protocols -name '*.py' -not -path '*/.*')
+	find audit protocols -name '*.nb[ic]' -delete
 	touch .kernels-fresh
 
 demo: setup .kernels-fresh

@@ -26,7 +26,7 @@ from scipy.stats import norm
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of
-from ksdp.audit.mechanisms.noise import Counted
+from ksdp.audit.mechanisms.privacy.noise import Counted
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, share_interval
 
 __all__ = ["LEAST_RUNS", "ClaimFinding", "Claims", "audit_claim", "check_runs", "claiming"]

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import DesignSpec, PartiesSpec
 
 __all__ = [
@@ -46,9 +47,6 @@ __all__ = [
 
 Rows = NDArray[np.int64]
 Bits = NDArray[np.bool_]
-
-# First element of every spawn key: what the randomness is for. Never renumber.
-_DRAW, _CONTROL, _PARTIES, _TARGETS, _MECHANISM, _ADVERSARY, _SHUFFLE = 1, 2, 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +97,6 @@ class Design(Protocol):
         ...
 
 
-def _rng(seed: int, *key: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-
-
 def _subset(rng: np.random.Generator, pool: Rows, size: int) -> Rows:
     return np.sort(pool[rng.choice(len(pool), size, replace=False, shuffle=False)])
 
@@ -135,7 +129,7 @@ class Shared:
 
     def rows(self, lane: int, run: int) -> Rows:
         """A fresh random subset."""
-        rng = _rng(self.seed, _DRAW, lane, run)
+        rng = generator(self.seed, Purpose.DRAW, lane, run)
         if self.poisson:
             return self.pool[rng.random(len(self.pool)) < self.share]
         return _subset(rng, self.pool, self.size)
@@ -177,14 +171,14 @@ class Balanced:
 
     def rows(self, lane: int, run: int) -> Rows:
         """The targets that are in, filled up with others."""
-        rng = _rng(self.seed, _DRAW, lane, run)
+        rng = generator(self.seed, Purpose.DRAW, lane, run)
         held = self.audited[self._bits(rng)]
         return np.sort(np.concatenate([held, _subset(rng, self._others, self.size - len(held))]))
 
     def inclusion(self, block: Block) -> Bits:
         """Redraw the bits."""
         runs = range(block.start, block.stop)
-        return np.stack([self._bits(_rng(self.seed, _DRAW, block.lane, run)) for run in runs], axis=1)
+        return np.stack([self._bits(generator(self.seed, Purpose.DRAW, block.lane, run)) for run in runs], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +211,7 @@ class Literal:
         target = self.audited[lane]
         others = self.pool[self.pool != target]
         # The lane is named by its document, so that auditing more documents later redraws nothing.
-        rng = _rng(self.seed, _DRAW, int(target), run)
+        rng = generator(self.seed, Purpose.DRAW, int(target), run)
         if run % 2:
             return _subset(rng, others, self.size)
         return np.sort(np.append(_subset(rng, others, self.size - 1), target))
@@ -230,7 +224,7 @@ class Literal:
 def control_bits(design: Design, block: Block, controls: int) -> Bits:
     """Inclusion bits of control documents, drawn independently of the data, shape (n_controls, n_runs)."""
     columns = [
-        _rng(design.seed, _CONTROL, block.lane, run).random(controls) < design.share
+        generator(design.seed, Purpose.CONTROL, block.lane, run).random(controls) < design.share
         for run in range(block.start, block.stop)
     ]
     return np.stack(columns, axis=1)
@@ -238,13 +232,13 @@ def control_bits(design: Design, block: Block, controls: int) -> Bits:
 
 def mechanism_rng(design: Design, lane: int, run: int) -> np.random.Generator:
     """The mechanism's own randomness in a run: independent of who is in the database."""
-    return _rng(design.seed, _MECHANISM, lane, run)
+    return generator(design.seed, Purpose.MECHANISM, lane, run)
 
 
 def control_noise(design: Design, block: Block, controls: int) -> NDArray[np.float64]:
     """Standard normal noise of the control documents, independent of their bits, shape (n_controls, n_runs)."""
     columns = [
-        _rng(design.seed, _CONTROL, block.lane, run, 1).standard_normal(controls)
+        generator(design.seed, Purpose.CONTROL, block.lane, run, 1).standard_normal(controls)
         for run in range(block.start, block.stop)
     ]
     return np.stack(columns, axis=1)
@@ -252,17 +246,17 @@ def control_noise(design: Design, block: Block, controls: int) -> NDArray[np.flo
 
 def shuffled_runs(design: Design, lane: int) -> Rows:
     """A random order of a lane's runs, for tests of bits that belong to other runs."""
-    return _rng(design.seed, _SHUFFLE, lane).permutation(design.runs)
+    return generator(design.seed, Purpose.SHUFFLE, lane).permutation(design.runs)
 
 
 def permutation_rng(design: Design, lane: int, row: int) -> np.random.Generator:
     """Randomness of the permutations of some documents, the first in row `row` of a lane."""
-    return _rng(design.seed, _SHUFFLE, lane, row)
+    return generator(design.seed, Purpose.SHUFFLE, lane, row)
 
 
 def adversary_rows(pool: Rows, size: int, seed: int) -> Rows:
     """Documents of the adversary's own, from which it estimates what the protocol hides."""
-    return _subset(_rng(seed, _ADVERSARY), pool, size)
+    return _subset(generator(seed, Purpose.ADVERSARY), pool, size)
 
 
 def as_rows(size: float | int, documents: int) -> int:
@@ -276,7 +270,7 @@ def split_parties(parties: PartiesSpec, documents: int, seed: int) -> tuple[Rows
     coalition = 0 if parties.coalition is None else as_rows(parties.coalition, documents)
     if honest + coalition >= documents:
         raise SpecError(f"`parties` must leave documents to audit; they take {honest + coalition} of {documents}.")
-    order = _rng(seed, _PARTIES).permutation(documents)
+    order = generator(seed, Purpose.PARTIES).permutation(documents)
     ends = np.sort(order[:honest]), np.sort(order[honest : honest + coalition])
     return np.sort(order[honest + coalition :]), *ends
 
@@ -309,7 +303,7 @@ def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targ
     if targets is None and isinstance(spec.documents, int):
         if spec.documents > len(pool):
             raise SpecError(f"`design.documents` must be at most {len(pool)}; got {spec.documents}.")
-        targets = _subset(_rng(seed, _TARGETS), pool, spec.documents)
+        targets = _subset(generator(seed, Purpose.TARGETS), pool, spec.documents)
     audited = pool if targets is None else np.sort(targets)
     if spec.kind == "shared":
         share = size / len(pool)

@@ -21,10 +21,10 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, make_design, split_parties
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
+from ksdp.audit.interim_looks import Look, Stage, plan_looks
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, final_output
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.spec import Spec, StatisticsSpec
-from ksdp.audit.stages import Look, Stage, plan_looks
 from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.over_rows import OverRows

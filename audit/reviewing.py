@@ -1,6 +1,6 @@
 """Reviewing: what people decided about the documents of an audit, and which decision may follow which.
 
-A decision is an entry of an append-only log (`ksdp.storage.reviews`); nothing is ever edited. What holds for a
+A decision is an entry of an append-only log (`reviews.decisions`); nothing is ever edited. What holds for a
 document is folded from its entries. The *version* of a document's state is the number of the newest entry about it
 in that audit, 0 where there is none. A decision says up to which entry its reviewer had seen the log; it is stale
 where the document has a newer one.

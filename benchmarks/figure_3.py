@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
-from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.fedpower_steps import aligned, bounded_moments, moments_times
-from ksdp.audit.mechanisms.nmf_starts import initial_topics
-from ksdp.audit.mechanisms.rri_nmf import rri_nmf
+from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
+from ksdp.audit.mechanisms.factorisation.rri_nmf import rri_nmf
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned, bounded_moments, moments_times
 
 __all__ = [
     "DEVICES",

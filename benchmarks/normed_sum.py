@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ksdp.audit.protocols.normed_offline import NormedOfflineParty
-from ksdp.audit.protocols.normed_parameters import NormedSumParameters
-from ksdp.audit.protocols.normed_sum import NormedSumParty
-from ksdp.audit.protocols.ot_setup import OtSetupParty
-from ksdp.audit.protocols.round_machine import RoundMachine, RoundMessage
+from ksdp.protocols.channel.round_machine import RoundMachine, RoundMessage
+from ksdp.protocols.norms.normed_offline import NormedOfflineParty
+from ksdp.protocols.norms.normed_parameters import NormedSumParameters
+from ksdp.protocols.norms.normed_sum import NormedSumParty
+from ksdp.protocols.norms.ot_setup import OtSetupParty
 
 __all__ = ["PAPER_SECONDS", "run"]
 

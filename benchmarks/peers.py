@@ -20,23 +20,23 @@ from benchmarks import data_folder
 from benchmarks.figure_3 import split
 from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.dp_nmf import DPNMF
-from ksdp.audit.mechanisms.dpdispca import DPdisPCA, captured_energy
-from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
-from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.fedpower_steps import aligned
-from ksdp.audit.mechanisms.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.nmf_starts import initial_topics
-from ksdp.audit.mechanisms.power import limit_of_power, orthonormalise, start_block
-from ksdp.audit.mechanisms.rri_nmf import fit_coefficients, objective, rri_nmf
-from ksdp.audit.protocols.aggregation_client import AggregationClient
-from ksdp.audit.protocols.aggregation_server import AggregationServer
-from ksdp.audit.protocols.fixed_point import FixedPoint
-from ksdp.audit.protocols.keys import Participant
-from ksdp.audit.protocols.noise_removal import RemovalDevice, RemovalServer
-from ksdp.audit.protocols.paillier import generate
-from ksdp.audit.protocols.removal_terms import RemovalTerms
-from ksdp.audit.protocols.secure_aggregation import AggregationTerms
+from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
+from ksdp.audit.mechanisms.factorisation.power_iteration import limit_of_power, orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, rri_nmf
+from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
+from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned
+from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer
+from ksdp.protocols.one_noise.paillier import generate
+from ksdp.protocols.one_noise.removal_terms import RemovalTerms
+from ksdp.protocols.sums.aggregation_client import AggregationClient
+from ksdp.protocols.sums.aggregation_server import AggregationServer
+from ksdp.protocols.sums.fixed_point import FixedPoint
+from ksdp.protocols.sums.secure_aggregation import AggregationTerms
 
 __all__ = ["run"]
 

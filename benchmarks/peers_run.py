@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks import data_folder
 from benchmarks.protocol_run import write_parties, write_protocol
-from ksdp.flows.local_run import run_local
-from ksdp.flows.node_run import guarantee_words
-from ksdp.flows.run_terms import read_run
+from ksdp.flows.runs.local_run import run_local
+from ksdp.flows.runs.node_run import guarantee_words
+from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import make_identity
 
 __all__ = ["MECHANISMS", "run"]

@@ -25,16 +25,16 @@ import pandas as pd
 import scipy.sparse as sp
 
 from benchmarks import data_folder
-from ksdp.audit.protocols.pem_api import PemAlgorithm, PemState
-from ksdp.audit.protocols.pem_apriori import PemApriori, itemset_loss
-from ksdp.audit.protocols.pem_budget import Budget, Sparse, tight_epsilon
-from ksdp.audit.protocols.pem_field import PrimeField
-from ksdp.audit.protocols.pem_ideal import run_ideal
-from ksdp.audit.protocols.pem_kmeans import PemKMeans
-from ksdp.audit.protocols.pem_logistic import PemLogistic
-from ksdp.audit.protocols.pem_noise import Simulated, Vetted
-from ksdp.flows.pem import run_pem
-from ksdp.tasks.pem_processes import ClientJob
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
+from ksdp.audit.mechanisms.pem.apriori import PemApriori, itemset_loss
+from ksdp.audit.mechanisms.pem.budget import Budget, Sparse, tight_epsilon
+from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated, Vetted
+from ksdp.audit.mechanisms.pem.ideal import run_ideal
+from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.flows.runs.pem_parties import run_pem
+from ksdp.protocols.network.pem_processes import ClientJob
+from ksdp.protocols.pem.field_shares import PrimeField
 
 __all__ = ["run"]
 

@@ -17,10 +17,10 @@ import scipy.sparse as sp
 
 from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.power import subspace_sine
-from ksdp.flows.local_run import run_local
-from ksdp.flows.protocol import enter_documents
-from ksdp.flows.run_terms import read_run
+from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.flows.runs.local_run import run_local
+from ksdp.flows.runs.take_part import enter_documents
+from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import load_private, make_identity
 
 __all__ = ["MECHANISMS", "run", "write_parties", "write_protocol"]

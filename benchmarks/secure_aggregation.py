@@ -7,11 +7,11 @@ import time
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.protocols.aggregation_client import AggregationClient
-from ksdp.audit.protocols.aggregation_server import AggregationServer
-from ksdp.audit.protocols.fixed_point import FixedPoint
-from ksdp.audit.protocols.keys import Participant
-from ksdp.audit.protocols.secure_aggregation import AggregationTerms
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.sums.aggregation_client import AggregationClient
+from ksdp.protocols.sums.aggregation_server import AggregationServer
+from ksdp.protocols.sums.fixed_point import FixedPoint
+from ksdp.protocols.sums.secure_aggregation import AggregationTerms
 
 __all__ = ["run"]
 

@@ -9,11 +9,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from ksdp.audit.protocols.fixed_point import FixedPoint
-from ksdp.audit.protocols.keys import Participant
-from ksdp.audit.protocols.masks import Keystream
-from ksdp.audit.protocols.secure_sum import SumParty
-from ksdp.audit.protocols.sum_messages import SumTerms
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.sums.fixed_point import FixedPoint
+from ksdp.protocols.sums.masks import Keystream
+from ksdp.protocols.sums.secure_sum import SumParty
+from ksdp.protocols.sums.sum_messages import SumTerms
 
 __all__ = ["run"]
 

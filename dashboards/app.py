@@ -14,20 +14,20 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from ksdp.dashboards import forms
-from ksdp.dashboards.acting import Actions
-from ksdp.dashboards.pages.audit import read_audit_page, require_audit
-from ksdp.dashboards.pages.audits import read_audits_page
-from ksdp.dashboards.pages.compare import read_compare_page
-from ksdp.dashboards.pages.document import read_document_page
-from ksdp.dashboards.pages.log import read_log_page
-from ksdp.dashboards.pages.more_runs import read_more_runs, wanted
-from ksdp.dashboards.pages.queue import read_queue_page
-from ksdp.dashboards.pages.schedules import read_schedule_page, read_schedules_page
-from ksdp.dashboards.pages.screens import read_screen_page, read_screens_page
-from ksdp.dashboards.pages.views import read_views_list, read_views_page, require_views
+from ksdp.dashboards.audits.audit_page import read_audit_page, require_audit
+from ksdp.dashboards.audits.compare_page import read_compare_page
+from ksdp.dashboards.audits.document_page import read_document_page
+from ksdp.dashboards.audits.list_page import read_audits_page
+from ksdp.dashboards.audits.more_runs import read_more_runs, wanted
+from ksdp.dashboards.audits.report import parts_of
+from ksdp.dashboards.audits.views_page import read_views_list, read_views_page, require_views
 from ksdp.dashboards.rendering import Desk, report_response, screen_response, static_files, views_response
-from ksdp.dashboards.report import parts_of
 from ksdp.dashboards.reviewers import ReviewerSource
+from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews.log_page import read_log_page
+from ksdp.dashboards.reviews.queue_page import read_queue_page
+from ksdp.dashboards.schedules.schedules_page import read_schedule_page, read_schedules_page
+from ksdp.dashboards.screening.screens_page import read_screen_page, read_screens_page
 from ksdp.dashboards.security import Gate
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.store import Store

@@ -18,12 +18,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ksdp.dashboards.acting import Actions
-from ksdp.dashboards.links import link
-from ksdp.dashboards.report import make_environment, render_report
+from ksdp.dashboards.addresses import link
+from ksdp.dashboards.audits.report import make_environment, render_report
+from ksdp.dashboards.audits.views_report import render_views
 from ksdp.dashboards.reviewers import ReviewerSource
-from ksdp.dashboards.views import render_views
-from ksdp.storage.history import screen_ids
+from ksdp.dashboards.reviews.actions import Actions
+from ksdp.storage.audits.history import screen_ids
 from ksdp.storage.store import Store
 
 __all__ = ["Desk", "report_response", "screen_response", "static_files", "timestamp", "views_response"]

@@ -11,10 +11,10 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
-from ksdp.storage.memory import store_corpus
+from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.store import Store, content_key
-from ksdp.tasks.refs import AuditRef
+from ksdp.tasks.audit_ref import AuditRef
 
 __all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
 

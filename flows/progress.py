@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-from ksdp.flows.stopping import check_stopped
+from ksdp.flows.interruption import check_stopped
 
 __all__ = ["Listener", "advance", "current", "listening"]
 

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ksdp.audit.effects import Effect
 from ksdp.audit.errors import StoreError
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions
+from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.storage.store import write_json, write_whole
 
 __all__ = [

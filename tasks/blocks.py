@@ -21,7 +21,7 @@ from ksdp.storage.blocks import (
     read_observables,
     write_values,
 )
-from ksdp.tasks.refs import AuditRef, folders_of, open_plan, open_stage
+from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 
 __all__ = ["BlockDone", "all_present", "compute_block", "discard", "observables_present"]
 

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.design import permutation_rng, shuffled_runs
-from ksdp.audit.effects import Attack, Effect, best_threshold, learned_scores, measure_effect
 from ksdp.audit.errors import DamagedBlock
+from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
-from ksdp.audit.stages import FIRST
 from ksdp.audit.testing import ArmTests, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
+from ksdp.audit.verdicts.fresh_effects import Attack, Effect, best_threshold, learned_scores, measure_effect
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.findings import Curve
+from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan
 from ksdp.tasks.blocks import discard
-from ksdp.tasks.refs import AuditRef, folders_of, open_audit, open_plan
 
 __all__ = ["Flagged", "Slice", "SliceTests", "curve", "effects", "slices", "test_slice"]
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ksdp.storage.store import content_key
+from ksdp.tasks.audit_ref import AuditRef, open_plan
 from ksdp.tasks.blocks import compute_block
-from ksdp.tasks.refs import AuditRef, open_plan
 
 __all__ = ["spread", "started_ahead"]
 

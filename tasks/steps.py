@@ -14,10 +14,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from ksdp.audit.design import Block
-from ksdp.audit.effects import Effect
+from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.storage.findings import Curve
+from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone, compute_block
-from ksdp.tasks.refs import AuditRef
 from ksdp.tasks.slices import Flagged, Slice, SliceTests, curve, effects, test_slice
 from ksdp.tasks.spread import spread
 

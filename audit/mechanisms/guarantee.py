@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from ksdp.audit.mechanisms.noise import SAMPLERS
-
-__all__ = ["NOTHING", "Guarantee", "guarantee_of", "measured"]
+__all__ = ["NOTHING", "SAMPLERS", "Guarantee", "guarantee_of", "measured"]
 
 Kind = Literal["none", "KSDP", "(epsilon, delta)"]
+
+SAMPLERS = {
+    "discrete": "OpenDP's exact integer noise, from the operating system's randomness",
+    "fast": "NumPy's noise from the run's seed: a simulation, it protects nobody",
+}
+"""Of noise, by name, with what a report says of each."""
 
 
 @dataclass(frozen=True)

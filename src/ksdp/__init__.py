@@ -1,4 +1,4 @@
 """Measure, document by document, what a private learning protocol gives away, before it is run.
 
-The command is `ksdp`; in Python, `ksdp.flows.run.run_audit` does what `ksdp audit` does.
+The command is `ksdp`; in Python, `ksdp.flows.audits.run.run_audit` does what `ksdp audit` does.
 """

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, clearing, guarantees, looking, pem, protocol, review, reviewing, scheduling
+from ksdp.commands import audits, dashboard, findings, mechanisms, pem, reviews, runs, schedules, screening
 
 __all__ = ["app", "main"]
 
@@ -37,30 +37,30 @@ for _name, _command in (
     ("audit", audits.audit),
     ("plan", audits.plan),
     ("test", audits.evaluate_statistics),
-    ("list", looking.list_audits),
-    ("show", looking.show),
-    ("report", looking.report),
-    ("replay", looking.replay),
-    ("review", review.review),
-    ("mechanisms", guarantees.mechanisms),
-    ("claim", guarantees.claim),
-    ("keys", clearing.keys),
-    ("screen", clearing.screen),
-    ("verify", clearing.verify),
-    ("decide", reviewing.decide),
-    ("more", reviewing.more),
-    ("clear", reviewing.clear),
-    ("log", reviewing.log),
-    ("approve", reviewing.approve),
-    ("schedule", scheduling.schedule),
-    ("schedules", scheduling.list_schedules),
-    ("pause", scheduling.pause),
-    ("resume", scheduling.resume),
-    ("now", scheduling.run_schedule),
-    ("unschedule", scheduling.unschedule),
-    ("serve", scheduling.serve),
-    ("party", protocol.party),
-    ("run", protocol.run),
+    ("list", findings.list_audits),
+    ("show", findings.show),
+    ("report", findings.report),
+    ("replay", findings.replay),
+    ("review", dashboard.review),
+    ("mechanisms", mechanisms.mechanisms),
+    ("claim", mechanisms.claim),
+    ("keys", screening.keys),
+    ("screen", screening.screen),
+    ("verify", screening.verify),
+    ("decide", reviews.decide),
+    ("more", reviews.more),
+    ("clear", reviews.clear),
+    ("log", reviews.log),
+    ("approve", reviews.approve),
+    ("schedule", schedules.schedule),
+    ("schedules", schedules.list_schedules),
+    ("pause", schedules.pause),
+    ("resume", schedules.resume),
+    ("now", schedules.run_schedule),
+    ("unschedule", schedules.unschedule),
+    ("serve", schedules.serve),
+    ("party", runs.party),
+    ("run", runs.run),
     ("pem", pem.pem),
 ):
     app.command(_name)(_command)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.pem_spec import PemDataSpec
+from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import check_labels, read_counts
 from ksdp.storage.readers.files import extension, refusal

@@ -10,12 +10,12 @@ import pytest
 
 from ksdp.audit.claims import ClaimFinding, audit_claim, claiming
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.fedpower import UtilityFedPower
-from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.pd_svd import PDSVD
-from ksdp.audit.mechanisms.pem import PEMApriori, PEMKMeans, PEMLogistic
-from ksdp.audit.mechanisms.pem_base import PemMechanism
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.pem.base import PemMechanism
+from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.mechanisms.privacy.fedpower import UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 
 
 def test_noise_ten_times_too_small_is_caught_by_name_and_by_number() -> None:

@@ -28,10 +28,10 @@ from ksdp.storage.findings import (
     write_spec,
     write_summary,
 )
-from ksdp.storage.memory import store_corpus
-from ksdp.storage.occasions import ScheduledRun, append_run
-from ksdp.storage.schedules import Schedule, write_schedule
-from ksdp.storage.screens import sensitive_documents, write_excluded, write_screen
+from ksdp.storage.mapped_corpus import store_corpus
+from ksdp.storage.schedules.history import ScheduledRun, append_run
+from ksdp.storage.schedules.schedule_files import Schedule, write_schedule
+from ksdp.storage.screening.screens import sensitive_documents, write_excluded, write_screen
 from ksdp.storage.store import Store, content_key
 
 PAPER = ("w-max", "sigma")

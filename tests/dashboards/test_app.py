@@ -13,13 +13,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from ksdp.audit.errors import StoreError
-from ksdp.dashboards.acting import Actions
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
+from ksdp.dashboards.reviews.actions import Actions
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.looks import read_looks
-from ksdp.storage.reviews import Policy, document_state, read_log, write_policy
-from ksdp.storage.schedules import asked, read_schedule
+from ksdp.storage.reviews.decisions import Policy, document_state, read_log, write_policy
+from ksdp.storage.reviews.text_access import read_looks
+from ksdp.storage.schedules.schedule_files import asked, read_schedule
 from ksdp.storage.store import Store
 
 ORIGIN = "http://127.0.0.1:8700"

@@ -27,16 +27,16 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from ksdp.audit.clearance import Clearance
-from ksdp.dashboards.acting import Actions
+from ksdp.audit.screening.clearance import Clearance
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
+from ksdp.dashboards.reviews.actions import Actions
 from ksdp.dashboards.security import origins_of
-from ksdp.storage.clearances import read_clearance
+from ksdp.storage.audits.continuations import claimed, write_progress
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.reviews import read_log
+from ksdp.storage.reviews.decisions import read_log
+from ksdp.storage.screening.clearances import read_clearance
 from ksdp.storage.store import Store
-from ksdp.storage.topups import claimed, write_progress
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = (

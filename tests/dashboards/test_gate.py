@@ -10,9 +10,9 @@ import pytest
 from starlette.requests import Request
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.review import _origins, _source
-from ksdp.dashboards.acting import safe_path
+from ksdp.commands.dashboard import _origins, _source
 from ksdp.dashboards.reviewers import COOKIE, HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
+from ksdp.dashboards.reviews.actions import safe_path
 
 TOKEN = "a-token-that-is-long-enough"
 

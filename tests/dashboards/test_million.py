@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from ksdp.dashboards.acting import Actions
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer
+from ksdp.dashboards.reviews.actions import Actions
 from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.validity

@@ -20,10 +20,10 @@ import pytest
 import scipy.sparse as sp
 from starlette.testclient import TestClient
 
-from ksdp.dashboards.acting import Actions
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.flows.server import prefect_server
+from ksdp.dashboards.reviews.actions import Actions
+from ksdp.flows.prefect_server import prefect_server
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity
 from ksdp.storage.store import Store

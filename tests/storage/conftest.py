@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.spec import parse_spec
-from ksdp.storage.schedules import Schedule, check_schedule, write_schedule
+from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, write_schedule
 from ksdp.storage.store import Store, write_json
 
 SPEC = {"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}}

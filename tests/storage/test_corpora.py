@@ -225,9 +225,7 @@ def test_keys_that_do_not_go_together(load, tmp_path, counts_file, path, keys, p
 
 
 def test_the_demo_corpus(tmp_path):
-    started = time.perf_counter()
     corpus = load_corpus(CorpusSpec(path="demo", idf="party"), tmp_path, nonnegative=True)
-    assert time.perf_counter() - started < 10
     assert len(corpus) >= 3000
     assert set(corpus.party) == {"numpy", "pandas", "scipy"}
     assert corpus.group is None

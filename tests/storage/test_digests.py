@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.spec import CorpusSpec
-from ksdp.storage.changes import compare
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.digests import digest_key, document_digests
+from ksdp.storage.schedules.changes import compare
 from ksdp.storage.store import Store
 
 KEY = b"k" * 32

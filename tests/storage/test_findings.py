@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksdp.audit.effects import Attack, measure_effect
 from ksdp.audit.errors import StoreError
 from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect
 from ksdp.storage.findings import (
     Curve,
     read_curves,

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from ksdp.audit.claims import audit_claim
-from ksdp.audit.mechanisms.dp_nmf import DPNMF
-from ksdp.audit.mechanisms.dpdispca import DPdisPCA
-from ksdp.audit.mechanisms.fedpower import FedPower, UtilityFedPower
-from ksdp.audit.mechanisms.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.hardt_roth import HardtRoth
-from ksdp.audit.mechanisms.pem import PEMApriori, PEMKMeans, PEMLogistic
-from ksdp.audit.mechanisms.pem_base import PemMechanism
-from ksdp.audit.mechanisms.released import GaussianReleases
+from ksdp.audit.mechanisms.pem.base import PemMechanism
+from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
+from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 pytestmark = pytest.mark.validity
 

@@ -15,7 +15,7 @@ from ksdp.audit.corpus import Corpus, canonical, restrict
 from ksdp.audit.design import Block
 from ksdp.audit.plan import CONTROLS, make_plan
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.screening import round_spec
+from ksdp.audit.screening.rounds import round_spec
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
 from ksdp.audit.verdicts.decide import decide

@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.effects import best_threshold, measure_effect
+from ksdp.audit.interim_looks import Look
+from ksdp.audit.interim_verdicts import Standing, after_look, open_documents
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.stages import Look
-from ksdp.audit.standing import Standing, after_look, open_documents
 from ksdp.audit.testing import ArmTests, compare_arms
 from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.sequential import look_levels
 
 pytestmark = pytest.mark.validity

@@ -27,9 +27,9 @@ def audit(
     read, base = read_spec_file(spec)
     with terminal():
         if read.views is None:
-            from ksdp.flows.run import run_audit as run
+            from ksdp.flows.audits.run import run_audit as run
         else:
-            from ksdp.flows.views import run_views as run
+            from ksdp.flows.audits.views import run_views as run
         summary = run(read, base, store, workers=workers, dask=dask)
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))
@@ -39,7 +39,7 @@ def plan(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")], as_json: JsonOption = False
 ) -> None:
     """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
-    from ksdp.flows.forecast import forecast
+    from ksdp.flows.audits.forecast import forecast
     from ksdp.flows.prepare import read_spec_file
 
     said = forecast(*read_spec_file(spec))
@@ -71,7 +71,7 @@ def evaluate_statistics(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate new statistics on cached observables, without a single run of the mechanism."""
-    from ksdp.flows.run import run_test
+    from ksdp.flows.audits.run import run_test
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
@@ -85,7 +85,7 @@ def demo(
     store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
 ) -> None:
     """Audit the docstrings of the installed numpy, scipy and pandas with PD-SVD and PD-NMF."""
-    from ksdp.flows.demo import run_demo
+    from ksdp.flows.audits.demo import run_demo
     from ksdp.terminal import terminal
 
     with terminal():

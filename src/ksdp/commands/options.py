@@ -77,8 +77,8 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
 
 def _tell_worst_case(summary: dict[str, Any]) -> None:
     """What the store has about the mechanism's claim (`ksdp claim`)."""
-    from ksdp.dashboards.promises import proved
-    from ksdp.storage.claims import shown_claim
+    from ksdp.dashboards.audits.guarantee_words import proved
+    from ksdp.storage.audits.claims import shown_claim
     from ksdp.storage.store import Store
 
     found = shown_claim(Store.open(Path(summary["store"]), create=False), summary)

@@ -21,8 +21,8 @@ def pem(
     """Run PEM with every client, server and the aggregator as a process on this machine; print what it cost."""
     from datetime import UTC, datetime
 
-    from ksdp.flows.pem_run import prepare_pem, read_pem_spec, run_prepared
-    from ksdp.storage.pem_results import require_new_folder
+    from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
+    from ksdp.storage.runs.pem_results import require_new_folder
     from ksdp.terminal import terminal
 
     require_new_folder(out)

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
-from ksdp.audit.mechanisms.pem import PEMApriori, PEMKMeans, PEMLogistic
-from ksdp.audit.protocols.pem_api import PemAlgorithm, PemState, contribution
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, contribution
+from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.pem import OwnCounts, OwnGradient, OwnSum
 

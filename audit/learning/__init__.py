@@ -1,0 +1,1 @@
+"""What the parties learn by a run, and what protecting documents costs of it."""

@@ -1,0 +1,1 @@
+"""NMF, SVD and PCA among parties that share nothing but sums."""

@@ -1,0 +1,266 @@
+"""Where NMF starts: the initialisations of PD-ML-Lite's Table 1.
+
+======================  =============================================================================
+``random``              uniform entries, rows summing to 1, from the agreed seed: gives nothing away
+``random-2x``           the same start; the mechanism then does twice the sweeps
+``nnsvd``               from the truncated SVD of all data: the centralised baseline
+``best-of-m``           the parties' local topics, those that fit everybody's data best
+``pd-nmf-init``         Algorithm 2: PD-NMF-Iter on the parties' local topics, taken as documents
+======================  =============================================================================
+
+The last three depend on data, and so does what their making announces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.rri_nmf import (
+    Factorisation,
+    fit_coefficients,
+    objective,
+    pd_nmf_iter,
+    rri_nmf,
+)
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
+    fit_observed_coefficients,
+    observed_objective,
+    weighted_nmf,
+)
+
+__all__ = [
+    "STARTS",
+    "best_of_parties",
+    "initial_topics",
+    "local_models",
+    "merged_topics",
+    "nnsvd",
+    "pseudo_documents",
+    "random_topics",
+]
+
+Matrix = NDArray[np.float64]
+
+STARTS = ("random", "random-2x", "nnsvd", "best-of-m", "pd-nmf-init")
+PLAIN = Penalties(0.0, 0.0, 0.0, 0.0)
+
+
+@lru_cache(maxsize=4)
+def random_topics(features: int, rank: int, seed: int) -> Matrix:
+    """Return rank rows of independent U[0, 1] entries, each divided by its sum; read-only, the same for everybody.
+
+    Examples
+    --------
+    >>> random_topics(3, 2, seed=0).round(2)
+    array([[0.67, 0.28, 0.04],
+           [0.01, 0.47, 0.52]])
+    """
+    topics = np.random.default_rng(seed).random((rank, features))
+    topics /= topics.sum(axis=1, keepdims=True)
+    topics.flags.writeable = False
+    return topics
+
+
+def _truncated_svd(matrix: sp.csr_array, rank: int) -> tuple[Matrix, Matrix, Matrix]:
+    """Return U (n x rank), s (descending), V^T (rank x d), the same on every call."""
+    smaller = min(matrix.shape)
+    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        if rank >= smaller - 1:
+            U, s, VT = scipy.linalg.svd(matrix.toarray(), full_matrices=False)
+        else:
+            # A generic start: a structured one may be orthogonal to a wanted vector. `rng` serves restarts.
+            v0 = np.random.default_rng(0).random(smaller)
+            U, s, VT = svds(matrix, k=rank, v0=v0, rng=np.random.default_rng(0))
+    order = np.argsort(-s, kind="stable")[:rank]
+    return U[:, order], s[order], VT[order]
+
+
+def nnsvd(matrix: sp.csr_array, rank: int) -> Matrix:
+    r"""Return the topics of the non-negative double SVD, rows normalised to sum 1.
+
+    The first topic is :math:`|v_1|`. For each further singular triplet, :math:`u v^T` is split into its dominant
+    non-negative part: of :math:`(u_+, v_+)` and :math:`(u_-, v_-)` the pair with the larger
+    :math:`\|u_\pm\| \|v_\pm\|`, which does not depend on the signs that the SVD gives.
+
+    Parameters
+    ----------
+    matrix : CSR, shape (n, d)
+        Non-negative.
+    rank : int
+        At most min(n, d).
+
+    Returns
+    -------
+    array, shape (rank, d)
+        A topic of singular value 0 (X has a smaller rank) is uniform.
+
+    Raises
+    ------
+    SpecError
+        Where `rank` is above min(n, d).
+    CorpusError
+        Where the matrix is zero.
+
+    Notes
+    -----
+    Boutsidis & Gallopoulos 2008 (NNDSVD, the variant that keeps zeros); in PD-ML-Lite "nnsvd". The scale of a row
+    is no matter to the factorisation without regularisers, except that the simplex projection wants it to be 1.
+    """
+    if rank > min(matrix.shape):
+        raise SpecError(
+            f"`rank` must be at most the rows and the features of the data the start is made from "
+            f"({matrix.shape[0]} x {matrix.shape[1]}); got {rank}."
+        )
+    if not matrix.data.any():
+        raise CorpusError("the start nnsvd needs at least one entry that is not 0.")
+    U, s, VT = _truncated_svd(matrix, rank)
+    topics = np.empty((rank, matrix.shape[1]))
+    for t in range(rank):
+        u, v = U[:, t], VT[t]
+        if s[t] <= max(matrix.shape) * np.finfo(np.float64).eps * s[0]:
+            topics[t] = 1.0
+        elif t == 0:
+            topics[t] = np.abs(v)  # by Perron and Frobenius u and v have one sign, or can be chosen so
+        else:
+            up, un, vp, vn = np.maximum(u, 0), np.maximum(-u, 0), np.maximum(v, 0), np.maximum(-v, 0)
+            positive = _norm(up) * _norm(vp) >= _norm(un) * _norm(vn)
+            topics[t] = vp if positive else vn
+    return np.asarray(topics / topics.sum(axis=1, keepdims=True))
+
+
+def _norm(x: Matrix) -> float:
+    return float(np.sqrt((x * x).sum()))
+
+
+def local_models(
+    parties: Sequence[sp.csr_array],
+    rank: int,
+    *,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    penalties: Penalties = PLAIN,
+    weighted: bool = False,
+) -> list[Factorisation]:
+    """Return every party's own NMF, from its own nnsvd start (Algorithm 2, lines 3 and 4).
+
+    Raises
+    ------
+    SpecError
+        Where a party has fewer rows than `rank`.
+    """
+    smallest = min(party.shape[0] for party in parties)
+    if smallest < rank:
+        raise SpecError(
+            f"`rank` must be at most the rows of the smallest party ({smallest}) for its own NMF; got {rank}."
+        )
+    factorise: Callable[..., Factorisation] = weighted_nmf if weighted else rri_nmf
+    return [
+        factorise(party, nnsvd(party, rank), sweeps=sweeps, tolerance=tolerance, **penalties._asdict())
+        for party in parties
+    ]
+
+
+def best_of_parties(
+    parties: Sequence[sp.csr_array],
+    rank: int,
+    *,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    penalties: Penalties = PLAIN,
+    weighted: bool = False,
+) -> Matrix:
+    """Return the local topics with the smallest reconstruction error, summed over all parties ("best of M").
+
+    Every party fits its own rows to each candidate (non-negative least squares with the mechanism's gamma and
+    delta); only the errors are summed. Of equal ones the first party's is taken.
+    """
+    models = local_models(
+        parties, rank, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
+    )
+    if len(models) == 1:
+        return models[0].T
+    fit = fit_observed_coefficients if weighted else fit_coefficients
+    error = observed_objective if weighted else objective
+    gamma, delta = penalties.gamma, penalties.delta
+    totals = []
+    for model in models:
+        fitted = [fit(party, model.T, gamma=gamma, delta=delta, tolerance=1e-6) for party in parties]
+        totals.append(sum(error(party, W, model.T) for party, W in zip(parties, fitted, strict=True)))
+    return models[int(np.argmin(totals))].T
+
+
+def pseudo_documents(model: Factorisation) -> sp.csr_array:
+    """A party's local topics as documents, each as long as its column of W (Algorithm 2, line 5)."""
+    weights = np.sqrt((model.W * model.W).sum(axis=0))
+    return sp.csr_array(weights[:, None] * model.T)
+
+
+def merged_topics(
+    parties: Sequence[sp.csr_array],
+    rank: int,
+    *,
+    seed: int = 0,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    penalties: Penalties = PLAIN,
+    weighted: bool = False,
+) -> Matrix:
+    """Return T_init of PD-NMF-Init: PD-NMF-Iter on the parties' weighted local topics as documents.
+
+    Each party's topics are scaled by the norms of the columns of its W, so that an error in a topic weighs what it
+    costs in that party's documents (Theorem 2). The iterations start from the agreed random topics, where the
+    paper's parties average random matrices of their own: the same law, and public either way.
+
+    Notes
+    -----
+    PD-ML-Lite, Algorithm 2. The pseudo-documents have no missing entries: `weighted` is for the local models.
+    """
+    models = local_models(
+        parties, rank, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
+    )
+    pseudo = [pseudo_documents(model) for model in models]
+    start = random_topics(parties[0].shape[1], rank, seed)
+    return pd_nmf_iter(pseudo, start, sweeps=sweeps, tolerance=tolerance, **penalties._asdict()).T
+
+
+def initial_topics(
+    name: str,
+    parties: Sequence[sp.csr_array],
+    rank: int,
+    *,
+    seed: int = 0,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    penalties: Penalties = PLAIN,
+    weighted: bool = False,
+) -> Matrix:
+    """Return the start of that name, shape (rank, d).
+
+    Raises
+    ------
+    SpecError
+        Where there is no such start, or the parties' data are too small for it.
+    """
+    if name in ("random", "random-2x"):
+        return random_topics(parties[0].shape[1], rank, seed)
+    if name == "nnsvd":
+        return nnsvd(parties[0] if len(parties) == 1 else sp.csr_array(sp.vstack(parties, format="csr")), rank)
+    if name == "best-of-m":
+        return best_of_parties(
+            parties, rank, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
+        )
+    if name == "pd-nmf-init":
+        return merged_topics(
+            parties, rank, seed=seed, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
+        )
+    raise SpecError(f"`start` must be one of {', '.join(STARTS)}; got {name!r}.")

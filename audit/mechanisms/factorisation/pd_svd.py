@@ -1,0 +1,154 @@
+"""PD-SVD: the row basis V_k of all parties' rows, and its variant that reveals the singular values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.factorisation.power_iteration import block_power, limit_of_power, stack, start_block
+from ksdp.audit.mechanisms.guarantee import Guarantee, measured
+
+__all__ = ["PDSVD", "SigmaSVD"]
+
+
+@dataclass(frozen=True)
+class PDSVD:
+    """PD-SVD (PD-ML-Lite, Algorithm 4) on the ideal functionality.
+
+    Announces ``V``, shape (rank, features): V_k^T, the leading right singular vectors of all parties' rows,
+    one a row, with the signs of the block power iteration. With `reveal_sigma` also ``sigma``, shape (rank,):
+    the singular values. With ``solver="power"`` also ``iterations``, shape (1,).
+
+    What a coalition sees: V is public, and every other sum is announced normalised, so that a coalition
+    cannot subtract its own share. With `reveal_sigma` it sees the values of everybody's rows; from V and
+    sigma it can form V Sigma^2 V^T, the rank-k part of X^T X, and subtract its own share of *that*. This is a
+    function of V, sigma and what it knew before, so nothing more is announced.
+
+    Only the last block is announced to the audit, not that of every iteration (as in the paper's section
+    5.2). The blocks of all iterations are functions of X^T X, which `reveal_sigma` comes close to.
+
+    Parameters
+    ----------
+    rank : int
+        k, below the number of rows and of features of the database.
+    reveal_sigma : bool
+        SecSum in place of NormedSecSum.
+    solver : {"limit", "power"}
+        `limit` computes what the iteration converges to, directly; `power` iterates, party by party.
+    iterations : int
+        Cap of the power iteration.
+    tolerance : float
+        It stops when the subspace moves by less (sine of the largest principal angle).
+    start_seed : int
+        What the parties agreed to draw the start from; it fixes signs, hence is part of the mechanism and not
+        of a run's randomness.
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> matrix = sp.csr_array(rng.random((20, 5)) * (rng.random((20, 5)) < 0.5))
+    >>> seen = PDSVD(rank=2).run(Database((matrix[:8], matrix[8:])), rng)
+    >>> seen["V"].shape, bool(np.allclose(seen["V"] @ seen["V"].T, np.eye(2)))
+    ((2, 5), True)
+    """
+
+    name: ClassVar[str] = "pd-svd"
+    version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
+
+    rank: int = 7
+    reveal_sigma: bool = False
+    solver: Literal["limit", "power"] = "limit"
+    iterations: int = 1000
+    tolerance: float = 1e-9
+    start_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise SpecError(f"`rank` must be at least 1; got {self.rank}.")
+        if self.solver not in ("limit", "power"):
+            raise SpecError(f"`solver` must be 'limit' or 'power'; got {self.solver!r}.")
+        if self.iterations < 1:
+            raise SpecError(f"`iterations` must be at least 1; got {self.iterations}.")
+        if not 0 <= self.tolerance < 1:
+            raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
+        if self.start_seed < 0:
+            raise SpecError(f"`start_seed` must not be negative; got {self.start_seed}.")
+
+    @property
+    def final(self) -> tuple[str, ...]:
+        """The basis, and the singular values where they are revealed."""
+        return ("V", "sigma") if self.reveal_sigma else ("V",)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces.
+
+        Raises
+        ------
+        SpecError
+            If `rank` is not below `features`.
+        """
+        if self.rank >= features:
+            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        announced = [Announced("V", (self.rank, features))]
+        if self.reveal_sigma:
+            announced.append(Announced("sigma", (self.rank,)))
+        if self.solver == "power":
+            announced.append(Announced("iterations", (1,)))
+        return tuple(announced)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Decompose the rows of all parties; `rng` is not used, as the protocol draws nothing.
+
+        Raises
+        ------
+        CorpusError
+            If `rank` is not below the number of rows and of features of the database.
+        """
+        return Observables(self._decompose(database.parties, None))
+
+    def _decompose(
+        self, parties: tuple[sp.csr_array, ...], mean: NDArray[np.float64] | None
+    ) -> dict[str, NDArray[np.float64]]:
+        features = parties[0].shape[1]
+        smallest = min(sum(part.shape[0] for part in parties), features)
+        if self.rank >= smallest:
+            raise CorpusError(
+                f"`rank` must be below the rows and the features of a database ({smallest}); got {self.rank}."
+            )
+        start = start_block(self.start_seed, features, self.rank)
+        if self.solver == "limit":
+            limit = limit_of_power(stack(parties), start, mean)
+            announced, values = {"V": limit.block}, limit.values
+        else:
+            run = block_power(parties, start, iterations=self.iterations, tolerance=self.tolerance, mean=mean)
+            announced, values = {"V": run.block}, run.values
+            announced["iterations"] = np.array([run.iterations], dtype=np.float64)
+        if self.reveal_sigma:
+            announced["sigma"] = values
+        return announced
+
+
+@dataclass(frozen=True)
+class SigmaSVD(PDSVD):
+    """PD-SVD with SecSum throughout: the protocols [63, 14] of PD-ML-Lite, which reveal Sigma besides V_k.
+
+    The yardstick of the paper's Figure 6 for what hiding Sigma is worth.
+    """
+
+    name: ClassVar[str] = "sigma-svd"
+    version: ClassVar[int] = 1
+    guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")
+
+    reveal_sigma: bool = field(default=True, init=False)

@@ -1,0 +1,327 @@
+"""Block power iteration of PD-SVD over several parties, and its limit, computed directly.
+
+PD-ML-Lite, Algorithms 3 (centralised) and 4 (distributed); the product keeps every basis as rows, rank x
+features, so that the paper's V is the transpose of what is called a block here. The secure sums are the ideal
+functionality: a plain sum (SecSum), a plain sum divided by its norm (NormedSecSum).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.factorisation.krylov import dot
+from ksdp.audit.mechanisms.factorisation.singular import numerical_rank, singular_rows
+
+__all__ = [
+    "Limit",
+    "PowerRun",
+    "block_power",
+    "limit_of_power",
+    "normalised",
+    "normed_sec_sum",
+    "orthonormalise",
+    "sec_sum",
+    "settle_signs",
+    "share_of",
+    "stack",
+    "start_block",
+    "subspace_sine",
+    "values_from",
+]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+DEPENDENT = 1e-13
+"""What is left of a row, relative to it, when it is nothing but rounding: it depended on the rows above."""
+REPEATED = 1e-10
+"""Singular values this close, relative to the largest, span one subspace: their vectors are undetermined."""
+
+
+@dataclass(frozen=True, eq=False)
+class PowerRun:
+    """Where a block power iteration stopped."""
+
+    block: Matrix
+    """Orthonormal rows, shape (rank, features): V_k^T."""
+    values: Vector
+    """Square roots of the norms that NormedSecSum hides and SecSum would announce, in the last iteration;
+    singular values once converged. Shape (rank,)."""
+    iterations: int
+    movement: float
+    """Sine of the largest principal angle between the last two blocks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """What the block power iteration converges to."""
+
+    block: Matrix
+    """Orthonormal rows, shape (rank, features): V_k^T with the iteration's signs."""
+    values: Vector
+    """Singular values, descending, shape (rank,)."""
+
+
+@lru_cache(maxsize=16)
+def start_block(start_seed: int, features: int, rank: int) -> Matrix:
+    """Draw the start that all parties share, once, from the seed they agreed on.
+
+    Standard normal entries, shape (rank, features), read-only. Algorithm 4 adds up the parties' draws and
+    scales them by 1/(sqrt(M) d); the scale is meaningless, as the first orthonormalisation destroys it, and a
+    start that depends on no data needs no secure sum. The first rows do not depend on `rank`.
+
+    Examples
+    --------
+    >>> start_block(0, 4, 2).round(2)
+    array([[ 0.13, -0.13,  0.64,  0.1 ],
+           [-0.54,  0.36,  1.3 ,  0.95]])
+    """
+    block = np.random.default_rng(start_seed).standard_normal((rank, features))
+    block.flags.writeable = False
+    return block
+
+
+def sec_sum(shares: Sequence[Matrix]) -> Matrix:
+    """Sum of the parties' shares, in the order of the parties: what SecSum announces."""
+    total = np.array(shares[0], dtype=np.float64)
+    for share in shares[1:]:
+        total += share
+    return total
+
+
+def normed_sec_sum(shares: Sequence[Matrix]) -> tuple[Matrix, Vector]:
+    """Sum of the shares with each row divided by its norm (NormedSecSum), and the norms, which stay hidden.
+
+    A sum of exactly zero has no direction and stays zero.
+
+    Examples
+    --------
+    >>> normed_sec_sum([np.array([[1.0, 4.0]]), np.array([[2.0, 0.0]])])
+    (array([[0.6, 0.8]]), array([5.]))
+    """
+    return normalised(sec_sum(shares))
+
+
+def normalised(total: Matrix) -> tuple[Matrix, Vector]:
+    """Rows divided by their norms, and the norms; a row of zeros stays one."""
+    norms = np.sqrt(np.array([dot(row, row) for row in total]))
+    return total / np.where(norms > 0, norms, 1.0)[:, None], norms
+
+
+def orthonormalise(block: Matrix, start: Matrix) -> Matrix:
+    """Orthonormalise rows from the first to the last, the same for every party to the last bit.
+
+    This is the Q of the QR factorisation (of the transpose) whose R has a positive diagonal, by modified
+    Gram-Schmidt, twice, in an order of operations that no library decides: so all parties get the same signs
+    and the same bits. A row that depends on those above it (to 1e-13, a rank-deficient database) has no
+    direction of its own; its row of `start` takes its place, which tells nothing about the data that the rows
+    above do not tell.
+
+    Parameters
+    ----------
+    block, start : shape (rank, features), rank <= features
+    """
+    out = np.array(block, dtype=np.float64, order="C")
+    _gram_schmidt(out, np.require(start, requirements=["C", "W"]))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _gram_schmidt(block: Matrix, start: Matrix) -> None:
+    rows, columns = block.shape
+    for j in range(rows):
+        for attempt in range(2):
+            before = np.sqrt(dot(block[j], block[j]))
+            after = before
+            for _ in range(2):
+                for i in range(j):
+                    part = dot(block[i], block[j])
+                    for at in range(columns):
+                        block[j, at] -= part * block[i, at]
+                after = np.sqrt(dot(block[j], block[j]))
+            if after > DEPENDENT * before or attempt == 1:
+                for at in range(columns):
+                    block[j, at] /= after
+                break
+            block[j] = start[j]
+
+
+def subspace_sine(new: Matrix, old: Matrix) -> float:
+    """Sine of the largest principal angle between the spans of two blocks of orthonormal rows.
+
+    It is the spectral norm of what of `new` lies outside `old`, accurate for the smallest angles.
+
+    Examples
+    --------
+    >>> round(subspace_sine(np.array([[0.8, 0.6]]), np.array([[1.0, 0.0]])), 12)
+    0.6
+    """
+    outside = new - (new @ old.T) @ old
+    return float(np.linalg.norm(outside, 2))
+
+
+def share_of(matrix: sp.csr_array, block: Matrix, mean: Vector | None) -> Matrix:
+    """One party's share of an iteration: the rows S v of X^T X, or of (X - 1 mean^T)^T (X - 1 mean^T)."""
+    # (X - 1 m^T)^T (X - 1 m^T) V without forming X - 1 m^T or anything features x features.
+    columns = np.ascontiguousarray(block.T)
+    image = matrix @ columns
+    if mean is None:
+        return np.asarray((matrix.T @ image).T)
+    image -= mean @ columns
+    return np.asarray((matrix.T @ image).T - image.sum(axis=0)[:, None] * mean)
+
+
+def block_power(
+    parties: Sequence[sp.csr_array],
+    start: Matrix,
+    *,
+    iterations: int,
+    tolerance: float,
+    mean: Vector | None = None,
+) -> PowerRun:
+    """Find the leading right singular vectors by block power iteration over the parties' sums.
+
+    Every iteration announces, for each of the `rank` rows, NormedSecSum over the parties of S_m v with S_m =
+    X_m^T X_m, and each party orthonormalises what was announced by itself (PD-ML-Lite, Algorithm 4). With one
+    party this is Algorithm 3, and the result for several is the same up to rounding (Theorem 3).
+
+    It stops when the subspace has moved by less than `tolerance` (the sine of the largest principal angle
+    between successive blocks, which every party computes from what is announced), or at the cap. When the
+    movement shrinks by a factor r an iteration, the error left is about movement r / (1 - r); the single
+    vectors inside the subspace can be farther from their limit than the subspace is from its own.
+
+    Parameters
+    ----------
+    parties : canonical CSR matrices of shape (n_m, features)
+    start : shape (rank, features)
+        From `start_block`.
+    iterations : int
+        The cap, at least 1.
+    tolerance : float
+        0 runs to the cap.
+    mean : shape (features,), optional
+        Subtracted from every row, implicitly; known to every party.
+
+    Raises
+    ------
+    SpecError
+        If `iterations` is below 1 or `tolerance` is negative.
+
+    Examples
+    --------
+    >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
+    >>> run = block_power([X[:1], X[1:]], start_block(0, 3, 2), iterations=1000, tolerance=1e-12)
+    >>> np.abs(run.block).round(6), run.values.round(6)
+    (array([[1., 0., 0.],
+           [0., 1., 0.]]), array([3., 2.]))
+    """
+    if iterations < 1:
+        raise SpecError(f"`iterations` must be at least 1; got {iterations}.")
+    if not tolerance >= 0:
+        raise SpecError(f"`tolerance` must not be negative; got {tolerance}.")
+    block = orthonormalise(start, start)
+    done, movement = 0, np.inf
+    norms = np.zeros(len(start))
+    while done < iterations and movement >= tolerance:
+        announced, norms = normed_sec_sum([share_of(matrix, block, mean) for matrix in parties])
+        moved = orthonormalise(announced, start)
+        movement = subspace_sine(moved, block)
+        block, done = moved, done + 1
+    return PowerRun(block, values_from(norms, start.shape[1]), done, movement)
+
+
+def values_from(norms: Vector, features: int) -> Vector:
+    """Singular values from the norms of S v in the last iteration."""
+    # The norm of S v with v outside the row space is rounding, and its root would look like a value.
+    rounding = features * np.finfo(np.float64).eps * norms.max()
+    return np.sqrt(np.where(norms > rounding, norms, 0.0))
+
+
+def limit_of_power(matrix: sp.csr_array, start: Matrix, mean: Vector | None = None) -> Limit:
+    """Return what `block_power` converges to from the same start, signs included, without iterating.
+
+    Text has small spectral gaps, so that the iteration needs hundreds of rounds where `singular_rows` needs
+    some forty products; the limit is the same.
+
+    Parameters
+    ----------
+    matrix : canonical CSR, shape (n, features)
+        All parties' rows.
+    start : shape (rank, features), rank < min(n, features)
+    mean : shape (features,), optional
+        Subtracted from every row, implicitly.
+
+    Notes
+    -----
+    See `settle_signs`. Where the rank of X is r < k, the rows beyond r hold the start, orthonormalised
+    against the rows above, and their values are 0.
+    """
+    found = singular_rows(matrix, len(start), start[0], mean)
+    values = found.values.copy()
+    rank = numerical_rank(values, matrix.shape)
+    values[rank:] = 0.0
+    return Limit(settle_signs(found.rows, values, start), values)
+
+
+def settle_signs(rows: Matrix, values: Vector, start: Matrix) -> Matrix:
+    """Turn singular vectors, known up to sign, into the limit of the block power iteration from `start`.
+
+    Parameters
+    ----------
+    rows : shape (rank, features)
+        Orthonormal where `values` is positive.
+    values : shape (rank,)
+        Descending. Values that agree to 1e-10 of the first are one repeated value.
+    start : shape (rank, features)
+
+    Notes
+    -----
+    After t iterations the block is the Q factor (positive diagonal) of (X^T X)^t V_0. Write A = V_k^T V_0
+    (k x k) and A = L U without pivoting: then S^2t A = (S^2t L S^-2t) S^2t U, whose first factor goes to the
+    identity as L is lower unit triangular and S descends, and the Q factor of the upper triangular rest is
+    the signs of its diagonal. So column i of the limit is sign(U_ii) v_i, and U_ii is the ratio of the
+    leading principal minors i and i-1 of A. A repeated value is one block of a block LU: its vectors are
+    turned by the Q factor of the Schur complement. One that is repeated beyond `rank` leaves its subspace,
+    and so the limit, to the start.
+
+    Examples
+    --------
+    >>> settle_signs(np.eye(2), np.array([2.0, 1.0]), np.array([[-1.0, 5.0], [1.0, 1.0]]))
+    array([[-1., -0.],
+           [ 0.,  1.]])
+    """
+    rank = int(np.count_nonzero(values > 0))
+    out = np.zeros_like(rows)
+    a = rows[:rank] @ start[:rank].T
+    low = 0
+    while low < rank:
+        high = low + 1
+        while high < rank and values[high - 1] - values[high] <= REPEATED * values[0]:
+            high += 1
+        pivot = a[low:high, low:high]
+        if high - low == 1:
+            out[low] = np.copysign(1.0, pivot[0, 0]) * rows[low]
+            eliminate = a[low:high, high:] / pivot[0, 0]
+        else:
+            q, r = np.linalg.qr(pivot)
+            turn = q * np.copysign(1.0, np.diag(r))
+            out[low:high] = turn.T @ rows[low:high]
+            eliminate = np.linalg.solve(pivot, a[low:high, high:])
+        a[high:, high:] -= a[high:, low:high] @ eliminate
+        low = high
+    return out if rank == len(rows) else orthonormalise(out, start)
+
+
+def stack(parties: Sequence[sp.csr_array]) -> sp.csr_array:
+    """Put the parties' rows under each other."""
+    if len(parties) == 1:
+        return parties[0]
+    return sp.csr_array(sp.vstack(parties, format="csr"))

@@ -1,0 +1,260 @@
+"""RRI-NMF: non-negative matrix factorisation by rank-one residual iterations, centralised or among parties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
+    Penalties,
+    Silent,
+    Sums,
+    column_map,
+    descend,
+    dot,
+    expand,
+    gram_rows,
+    product,
+)
+from ksdp.audit.mechanisms.factorisation.nmf_sweep import sweep
+
+__all__ = [
+    "Factorisation",
+    "Snapshot",
+    "fit_coefficients",
+    "objective",
+    "pd_nmf_iter",
+    "rri_nmf",
+]
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What is announced at the end of one sweep."""
+
+    T: Matrix
+    """Topics, shape (k, d)."""
+    numerators: Matrix
+    """The announced sums W_t^T R_t, shape (k, d), over the parties outside the coalition."""
+    denominators: Matrix
+    """The announced sums ||W_t||^2, shape (k,), over the same; (k, d) in the weighted form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factorisation(Snapshot):
+    """X ~ W T, and how it was reached."""
+
+    W: Matrix
+    """Coefficients, shape (n, k); the rows of the parties, one party after the other."""
+    sweeps: int
+    """Sweeps done."""
+    converged: bool
+    """Whether the stated rule stopped it, and not the cap."""
+    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
+    """By sweep asked for; sweeps beyond the last one hold the last one."""
+
+
+def pd_nmf_iter(
+    parties: Sequence[sp.csr_array],
+    start: ArrayLike,
+    *,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    simplex: bool | None = None,
+    coefficients: ArrayLike | None = None,
+    coalition: Collection[int] = (),
+    at: Collection[int] = (),
+) -> Factorisation:
+    r"""PD-NMF-Iter: RRI-NMF among parties that share nothing but sums.
+
+    In each sweep, for each topic t = 1, ..., k: every party updates its :math:`W_t`, the sums of
+    :math:`W_t^T R_t` and :math:`\|W_t\|^2` over the parties are announced, and everybody computes
+
+    .. math:: W_t = \frac{[R_t T_t^T - \gamma]_+}{\|T_t\|^2 + \delta}, \qquad
+              T_t = \frac{[\sum_m W_t^{(m)T} R_t^{(m)} - \alpha]_+}{\sum_m \|W_t^{(m)}\|^2 + \beta},
+              \qquad R_t = X - \sum_{u \ne t} W_u T_u,
+
+    the row :math:`T_t` projected on the unit simplex where that is right, i.e. without regularisers. It stops
+    after the first sweep with :math:`\|T_{new} - T_{old}\|_F \le` tolerance :math:`\|T_{old}\|_F`, which everybody
+    can compute from what is announced, or after `sweeps`.
+
+    Parameters
+    ----------
+    parties : sequence of CSR arrays, shape (n_m, d)
+        Non-negative.
+    start : array, shape (k, d)
+        The topics to start from, its rows of sum 1 where they are projected: the projection is not a scaling.
+    alpha, beta, gamma, delta
+        Weights of ||T||_1, ||T||_F^2 / 2, ||W||_1 and ||W||_F^2 / 2.
+    simplex : bool, optional
+        Project the rows of T; by default where there is no regulariser.
+    coefficients : array, shape (n, k), optional
+        W to start from; zero by default.
+    coalition : indices of parties
+        Their shares are left out of the numerators and denominators that are returned: they know them.
+    at : sweeps
+        Whose announcements to keep, besides the last.
+
+    Raises
+    ------
+    SpecError
+        Where a number is out of range, or `simplex` is set together with a regulariser.
+    InputError
+        Where a matrix, `start` or `coefficients` does not fit or is negative or not finite.
+
+    Notes
+    -----
+    PD-ML-Lite, Algorithm 1 (and equation 5, with one party), with topics 1 to k: as printed it has one too many.
+    A sum of nobody's weight leaves nothing to divide by: where ||W_t||^2 + beta = 0 the topic stays as it was;
+    where ||T_t||^2 + delta = 0 its coefficients are 0. With the simplex projection the objective may go up from
+    one sweep to the next: the projection is no step of descent. Without it, it never does.
+    """
+    penalties = Penalties(float(alpha), float(beta), float(gamma), float(delta))
+    check_rule(sweeps, tolerance, penalties)
+    project = not any(penalties) if simplex is None else simplex
+    if project and any(penalties):
+        raise SpecError("`simplex` must be false where a regulariser is set; got true.")
+    rows, features = stack(parties, coalition)
+    start = check_start(start, features)
+    topics = start.shape[0]
+    W = check_coefficients(coefficients, rows, topics)
+
+    position, columns = column_map(rows.columns, features)
+    rows = rows._replace(columns=columns)
+    is_touched = position >= 0
+    T = np.ascontiguousarray(start[:, is_touched])
+    untouched = np.ascontiguousarray(start[:, ~is_touched])
+    width, fresh = untouched.shape[1], np.ones(topics, dtype=np.bool_)
+    silent = Silent(width, gram_rows(untouched), untouched.sum(axis=1), np.zeros(topics), fresh)
+    gram = gram_rows(T) + silent.gram
+    sums = Sums(np.empty_like(T), np.empty(topics), np.empty((topics, topics)), np.empty(topics))
+    thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((T.shape[1], 8))
+
+    def announced() -> Snapshot:
+        return Snapshot(
+            expand(T, silent.level, np.diag(silent.fresh.astype(np.float64)), start, position),
+            expand(sums.numerators, sums.offset, sums.mix, start, position),
+            sums.denominators.copy(),
+        )
+
+    snapshots: dict[int, Snapshot] = {}
+    done, converged = 0, False
+    while done < sweeps and not converged:
+        changed, before = sweep(rows, T, W, gram, silent, sums, penalties, project, thresholds, fits, interleaved)
+        done += 1
+        converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
+        if done in at:
+            snapshots[done] = announced()
+    last = announced()
+    snapshots |= {number: last for number in at if number > done}
+    return Factorisation(last.T, last.numerators, last.denominators, W, done, converged, snapshots)
+
+
+def rri_nmf(
+    matrix: sp.csr_array,
+    start: ArrayLike,
+    *,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    simplex: bool | None = None,
+    coefficients: ArrayLike | None = None,
+) -> Factorisation:
+    """Factorise one matrix: `pd_nmf_iter` with one party, which is the centralised RRI-NMF (equation 5).
+
+    Examples
+    --------
+    >>> X = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
+    >>> found = rri_nmf(X, [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], sweeps=100, tolerance=1e-9)
+    >>> found.T.round(3)
+    array([[0.5, 0.5, 0. ],
+           [0. , 0. , 1. ]])
+    >>> found.W.round(3)
+    array([[2., 0.],
+           [4., 0.],
+           [0., 3.]])
+    >>> found.converged
+    True
+    """
+    return pd_nmf_iter(
+        [matrix],
+        start,
+        sweeps=sweeps,
+        tolerance=tolerance,
+        alpha=alpha,
+        beta=beta,
+        gamma=gamma,
+        delta=delta,
+        simplex=simplex,
+        coefficients=coefficients,
+    )
+
+
+def fit_coefficients(
+    matrix: sp.csr_array,
+    T: ArrayLike,
+    *,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    sweeps: int = 10_000,
+    tolerance: float = 1e-9,
+) -> Matrix:
+    r"""Return :math:`\arg\min_{W \ge 0} \frac12 \|X - W T\|_F^2 + \gamma \|W\|_1 + \frac12 \delta \|W\|_F^2`.
+
+    Row by row, by cyclic coordinate descent on the k x k Gram matrix, until no entry of the row moves by more than
+    tolerance times its largest one (or `sweeps` times).
+
+    Returns
+    -------
+    array, shape (n, k)
+    """
+    check_rule(sweeps, tolerance, Penalties(0.0, 0.0, gamma, delta))
+    rows, features = stack([matrix])
+    T = check_start(T, features)
+    fits = np.empty((matrix.shape[0], T.shape[0]))
+    product(rows, T, np.empty((features, 8)), fits)
+    W = np.zeros_like(fits)
+    descend(fits, gram_rows(T), float(gamma), float(delta), W, sweeps, tolerance)
+    return W
+
+
+def objective(
+    matrix: sp.csr_array,
+    W: Matrix,
+    T: Matrix,
+    *,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+) -> float:
+    """Return 0.5 ||X - W T||_F^2 plus the regularisers (equations 2 and 3), without forming the residual.
+
+    ||X - W T||^2 = ||X||^2 - 2 <X T^T, W> + <W^T W, T T^T>: its absolute rounding error is about 1e-16 ||X||^2,
+    so that a perfect fit gives a small number of either sign, returned as 0 where negative.
+    """
+    rows, features = stack([matrix])
+    W, T = np.ascontiguousarray(W), check_start(T, features)
+    fits = np.empty_like(W)
+    product(rows, T, np.empty((features, 8)), fits)
+    overlap = float((gram_rows(np.ascontiguousarray(W.T)) * gram_rows(T)).sum())
+    fit = max(float(dot(rows.data, rows.data)) - 2.0 * float((fits * W).sum()) + overlap, 0.0)
+    return float(
+        0.5 * fit + alpha * T.sum() + 0.5 * beta * (T * T).sum() + gamma * W.sum() + 0.5 * delta * (W * W).sum()
+    )

@@ -1,0 +1,278 @@
+r"""Weighted NMF for matrices with missing entries: ratings.
+
+Stored entries are the observed ones, explicit zeros among them; the rest is unknown, not zero. With weight 1 on
+the observed entries :math:`\Omega` and 0 elsewhere the objective is
+
+.. math:: \frac12 \sum_{(i,j) \in \Omega} \bigl(X_{ij} - (W T)_{ij}\bigr)^2
+          + \alpha \|T\|_1 + \frac12 \beta \|T\|_F^2 + \gamma \|W\|_1 + \frac12 \delta \|W\|_F^2 .
+
+It is a separable quadratic in one column of W (or one row of T) alone, whose minimum at or above 0 is, with
+:math:`R_t = X - \sum_{u \ne t} W_u T_u` on :math:`\Omega`,
+
+.. math:: W_{it} = \frac{[\sum_{j : (i,j) \in \Omega} R_{t,ij} T_{tj} - \gamma]_+}
+                        {\sum_{j : (i,j) \in \Omega} T_{tj}^2 + \delta}, \qquad
+          T_{tj} = \frac{[\sum_{i : (i,j) \in \Omega} W_{it} R_{t,ij} - \alpha]_+}
+                        {\sum_{i : (i,j) \in \Omega} W_{it}^2 + \beta} .
+
+Both sums of :math:`T_{tj}` are sums over rows, hence over parties: numerators and denominators are k x d. The
+residual is kept on the pattern only. Source: Ho 2008 (thesis on non-negative matrix factorisation), section 6, to
+which PD-ML-Lite, section 5.1, refers; derived here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Rows, descend
+from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, Snapshot
+
+__all__ = ["fit_observed_coefficients", "observed_objective", "weighted_nmf", "weighted_nmf_iter"]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def _residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
+    residual = rows.data.copy()
+    for i in range(W.shape[0]):
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            for t in range(T.shape[0]):
+                residual[p] -= W[i, t] * T[t, rows.columns[p]]
+    return residual
+
+
+@njit(cache=True, nogil=True)
+def _share(
+    rows: Rows,
+    party: int,
+    t: int,
+    topic: Vector,
+    W: Matrix,
+    residual: Vector,
+    penalties: Penalties,
+    numerator: Vector,
+    denominator: Vector,
+) -> None:
+    """Update column t of W on one party's rows and fill its share of the sums; `residual` becomes R_t there."""
+    numerator[:] = 0.0
+    denominator[:] = 0.0
+    for i in range(rows.bounds[party], rows.bounds[party + 1]):
+        before = W[i, t]
+        above = 0.0
+        below = penalties.delta
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            weight = topic[rows.columns[p]]
+            residual[p] += before * weight
+            above += residual[p] * weight
+            below += weight * weight
+        above -= penalties.gamma
+        w = above / below if above > 0.0 and below > 0.0 else 0.0
+        W[i, t] = w
+        if w > 0.0:
+            for p in range(rows.indptr[i], rows.indptr[i + 1]):
+                numerator[rows.columns[p]] += w * residual[p]
+                denominator[rows.columns[p]] += w * w
+
+
+@njit(cache=True, nogil=True)
+def _sweep(
+    rows: Rows,
+    T: Matrix,
+    W: Matrix,
+    residual: Vector,
+    numerators: Matrix,
+    denominators: Matrix,
+    penalties: Penalties,
+) -> tuple[float, float]:
+    """Run one sweep; return the squared norms of the change of T and of T before."""
+    topics, features = T.shape
+    numerator = np.empty(features)
+    denominator = np.empty(features)
+    above = np.empty(features)
+    below = np.empty(features)
+    numerators[:] = 0.0
+    denominators[:] = 0.0
+    changed = 0.0
+    before = 0.0
+    for t in range(topics):
+        above[:] = -penalties.alpha
+        below[:] = penalties.beta
+        topic = T[t]
+        for party in range(rows.outside.size):
+            _share(rows, party, t, topic, W, residual, penalties, numerator, denominator)
+            above += numerator
+            below += denominator
+            if rows.outside[party]:
+                numerators[t] += numerator
+                denominators[t] += denominator
+        for j in range(features):
+            before += topic[j] * topic[j]
+            if below[j] > 0.0:
+                new = max(above[j], 0.0) / below[j]
+                changed += (new - topic[j]) ** 2
+                topic[j] = new
+        for i in range(W.shape[0]):
+            w = W[i, t]
+            if w > 0.0:
+                for p in range(rows.indptr[i], rows.indptr[i + 1]):
+                    residual[p] -= w * topic[rows.columns[p]]
+    return changed, before
+
+
+@njit(cache=True, nogil=True)
+def _fit(rows: Rows, T: Matrix, gamma: float, delta: float, sweeps: int, tolerance: float) -> Matrix:
+    topics = T.shape[0]
+    n = rows.indptr.size - 1
+    W = np.zeros((n, topics))
+    fits = np.empty((1, topics))
+    gram = np.empty((topics, topics))
+    for i in range(n):
+        fits[:] = 0.0
+        gram[:] = 0.0
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = rows.columns[p]
+            for t in range(topics):
+                fits[0, t] += rows.data[p] * T[t, j]
+                for u in range(topics):
+                    gram[t, u] += T[t, j] * T[u, j]
+        descend(fits, gram, gamma, delta, W[i : i + 1], sweeps, tolerance)
+    return W
+
+
+def weighted_nmf_iter(
+    parties: Sequence[sp.csr_array],
+    start: ArrayLike,
+    *,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    coefficients: ArrayLike | None = None,
+    coalition: Collection[int] = (),
+    at: Collection[int] = (),
+) -> Factorisation:
+    """PD-NMF-Iter on the observed entries, among parties that share nothing but sums.
+
+    Order of the updates, stopping rule, parameters and errors as in `rri_nmf.pd_nmf_iter`,
+    without the simplex: a row of T cannot be rescaled against a column of W where regularisers or the range of
+    the ratings matter, and the paper projects topics of text only.
+
+    Returns
+    -------
+    Factorisation
+        Numerators and denominators have shape (k, d).
+
+    Notes
+    -----
+    A column that nobody has rated is 0 in T from the start on; it touches no sum. Any other entry of T stays as it
+    was where its denominator is 0. The objective never goes up from one sweep to the next.
+    """
+    penalties = Penalties(float(alpha), float(beta), float(gamma), float(delta))
+    check_rule(sweeps, tolerance, penalties)
+    rows, features = stack(parties, coalition)
+    T = check_start(start, features).copy()
+    T[:, np.bincount(rows.columns, minlength=features) == 0] = 0.0
+    W = check_coefficients(coefficients, rows, T.shape[0])
+    residual = _residual(rows, T, W)
+    numerators, denominators = np.empty_like(T), np.empty_like(T)
+
+    snapshots: dict[int, Snapshot] = {}
+    done, converged = 0, False
+    while done < sweeps and not converged:
+        changed, before = _sweep(rows, T, W, residual, numerators, denominators, penalties)
+        done += 1
+        converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
+        if done in at:
+            snapshots[done] = Snapshot(T.copy(), numerators.copy(), denominators.copy())
+    last = Snapshot(T, numerators, denominators)
+    snapshots |= {number: last for number in at if number > done}
+    return Factorisation(T, numerators, denominators, W, done, converged, snapshots)
+
+
+def weighted_nmf(
+    matrix: sp.csr_array,
+    start: ArrayLike,
+    *,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    coefficients: ArrayLike | None = None,
+) -> Factorisation:
+    """Factorise one matrix on its observed entries: `weighted_nmf_iter` with one party.
+
+    Examples
+    --------
+    The rank-one matrix with rows (1, 2, 3) and (2, 4, 6), one entry of it missing:
+
+    >>> X = sp.csr_array(([1.0, 2.0, 3.0, 2.0, 6.0], ([0, 0, 0, 1, 1], [0, 1, 2, 0, 2])), shape=(2, 3))
+    >>> found = weighted_nmf(X, [[1.0, 1.0, 1.0]], sweeps=500, tolerance=1e-12)
+    >>> (found.W @ found.T).round(3)
+    array([[1., 2., 3.],
+           [2., 4., 6.]])
+    """
+    return weighted_nmf_iter(
+        [matrix],
+        start,
+        sweeps=sweeps,
+        tolerance=tolerance,
+        alpha=alpha,
+        beta=beta,
+        gamma=gamma,
+        delta=delta,
+        coefficients=coefficients,
+    )
+
+
+def fit_observed_coefficients(
+    matrix: sp.csr_array,
+    T: ArrayLike,
+    *,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    sweeps: int = 10_000,
+    tolerance: float = 1e-9,
+) -> Matrix:
+    """Return the non-negative W, shape (n, k), that fits T best to the observed entries of each row.
+
+    Cyclic coordinate descent, row by row, as in `rri_nmf.fit_coefficients`. A row without
+    observed entries gets zeros.
+    """
+    check_rule(sweeps, tolerance, Penalties(0.0, 0.0, gamma, delta))
+    rows, features = stack([matrix])
+    W: Matrix = _fit(rows, check_start(T, features), float(gamma), float(delta), sweeps, tolerance)
+    return W
+
+
+def observed_objective(
+    matrix: sp.csr_array,
+    W: Matrix,
+    T: Matrix,
+    *,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+) -> float:
+    """Return half the squared error on the observed entries plus the regularisers."""
+    rows, features = stack([matrix])
+    residual = _residual(rows, check_start(T, features), np.ascontiguousarray(W))
+    return float(
+        0.5 * (residual * residual).sum()
+        + alpha * T.sum()
+        + 0.5 * beta * (T * T).sum()
+        + gamma * W.sum()
+        + 0.5 * delta * (W * W).sum()
+    )

@@ -1,0 +1,248 @@
+"""What a user of PEM writes: three functions. And what PEM does with what they return.
+
+An algorithm is a frozen dataclass with
+
+- `init()`: the public start, and what the first iteration's vectors look like;
+- `map_in_client(records, state)`: one vector a record (or their sum);
+- `reduce_in_aggregator(state, total)`: the next state from the noisy sum, and what the next vectors look like.
+
+What they look like is a tuple of `Block`: how many dimensions, how much one record may put into them, and which
+share of epsilon they get. That is PEM's epsilon splitting; because every state brings its own blocks, it is
+PEM's dynamic L as well. Noise follows from the blocks alone, and no record can break them: vectors are clipped,
+and rounded towards zero, record by record, before they are added up.
+
+Source: PEM, sections 4.3, 4.4 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError
+
+__all__ = ["Block", "PemAlgorithm", "PemState", "PemTotal", "check_blocks", "contribution"]
+
+Signed = NDArray[np.int64]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some dimensions of the vectors that share a bound and a part of epsilon.
+
+    Parameters
+    ----------
+    size : int
+        Dimensions.
+    bound : float
+        Largest L1 norm of one record's part; longer ones are scaled down.
+    share : float
+        Of the iteration's epsilon, in (0, 1]; those of all blocks add up to 1.
+    cap : float, optional
+        Largest size of one entry; `bound` unless given. Larger ones are cut.
+    nonnegative : bool
+        Entries below 0 are cut.
+    fraction_bits : int
+        f: entries are whole multiples (steps) of 2^-f, rounded towards zero.
+
+    Raises
+    ------
+    InputError
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> Block(4, bound=3.0, cap=1.0, nonnegative=True).sensitivity  # at most all four entries change by one
+    4
+    """
+
+    size: int
+    bound: float
+    share: float = 1.0
+    cap: float | None = None
+    nonnegative: bool = False
+    fraction_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError(f"`size` must be at least 1; got {self.size}.")
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            raise InputError(f"`bound` must be positive and finite; got {self.bound}.")
+        if not 0 < self.share <= 1:
+            raise InputError(f"`share` must be in (0, 1]; got {self.share}.")
+        if self.cap is not None and not 0 < self.cap <= self.bound:
+            raise InputError(f"`cap` must be in (0, {self.bound:g}], the bound; got {self.cap}.")
+        if not 0 <= self.fraction_bits <= 40:
+            raise InputError(f"`fraction_bits` must be 0 to 40; got {self.fraction_bits}.")
+        if self.bound_steps < 1 or self.cap_steps < 1:
+            raise InputError("`bound` and `cap` must be at least one step of 2^-`fraction_bits`.")
+        if self.bound_steps > 2**52:
+            raise InputError("`bound` has too many steps: ask for fewer fraction bits.")
+
+    @property
+    def bound_steps(self) -> int:
+        """`bound` in steps, rounded down."""
+        return math.floor(self.bound * 2.0**self.fraction_bits)
+
+    @property
+    def cap_steps(self) -> int:
+        """`cap` in steps, rounded down."""
+        return math.floor((self.bound if self.cap is None else self.cap) * 2.0**self.fraction_bits)
+
+    @property
+    def entry_sensitivity(self) -> int:
+        """By how many steps one entry of a sum can change when one record is replaced."""
+        return self.cap_steps if self.nonnegative else min(2 * self.cap_steps, 2 * self.bound_steps)
+
+    @property
+    def sensitivity(self) -> int:
+        """L in steps: by how much (L1) the sum can change when one record is replaced."""
+        return min(2 * self.bound_steps, self.size * self.entry_sensitivity)
+
+
+def check_blocks(blocks: tuple[Block, ...]) -> None:
+    """Refuse blocks whose shares of epsilon do not add up to 1 (within 1e-9; never above)."""
+    total = math.fsum(block.share for block in blocks)
+    if blocks and not 1 - 1e-9 <= total <= 1 + 1e-12:
+        raise InputError(f"The blocks' shares of epsilon must add up to 1; got {total:.12g}.")
+
+
+@dataclass(frozen=True, eq=False)
+class PemState:
+    """All that is public between two iterations; everybody has the same."""
+
+    iteration: int
+    """Number of the iteration that it is for, from 0."""
+    arrays: Mapping[str, Array]
+    """The model: float64, int64, int16 or bool."""
+    blocks: tuple[Block, ...]
+    """What the vectors of this iteration look like; none: the algorithm has ended."""
+
+    def __post_init__(self) -> None:
+        check_blocks(self.blocks)
+
+    @property
+    def entries(self) -> int:
+        """Dimensions of the vectors of this iteration."""
+        return sum(block.size for block in self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class PemTotal:
+    """What the aggregator learns in one iteration."""
+
+    values: tuple[NDArray[np.float64], ...]
+    """The noisy sum, one array a block, in the block's units."""
+    rows: int
+    """Records of the clients that took part: public."""
+    sampling: float
+    """The chance with which each of them is in the sum."""
+
+    @classmethod
+    def of(cls, steps: Signed, blocks: tuple[Block, ...], rows: int, sampling: float) -> PemTotal:
+        """From the sum in steps."""
+        values: list[NDArray[np.float64]] = []
+        at = 0
+        for block in blocks:
+            part = steps[at : at + block.size].astype(np.float64)
+            values.append(part * 2.0**-block.fraction_bits)
+            at += block.size
+        return cls(tuple(values), rows, sampling)
+
+
+@runtime_checkable
+class PemAlgorithm(Protocol):
+    """Three functions; a frozen dataclass of public parameters, the same everywhere."""
+
+    @property
+    def name(self) -> str:
+        """For messages and outputs."""
+        ...
+
+    def init(self) -> PemState:
+        """The public start; drawn from nobody's data."""
+        ...
+
+    def map_in_client(self, records: sp.csr_array, state: PemState) -> sp.csr_array | Array:
+        """One row a record, shape (records, entries), which PEM clips and adds up.
+
+        Or already their sum, shape (entries,), in whole steps as int64. Then it is the function's own duty that no
+        record puts more than its blocks' `bound` and `cap` into it.
+        """
+        ...
+
+    def reduce_in_aggregator(self, state: PemState, total: PemTotal) -> PemState:
+        """The next state. It sees the noisy sum only, so whatever it computes costs no more privacy."""
+        ...
+
+
+def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState) -> Signed:
+    """One client's vector in steps, shape (entries,): its records' vectors, clipped and rounded, added up.
+
+    Raises
+    ------
+    InputError
+        If the function returns something of another shape, or not finite.
+    """
+    mapped = algorithm.map_in_client(records, state)
+    if mapped.ndim == 1:
+        steps = np.asarray(mapped)
+        if steps.shape != (state.entries,) or steps.dtype.kind != "i":
+            raise InputError(f"A sum must be {state.entries} integers; got {steps.dtype} of {steps.shape}.")
+        return steps.astype(np.int64)
+    if mapped.shape != (records.shape[0], state.entries):
+        raise InputError(
+            f"`map_in_client` must return shape {(records.shape[0], state.entries)}; got {mapped.shape}."
+        )
+    rows = sp.csr_array(mapped, dtype=np.float64)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # it may share its arrays with the records
+        rows.sum_duplicates()
+    return _clipped_sum(rows, state.blocks)
+
+
+def _clipped_sum(rows: sp.csr_array, blocks: tuple[Block, ...]) -> Signed:
+    """Clip every row's part of every block, in whole steps, and add the rows up."""
+    if not np.isfinite(rows.data).all():
+        raise InputError("`map_in_client` returned NaN or infinity.")
+    sizes = [block.size for block in blocks]
+
+    def per_block(numbers: list[int]) -> NDArray[np.float64]:
+        return np.array(numbers, dtype=np.float64)
+
+    of_column = np.repeat(np.arange(len(blocks)), sizes)
+    block = of_column[rows.indices]
+    part = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)) * len(blocks) + block
+    caps, bounds = per_block([b.cap_steps for b in blocks]), per_block([b.bound_steps for b in blocks])
+    highest = np.where([b.cap is None for b in blocks], np.inf, caps)  # without a cap, scaling alone bounds it
+    lowest = np.where([b.nonnegative for b in blocks], 0.0, -highest)
+    data = rows.data * per_block([2**b.fraction_bits for b in blocks])[block]
+    data = np.clip(data, lowest[block], highest[block])
+    norms = np.bincount(part, np.abs(data), minlength=rows.shape[0] * len(blocks))
+    most = np.tile(bounds, rows.shape[0])
+    if (norms > most).any():
+        factors = np.divide(most, norms, out=np.ones_like(norms), where=norms > most)
+        data = data * factors[part]
+    data = np.trunc(data)
+    _shave(data, part, most)
+    if rows.shape[0] * caps.max(initial=0.0) >= 2.0**62:
+        raise InputError("The sum of so many records may leave 64 bits: ask for fewer fraction bits.")
+    whole = sp.csr_array((data.astype(np.int64), rows.indices, rows.indptr), shape=rows.shape)
+    return np.asarray(whole.sum(axis=0), dtype=np.int64).reshape(-1)  # in integers: exact
+
+
+def _shave(data: NDArray[np.float64], part: Array, most: NDArray[np.float64]) -> None:
+    """Take what rounding errors left above a bound (a step or so) off the entries concerned, in place."""
+    while True:
+        norms = np.bincount(part, np.abs(data), minlength=len(most))
+        over = (norms > most)[part] & (data != 0)
+        if not over.any():
+            return
+        data[over] -= np.sign(data[over])

@@ -1,0 +1,189 @@
+"""Frequent itemsets by Apriori, as three PEM functions (the paper's Algorithm 3): L changes by iteration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.pem.algorithm import Block, PemState, PemTotal
+
+__all__ = ["PemApriori", "candidates", "itemset_loss", "supports"]
+
+Items = NDArray[np.int16]
+_CHUNK = 1 << 22
+"""Bytes of bitmaps that are worked on at a time."""
+
+
+def candidates(frequent: Items, items: int) -> Items:
+    """apriori-gen: itemsets one longer, all of whose subsets one shorter are among `frequent`.
+
+    Parameters
+    ----------
+    frequent : array of int, shape (n, k - 1)
+        Ascending within a row, rows in lexicographic order, each once.
+    items : int
+        Number of items there are.
+
+    Returns
+    -------
+    array, shape (m, k)
+        In the same order.
+
+    Examples
+    --------
+    >>> candidates(np.array([[0, 1], [0, 2], [1, 2], [1, 3]], dtype=np.int16), 4)
+    array([[0, 1, 2]], dtype=int16)
+    """
+    n, length = frequent.shape
+    if not n:
+        return np.zeros((0, length + 1), dtype=np.int16)
+    new_prefix = np.ones(n, dtype=bool)
+    new_prefix[1:] = (frequent[1:, :-1] != frequent[:-1, :-1]).any(axis=1)
+    starts = np.flatnonzero(new_prefix)
+    ends = np.repeat(np.append(starts[1:], n), np.diff(np.append(starts, n)))
+    partners = ends - np.arange(n) - 1
+    first = np.repeat(np.arange(n), partners)
+    offset = np.arange(len(first)) - np.repeat(np.cumsum(partners) - partners, partners)
+    joined = np.column_stack((frequent[first], frequent[first + 1 + offset, -1]))
+    weights = items ** np.arange(length - 1, -1, -1, dtype=np.int64)
+    known = frequent.astype(np.int64) @ weights
+    for left_out in range(length - 1):  # without one of the last two it is one of the two that were joined
+        codes = np.delete(joined, left_out, axis=1).astype(np.int64) @ weights
+        joined = joined[known[np.minimum(np.searchsorted(known, codes), n - 1)] == codes]
+    return joined.astype(np.int16)
+
+
+def supports(records: sp.csr_array, itemsets: Items) -> NDArray[np.int64]:
+    """How many records hold each itemset, shape (n,); a record holds the items of its nonzero entries."""
+    words = -(-max(records.shape[0], 1) // 64)
+    bits = np.zeros((records.shape[1], words * 64), dtype=bool)
+    coo = records.tocoo()
+    bits[coo.coords[1][coo.data != 0], coo.coords[0][coo.data != 0]] = True
+    maps = np.packbits(bits, axis=1).view(np.uint64)
+    counts = np.zeros(len(itemsets), dtype=np.int64)
+    step = max(1, _CHUNK // (8 * words))
+    for start in range(0, len(itemsets), step):
+        part = itemsets[start : start + step]
+        both = maps[part[:, 0]]
+        for column in part.T[1:]:
+            both &= maps[column]
+        counts[start : start + step] = np.bitwise_count(both).sum(axis=1, dtype=np.int64)
+    return counts
+
+
+@dataclass(frozen=True)
+class PemApriori:
+    """Iteration t counts the candidates of length t; what is above the threshold with its noise is kept.
+
+    A record of at most `longest` items holds at most C(longest, k) itemsets of length k, so replacing it changes
+    at most L_k = min(2 C(longest, k), candidates) counts by one. Longer records are cut to their first `longest`
+    items.
+
+    Parameters
+    ----------
+    items : int
+        Number of items: columns of the records.
+    longest : int
+        Most items that one record may count with.
+    support : float
+        Smallest part of the records, in (0, 1].
+    length : int
+        Longest itemsets looked for; as many iterations are needed.
+    keep : int
+        Of more itemsets of one length than this, those with the largest noisy counts are kept: noise must not
+        fill the memory. It looks at noisy numbers only.
+
+    Raises
+    ------
+    InputError
+        If a parameter is out of its range.
+    """
+
+    items: int
+    longest: int
+    support: float
+    length: int = 4
+    keep: int = 200_000
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "Apriori"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.items < 2**15:
+            raise InputError(f"`items` must be 1 to {2**15 - 1}; got {self.items}.")
+        if not 1 <= self.longest <= self.items or not 1 <= self.length <= self.longest:
+            raise InputError("`length` must be 1 to `longest`, and that at most `items`.")
+        if self.items**self.length >= 2**63:
+            raise InputError("`items` ** `length` must be below 2^63.")
+        if not 0 < self.support <= 1 or self.keep < 1:
+            raise InputError("`support` must be in (0, 1], `keep` at least 1.")
+
+    def _blocks(self, length: int, count: int) -> tuple[Block, ...]:
+        if not count or length > self.length:
+            return ()
+        return (Block(count, float(math.comb(self.longest, length)), cap=1.0, nonnegative=True),)
+
+    def init(self) -> PemState:
+        """Every item is a candidate."""
+        return PemState(0, {}, self._blocks(1, self.items))
+
+    def candidates_of(self, state: PemState) -> Items:
+        """The itemsets that an iteration counts."""
+        if state.iteration == 0:
+            return np.arange(self.items, dtype=np.int16)[:, None]
+        return candidates(np.asarray(state.arrays[f"items{state.iteration}"], dtype=np.int16), self.items)
+
+    def map_in_client(self, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
+        """Counts of the candidates, already added up; no record has more than `longest` items in them."""
+        return supports(self._cut(records), self.candidates_of(state))
+
+    def _cut(self, records: sp.csr_array) -> sp.csr_array:
+        held = sp.csr_array(records != 0)
+        held.sort_indices()
+        lengths = np.diff(held.indptr)
+        if lengths.max(initial=0) <= self.longest:
+            return held
+        rank = np.arange(held.nnz) - np.repeat(held.indptr[:-1], lengths)
+        kept = sp.csr_array((rank < self.longest, held.indices, held.indptr), shape=held.shape)
+        kept.eliminate_zeros()
+        return kept
+
+    def reduce_in_aggregator(self, state: PemState, total: PemTotal) -> PemState:
+        """Keep what is frequent with its noise, and make longer candidates from it."""
+        length = state.iteration + 1
+        counts = total.values[0] / total.sampling
+        places = np.flatnonzero(counts >= self.support * total.rows)
+        if len(places) > self.keep:
+            places = np.sort(places[np.argsort(-counts[places], kind="stable")[: self.keep]])
+        frequent = self.candidates_of(state)[places]
+        arrays: dict[str, NDArray[Any]] = {**state.arrays}
+        arrays |= {f"items{length}": frequent, f"counts{length}": counts[places]}
+        after = len(candidates(frequent, self.items)) if length < self.length else 0
+        return PemState(length, arrays, self._blocks(length + 1, after))
+
+    def found(self, state: PemState, shortest: int = 1) -> dict[tuple[int, ...], float]:
+        """Itemset to (noisy) count, of all lengths from `shortest`."""
+        return {
+            tuple(int(i) for i in row): float(count)
+            for length in range(shortest, state.iteration + 1)
+            for row, count in zip(state.arrays[f"items{length}"], state.arrays[f"counts{length}"], strict=True)
+        }
+
+
+def itemset_loss(found: dict[tuple[int, ...], float], true: dict[tuple[int, ...], float]) -> float:
+    """The paper's loss: sum |a - b| / sum |a + b| over the itemsets of either, 0 standing for a missing count.
+
+    0 for equal results, 1 where no itemset is in both.
+    """
+    both = found.keys() | true.keys()
+    off = sum(abs(found.get(s, 0.0) - true.get(s, 0.0)) for s in both)
+    size = sum(abs(found.get(s, 0.0) + true.get(s, 0.0)) for s in both)
+    return off / size if size else 0.0

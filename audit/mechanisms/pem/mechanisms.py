@@ -1,0 +1,272 @@
+"""PEM's three algorithms as mechanisms: what its aggregator learns, iteration by iteration.
+
+What they have in common, and who looks: `pem_base.py`. Databases on which their claim is tight: `pem_worst.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.contract import Announced, Array, Database, Observables
+from ksdp.audit.mechanisms.pem.apriori import PemApriori
+from ksdp.audit.mechanisms.pem.base import PemMechanism
+from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.worst_pairs import apriori_pair, kmeans_pair, logistic_pair
+
+__all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
+
+
+def _unit(vector: Array) -> Array:
+    length = float(np.linalg.norm(vector))
+    return vector / length if length > 0 else np.eye(1, len(vector))[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PEMKMeans(PemMechanism):
+    """PEM's k-means.
+
+    Announces ``sums`` (iterations, clusters, features), ``counts`` (iterations, clusters),
+    ``centres`` (iterations, clusters, features), those that the sums were taken with, and ``T`` (clusters,
+    features), the last ones.
+
+    Parameters
+    ----------
+    clusters, iterations : int
+    bound : float
+        Largest L1 norm of a record; longer ones are scaled down.
+    high : float
+        Largest entry of a record; larger ones are cut.
+    share : float
+        Part of epsilon for the sums.
+    start_seed : int
+        What the parties agreed to draw the start from.
+    fraction_bits : int
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> records = sp.csr_array(np.eye(4)[np.arange(40) % 4])
+    >>> mechanism = PEMKMeans(clusters=2, iterations=3, bound=1.0, epsilon=100.0)
+    >>> seen = mechanism.run(Database((records,)), np.random.default_rng(0))
+    >>> seen["sums"].shape, seen["counts"].sum(axis=1).round()
+    ((3, 2, 4), array([40., 40., 40.]))
+    """
+
+    name: ClassVar[str] = "pem-kmeans"
+    version: ClassVar[int] = 1
+
+    clusters: int = 5
+    iterations: int = 10
+    bound: float = 1.0
+    high: float = 1.0
+    share: float = 0.5
+    start_seed: int = 0
+    fraction_bits: int = 16
+
+    @property
+    def rounds(self) -> int:
+        """Iterations that epsilon is split over."""
+        return self.iterations
+
+    def check(self) -> None:
+        """Refuse parameters of the algorithm."""
+        self.algorithm(1)
+
+    def algorithm(self, features: int) -> PemKMeans:
+        """The three functions."""
+        rest = {"high": self.high, "share": self.share}
+        return PemKMeans(
+            self.clusters, features, self.bound, start_seed=self.start_seed,
+            fraction_bits=self.fraction_bits, **rest,
+        )  # fmt: skip
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """Two records in different clusters, which share no column."""
+        return kmeans_pair(self.algorithm(1), self.budget(), self.servers)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces."""
+        each = (self.iterations, self.clusters, features)
+        last = Announced("T", (self.clusters, features))
+        return Announced("sums", each), Announced("counts", each[:2]), Announced("centres", each), last
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
+        features = database.parties[0].shape[1]
+        run = self.ideal(database, rng)
+        sums = [total.values[0].reshape(self.clusters, features) for total in run.seen]
+        arrays = {
+            "sums": np.array(sums),
+            "counts": np.array([total.values[1] for total in run.seen]),
+            "centres": np.array([state.arrays["centres"] for state in run.states[:-1]]),
+            "T": run.final.arrays["centres"],
+        }
+        return Observables(arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PEMLogistic(PemMechanism):
+    """PEM's logistic regression.
+
+    Announces ``gradients`` and ``weights``, both (iterations, features): the noisy sums and the weights that they
+    were taken at; ``label`` (1,): the label's column; and ``V`` (1, features): the last weights, of unit length.
+
+    Parameters
+    ----------
+    iterations : int
+    bound : float
+        Largest L1 norm of one record's gradient.
+    label : int
+        Column of the label, 0 or 1; the last by default.
+    rate, penalty : float
+    fraction_bits : int
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+    """
+
+    name: ClassVar[str] = "pem-logistic"
+    version: ClassVar[int] = 1
+
+    iterations: int = 50
+    bound: float = 1.0
+    label: int = -1
+    rate: float = 1.0
+    penalty: float = 0.0
+    fraction_bits: int = 16
+
+    @property
+    def rounds(self) -> int:
+        """Iterations that epsilon is split over."""
+        return self.iterations
+
+    def check(self) -> None:
+        """Refuse parameters of the algorithm."""
+        self.algorithm(self._least_features)
+
+    @property
+    def _least_features(self) -> int:
+        return max(self.label + 1, -self.label, 2)
+
+    def algorithm(self, features: int) -> PemLogistic:
+        """The three functions."""
+        return PemLogistic(
+            features,
+            self.bound,
+            self.label,
+            rate=self.rate,
+            penalty=self.penalty,
+            fraction_bits=self.fraction_bits,
+        )
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """One record with either label, whose gradient is as large as it may be on either side."""
+        return logistic_pair(self.algorithm(self._least_features), self.budget(), self.servers)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces.
+
+        Raises
+        ------
+        SpecError
+            If there is no such label column.
+        """
+        try:
+            self.algorithm(features)
+        except InputError as error:
+            raise SpecError(str(error)) from error
+        each = (self.iterations, features)
+        last = Announced("V", (1, features))
+        return Announced("gradients", each), Announced("weights", each), Announced("label", (1,)), last
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
+        run = self.ideal(database, rng)
+        arrays = {
+            "gradients": np.array([total.values[0] for total in run.seen]),
+            "weights": np.array([state.arrays["w"] for state in run.states[:-1]]),
+            "label": np.array([float(self.label % database.parties[0].shape[1])]),
+            "V": _unit(run.final.arrays["w"])[None],
+        }
+        return Observables(arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PEMApriori(PemMechanism):
+    """PEM's Apriori for single items and pairs.
+
+    Announces ``items`` (features,): their noisy counts; ``pairs``
+    (features, features): those of the candidate pairs, above the diagonal, 0 elsewhere; and ``T`` (1, features):
+    the counts of items that are not below 0, as parts of the records.
+
+    How many longer candidates there are depends on the data; a schema is fixed before any run, so they are left
+    out.
+
+    Parameters
+    ----------
+    longest : int
+        Most items that one record counts with.
+    support : float
+        Smallest part of the records for an item to enter pairs.
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+    """
+
+    name: ClassVar[str] = "pem-apriori"
+    version: ClassVar[int] = 1
+
+    longest: int = 20
+    support: float = 0.01
+
+    @property
+    def rounds(self) -> int:
+        """Iterations that epsilon is split over."""
+        return 2
+
+    def check(self) -> None:
+        """Refuse parameters of the algorithm."""
+        self.algorithm(max(self.longest, 2))
+
+    def algorithm(self, features: int) -> PemApriori:
+        """The three functions."""
+        return PemApriori(features, min(self.longest, features), self.support, length=2)
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """All items or none, of two: every count changes, and the pair's as well."""
+        return apriori_pair(self.algorithm(2), self.budget(), self.servers)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces."""
+        return (
+            Announced("items", (features,)),
+            Announced("pairs", (features, features)),
+            Announced("T", (1, features)),
+        )
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
+        features = database.parties[0].shape[1]
+        algorithm = self.algorithm(features)
+        run = self.ideal(database, rng)
+        pairs = sp.coo_array((features, features))
+        if len(run.seen) > 1:
+            places = algorithm.candidates_of(run.states[1]).astype(np.int64)
+            pairs = sp.coo_array((run.seen[1].values[0], (places[:, 0], places[:, 1])), shape=pairs.shape)
+        items = run.seen[0].values[0]
+        shares = np.maximum(run.totals[0].values[0], 0.0) / max(run.totals[0].rows, 1)
+        return Observables({"items": items, "pairs": pairs.toarray(), "T": shares[None]})

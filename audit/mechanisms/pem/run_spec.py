@@ -1,0 +1,235 @@
+"""The spec of a PEM run: everything that decides what is computed, checked before any process starts.
+
+What a record may look like is part of it (categories, edges of bins, bounds): taken from the data, it would be a
+release of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
+from ksdp.audit.mechanisms.pem.apriori import PemApriori
+from ksdp.audit.mechanisms.pem.budget import Budget, Sparse
+from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.spec import validated
+
+__all__ = ["PemDataSpec", "PemSpec", "parse_pem_spec"]
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Part = Annotated[float, Field(gt=0, lt=1)]
+Number = Annotated[int, Field(ge=1)]
+Bits = Annotated[int, Field(ge=0, le=40)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PemDataSpec(_Section):
+    """Where the records are, how they become numbers, and whose they are."""
+
+    path: str
+    """Parquet, CSV, JSON lines, or a count matrix (npz, mtx), relative to the spec's folder; `$NAME` is filled in
+    from the environment."""
+    encoding: str = "utf-8"
+    columns: tuple[str, ...] = ()
+    """Numbers, taken as they are."""
+    edges: dict[str, Annotated[tuple[float, ...], Field(min_length=1)]] = {}
+    """Numbers that become bins: by column, where one bin ends and the next begins."""
+    categories: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = {}
+    """By column, all values that it may have; each becomes a column of 0 and 1."""
+    label: str | None = None
+    """Column of what logistic regression is to tell; it becomes the last one."""
+    positive: str | None = None
+    """The label's value that counts as 1; any other is 0."""
+    labels: str | None = None
+    """Parquet or CSV with one row a row of a count matrix, which holds the `client` column."""
+    client: str | None = None
+    """Column that says which client a record belongs to."""
+    clients: Number | None = None
+    """In its place: to how many clients records are dealt out, in turns."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> PemDataSpec:
+        if (self.client is None) == (self.clients is None):
+            raise ValueError("one of `client` and `clients` must be given, and not both.")
+        if (self.label is None) != (self.positive is None):
+            raise ValueError("`label` and `positive` go together.")
+        named = [*self.columns, *self.edges, *self.categories, *filter(None, (self.label, self.client))]
+        for name in named:
+            if named.count(name) > 1:
+                raise ValueError(f"column {name!r} is named twice.")
+        for name, edges in self.edges.items():
+            if list(edges) != sorted(set(edges)):
+                raise ValueError(f"`edges` of {name!r} must ascend; got {list(edges)}.")
+        for name, values in self.categories.items():
+            if len(set(values)) != len(values):
+                raise ValueError(f"`categories` of {name!r} hold a value twice.")
+        return self
+
+    @property
+    def described(self) -> bool:
+        """Whether the spec says what the columns of a table become."""
+        return bool(self.columns or self.edges or self.categories)
+
+
+class KMeansSpec(_Section):
+    """k-means; see `PemKMeans`."""
+
+    name: Literal["k-means"]
+    clusters: Number
+    iterations: Number
+    bound: Positive
+    high: Positive = 1.0
+    share: Part = 0.5
+    start_seed: Annotated[int, Field(ge=0)] = 0
+    fraction_bits: Bits = 16
+
+    def make(self, features: int) -> PemAlgorithm:
+        """The three functions."""
+        return PemKMeans(
+            self.clusters, features, self.bound, self.high, self.share,
+            start_seed=self.start_seed, fraction_bits=self.fraction_bits,
+        )  # fmt: skip
+
+
+class LogisticSpec(_Section):
+    """Logistic regression; see `PemLogistic`."""
+
+    name: Literal["logistic"]
+    iterations: Number
+    bound: Positive
+    cap: Positive | None = None
+    label: int | None = None
+    """Column of a count matrix, from 0; the label of a table is named in `data`."""
+    rate: Positive = 1.0
+    penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    fraction_bits: Bits = 16
+
+    def make(self, features: int) -> PemAlgorithm:
+        """The three functions."""
+        label = -1 if self.label is None else self.label
+        return PemLogistic(
+            features, self.bound, label, self.cap, self.rate, self.penalty, self.fraction_bits
+        )  # fmt: skip
+
+
+class AprioriSpec(_Section):
+    """Frequent itemsets; see `PemApriori`. It takes as many iterations as the longest itemset is long."""
+
+    name: Literal["apriori"]
+    longest: Number
+    support: Annotated[float, Field(gt=0, le=1)]
+    length: Number = 4
+    keep: Number = 200_000
+
+    @property
+    def iterations(self) -> int:
+        """One a length."""
+        return self.length
+
+    def make(self, features: int) -> PemAlgorithm:
+        """The three functions."""
+        return PemApriori(features, self.longest, self.support, self.length, self.keep)
+
+
+class SparseSpec(_Section):
+    """Clients send large entries only; see `Sparse`."""
+
+    threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    most: Number
+    part: Part = 0.5
+
+
+class BudgetSpec(_Section):
+    """What a run may cost a record."""
+
+    epsilon: Positive
+    sampling: Annotated[float, Field(gt=0, le=1)] = 1.0
+    batch: Number | None = None
+    """Records are a stream: each iteration takes so many of each client, and each record once."""
+    sparse: SparseSpec | None = None
+
+
+class RunSpec(_Section):
+    """Who takes part, and how long they wait."""
+
+    servers: Annotated[int, Field(ge=2, le=100)] = 2
+    processes: Number = 2
+    """That the clients are spread over."""
+    sampler: Literal["discrete", "fast"] = "discrete"
+    """`fast` is a simulation, which protects nobody."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the fast sampler's noise."""
+    patience: Positive = 30.0
+    """Seconds that a server waits for a client; one that is later is out of the run."""
+    timeout: Positive = 600.0
+    """Seconds without any news after which the run is given up."""
+    least_clients: Number = 1
+    field_bits: Literal[64, 32] = 64
+
+
+class PemSpec(_Section):
+    """A whole run."""
+
+    data: PemDataSpec
+    algorithm: Annotated[KMeansSpec | LogisticSpec | AprioriSpec, Field(discriminator="name")]
+    budget: BudgetSpec
+    run: RunSpec = RunSpec()
+
+    @model_validator(mode="after")
+    def _fits(self) -> PemSpec:
+        chosen = self.algorithm
+        if (self.data.label is not None or isinstance(chosen, LogisticSpec)) and not (
+            isinstance(chosen, LogisticSpec) and (self.data.label is None) != (chosen.label is None)
+        ):
+            raise ValueError(
+                "`data.label` and `positive`, or `algorithm.label` for a count matrix, go with logistic "
+                "regression; one of the two, and with nothing else."
+            )
+        if self.run.sampler == "discrete" and self.run.seed:
+            raise ValueError("`run.seed` goes with `sampler` fast only: no seed gives the vetted noise back.")
+        return self
+
+    def planned(self) -> Budget:
+        """The budget of all iterations."""
+        sparse = self.budget.sparse
+        return Budget(
+            self.budget.epsilon, self.algorithm.iterations,
+            sampling=self.budget.sampling, stream=self.budget.batch is not None,
+            sparse=None if sparse is None else Sparse(sparse.threshold, sparse.most, sparse.part),
+        )  # fmt: skip
+
+    def functions(self, features: int) -> PemAlgorithm:
+        """The algorithm for records of so many columns.
+
+        Raises
+        ------
+        SpecError
+            If its parameters do not fit them, or the budget does not fit its vectors.
+        """
+        try:
+            made = self.algorithm.make(features)
+        except InputError as error:
+            raise SpecError(f"`algorithm` is refused for records of {features} columns: {error}") from error
+        blocks = len(made.init().blocks)
+        if self.budget.sparse is not None and blocks != 1:
+            raise SpecError(f"`budget.sparse` needs vectors of one block; those of {made.name} have {blocks}.")
+        return made
+
+
+def parse_pem_spec(tables: Mapping[str, Any]) -> PemSpec:
+    """Check the tables of a spec.
+
+    Raises
+    ------
+    SpecError
+        Naming every wrong key, one a line.
+    """
+    return validated(PemSpec, tables, "spec")

@@ -1,0 +1,1 @@
+"""Mechanisms with noise: what a user would weigh against the ones without."""

@@ -1,0 +1,226 @@
+"""DP-NMF: RRI-NMF with Gaussian noise at every announced sum (PD-ML-Lite, figure 4c)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database
+from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
+from ksdp.audit.mechanisms.guarantee import Guarantee
+from ksdp.audit.mechanisms.party_side import Asks, Sum
+from ksdp.audit.mechanisms.privacy.announcer import Driven
+from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
+from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words, check_adjacency, clip_rows
+from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+
+__all__ = ["DPNMF"]
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DPNMF(GaussianReleases):
+    r"""PD-NMF made differentially private: every announced sum carries Gaussian noise.
+
+    For each sweep and each topic t the parties compute their :math:`W_t` as in PD-NMF and announce
+
+    .. math:: \sum_i \mathrm{clip}_c\big(w_{it} (x_i - \sum_{u \ne t} w_{iu} T_u),\; w_{it}^2\big) + N(0,
+    \sigma^2),
+
+    one vector of d + 1 numbers: the numerator and the denominator of :math:`T_t`. What a record adds is scaled
+    down to norm c where it is longer; rows are clipped to norm `row_bound` before. A record's coefficients
+    follow from the record and from what is public, so that each release has L2 sensitivity c (a record comes or
+    goes) or 2 c (it is replaced), and sigma is the analytic calibration for all sweeps times topics releases.
+    The topics are projected on the simplex, which is post-processing.
+
+    Announced: ``T``, shape (rank, features); ``denominators``, shape (rank,), with noise, as the coalition sees
+    them, of the last sweep; ``sweeps``, shape (1,).
+
+    Parameters
+    ----------
+    rank, sweeps : int
+        The number of sweeps is fixed: one more sweep is one more release of everything.
+    epsilon, delta : float
+        Of all releases together; figure 4c has 0.25 and 0.01.
+    row_bound : float
+        Rows are clipped to this norm.
+    contribution : float
+        c. With rows and topics of norm at most 1, coefficients are small numbers; larger ones are scaled down.
+    adjacency : {"add-remove", "replace-one"}
+    colluders : int
+        Parties whose noise may be known to whoever sees the sums.
+    start_seed : int
+        The start holds no data: uniform, rows of sum 1.
+    sampler : {"fast", "discrete"}
+
+    Notes ----- The paper says no more than "Gaussian noise for generous parameters (epsilon = 0.25, delta =
+    0.01) is used inside the NMF algorithm"; sensitivity, clipping and composition are ours. A noisy denominator
+    can be zero or negative: where it is below its own noise's deviation the topic stays as it was.
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+    """
+
+    name: ClassVar[str] = "dp-nmf"
+    final: ClassVar[tuple[str, ...]] = ("T",)
+    nonnegative: ClassVar[bool] = True
+
+    delta: float = 0.01
+    rank: int = 7
+    sweeps: int = 10
+    epsilon: float = 0.25
+    row_bound: float = 1.0
+    contribution: float = 1.0
+    adjacency: str = "add-remove"
+    colluders: int = 0
+    start_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_budget(self.epsilon, self.delta)
+        check_adjacency(self.adjacency)
+        for name, least in (("rank", 1), ("sweeps", 1), ("colluders", 0), ("start_seed", 0)):
+            if getattr(self, name) < least:
+                raise SpecError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
+        for name in ("row_bound", "contribution"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise SpecError(f"`{name}` must be positive and finite; got {getattr(self, name)}.")
+
+    @property
+    def releases(self) -> int:
+        """Sums that are announced: one a topic and sweep."""
+        return self.rank * self.sweeps
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom."""
+        return Guarantee(
+            "(epsilon, delta)",
+            unit=f"{adjacency_words(self.adjacency)}, contributions clipped to norm {self.contribution:g}",
+            trust=f"all who see the sums; secure sum, up to {self.colluders} parties working with them",
+            source="PD-ML-Lite, figure 4c; sensitivity and composition derived here",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            sampler=self.sampler,
+        )
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces."""
+        shapes = {"T": (self.rank, features), "denominators": (self.rank,), "sweeps": (1,)}
+        return tuple(Announced(name, shape) for name, shape in shapes.items())
+
+    def sensitivity(self, features: int) -> float:
+        """Of one release, by one record."""
+        exact = self.contribution * (2.0 if self.adjacency == "replace-one" else 1.0)
+        return rounded_sensitivity(exact, features + 1)
+
+    def deviation(self, features: int) -> float:
+        """Of the noise in one announced number."""
+        return analytic_multiplier(self.epsilon, self.delta, self.releases) * self.sensitivity(features)
+
+    def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
+        """Of each release: all the same."""
+        return (analytic_multiplier(self.epsilon, self.delta, self.releases),) * self.releases
+
+    def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
+        """The parameters: the noise is made to fit them."""
+        return self.epsilon, self.delta
+
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+        """Run all sweeps; see the class."""
+        part = clip_rows(matrix, self.row_bound)
+        if part.data.size and part.data.min() < 0:
+            raise CorpusError("the matrix must be non-negative for a non-negative factorisation.")
+        honest = parties - self.colluders
+        if honest < 1:
+            raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
+        features = part.shape[1]
+        deviation = self.deviation(features)
+        T = _start(self.start_seed, self.rank, features)
+        W = np.zeros((part.shape[0], self.rank))
+        squares = _squared_norms(part)
+        denominators = np.zeros(self.rank)
+        for _ in range(self.sweeps):
+            for t in range(self.rank):
+                share = self._share(part, W, squares, T, t)
+                next_topic = partial(_with_topic, T, t, deviation)
+                T, denominators[t] = yield Sum(share, deviation / math.sqrt(honest), after=next_topic)
+        return {"T": T, "denominators": denominators, "sweeps": np.array([float(self.sweeps)])}
+
+    def observed(self, driven: Driven) -> dict[str, Matrix]:
+        """The denominators as the coalition sees them."""
+        last = driven.transcript[-self.rank :]
+        return driven.public | {"denominators": np.array([announcement.seen[-1] for announcement in last])}
+
+    def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:
+        """Update W_t in place and return this party's clipped share of the numerator and the denominator."""
+        fits, gram = part @ T.T, T @ T.T
+        W[:, t] = 0.0
+        if gram[t, t] > 0:
+            W[:, t] = np.maximum(fits[:, t] - W @ gram[t], 0.0) / gram[t, t]
+        w = W[:, t].copy()
+        others = W.copy()
+        others[:, t] = 0.0
+        # ||x - sum of others||^2 in Gram form, never below 0 but for rounding.
+        residual = (
+            squares - 2 * np.einsum("ik,ik->i", fits, others) + np.einsum("ik,kl,il->i", others, gram, others)
+        )
+        lengths = w * np.sqrt(np.maximum(residual, 0.0) + w**2)
+        # Rounding of the Gram form is some 1e-16 of the squares: clip that much lower.
+        bound = self.contribution * (1 - 1e-9)
+        scale = np.where(lengths > bound, bound / np.where(lengths > 0, lengths, 1.0), 1.0)
+        weights = w * scale
+        numerator = part.T @ weights - (others.T @ weights) @ T
+        return np.append(numerator, weights @ w)
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """A record of all topics, or zeros in its place, among records of one topic each, which hold the topics.
+
+        Topics of many features are short, so the record's coefficients are large whatever is announced, and what
+        it adds reaches c: with two topics in every release, with 7 not in the first sweeps. Two records that are
+        both there are not known to differ by 2 c (denominators are not negative): zeros do as well there.
+        """
+        width = 32 * math.ceil(min(self.contribution / self.row_bound**2, 16))
+        features = width * self.rank
+        # What they add, c each, is to be far above the noise that T is made from.
+        rows = math.ceil(12 * self.deviation(features) / self.contribution)
+        topics = np.repeat(np.eye(self.rank), width, axis=1) * (self.row_bound / math.sqrt(width))
+        base = np.vstack(
+            [np.full((1, features), self.row_bound / math.sqrt(features)), np.tile(topics, (rows, 1))]
+        )
+        other = base.copy()
+        other[0] = 0.0
+        return Database((sp.csr_array(base),)), Database((sp.csr_array(other),))
+
+
+def _with_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Matrix, float]:
+    """The topics after an announced sum, and its denominator; no topic is divided by what may be noise alone."""
+    denominator = float(total[-1])
+    if denominator > deviation:
+        T = T.copy()
+        T[t] = project_simplex(np.maximum(total[:-1], 0.0) / denominator)
+    return T, denominator
+
+
+def _squared_norms(matrix: sp.csr_array) -> Matrix:
+    owners = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return np.asarray(np.bincount(owners, matrix.data**2, matrix.shape[0]), dtype=np.float64)
+
+
+@lru_cache(maxsize=16)
+def _start(seed: int, rank: int, features: int) -> Matrix:
+    start = np.random.default_rng(seed).random((rank, features))
+    start /= start.sum(axis=1, keepdims=True)
+    start.flags.writeable = False
+    return start

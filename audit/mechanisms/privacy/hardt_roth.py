@@ -1,0 +1,202 @@
+"""The noisy power method of Hardt & Roth: an (epsilon, delta) baseline for PD-SVD."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.guarantee import Guarantee
+from ksdp.audit.mechanisms.party_side import Asks, Sum
+from ksdp.audit.mechanisms.privacy.announcer import Driven
+from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
+from ksdp.audit.mechanisms.privacy.record_bounds import (
+    adjacency_words,
+    check_adjacency,
+    clip_rows,
+    second_moment_change,
+    worst_pair,
+)
+from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+
+__all__ = ["BrokenPower", "HardtRoth"]
+
+
+@dataclass(frozen=True)
+class HardtRoth(GaussianReleases):
+    r"""Noisy power method (Hardt & Roth 2013; Hardt & Price 2014, algorithm 2), among parties.
+
+    With :math:`A = \sum_m X_m^T X_m`, for t = 1, ..., iterations, the secure sum announces
+
+    .. math:: Y_t = \sum_m \left(X_m^T X_m Z_{t-1} + G_t^{(m)}\right), \qquad Z_t = \mathrm{orth}(Y_t),
+
+    every party adding its own Gaussian noise, of variance sigma^2 / (M - colluders), so that the honest ones'
+    noise is enough whoever else works with the server. Announced: ``V``, shape (rank, features), the last Z^T,
+    and with `announce` also ``sums``, shape (iterations, rank, features), what the coalition sees of every
+    Y_t^T.
+
+    **unit = "record"** (the default): every row is clipped to norm `row_bound`, and sigma is the analytic
+    calibration for all iterations together. One row changes A by at most row_bound^2 in Frobenius norm, sqrt(2)
+    times that where it is replaced, and so A Z for every orthonormal Z.
+
+    **unit = "entry-printed"**: as printed, G has entries of deviation :math:`\|Z\|_{max}\,\epsilon^{-1} \sqrt{4
+    p L \ln(1/\delta)}` for p columns and L iterations. This protects one *entry* of A, changed by at most 1; a
+    record changes all of them. The audit is of records: it refutes the printed claim as one about records.
+
+    Parameters
+    ----------
+    rank, iterations : int
+    epsilon, delta : float
+        Of all iterations together. PD-ML-Lite's figure 5 has epsilon = 0.1 and delta = 1e-5.
+    row_bound : float
+    unit : {"record", "entry-printed"}
+    adjacency : {"replace-one", "add-remove"}
+    colluders : int
+        Parties whose noise may be known to whoever sees the sum.
+    announce : subset of ("V", "sums")
+    start_seed : int
+        Agreed by all; the start holds no data.
+    sampler : {"fast", "discrete"}
+
+    Notes
+    -----
+    The 2013 paper multiplies by A and by its transpose in turns, each a release. Here records stay with their
+    parties, so that X Z is nobody's announcement, and one iteration is one release. Rounding to the grid is part
+    of the sensitivity.
+
+    Raises
+    ------
+    SpecError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    https://arxiv.org/abs/1211.0975, https://arxiv.org/abs/1311.2495
+    """
+
+    name: ClassVar[str] = "hardt-roth"
+    final: ClassVar[tuple[str, ...]] = ("V",)
+
+    rank: int = 7
+    iterations: int = 5
+    epsilon: float = 0.1
+    row_bound: float = 1.0
+    unit: str = "record"
+    adjacency: str = "replace-one"
+    colluders: int = 0
+    announce: tuple[str, ...] = ("V",)
+    start_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_budget(self.epsilon, self.delta)
+        check_adjacency(self.adjacency)
+        for name, least in (("rank", 1), ("iterations", 1), ("colluders", 0), ("start_seed", 0)):
+            if getattr(self, name) < least:
+                raise SpecError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
+        if not (math.isfinite(self.row_bound) and self.row_bound > 0):
+            raise SpecError(f"`row_bound` must be positive and finite; got {self.row_bound}.")
+        if self.unit not in ("record", "entry-printed"):
+            raise SpecError(f"`unit` must be 'record' or 'entry-printed'; got {self.unit!r}.")
+        if not set(self.announce) <= {"V", "sums"} or not self.announce:
+            raise SpecError(f"`announce` must be among V, sums; got {self.announce!r}.")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom."""
+        record = self.unit == "record"
+        return Guarantee(
+            "(epsilon, delta)",
+            unit=f"{adjacency_words(self.adjacency)}, rows clipped to norm {self.row_bound:g}"
+            if record
+            else "one entry of X^T X, changed by at most 1; not a record",
+            trust=f"all who see the sums; secure sum, up to {self.colluders} parties working with them",
+            source="Hardt & Roth 2013; Hardt & Price 2014, algorithm 2",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            sampler=self.sampler,
+            sound=record,
+            notes="" if record else "Printed calibration: as a claim about records it is refuted.",
+        )
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces."""
+        if self.rank >= features:
+            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        shapes = {"V": (self.rank, features), "sums": (self.iterations, self.rank, features)}
+        return tuple(Announced(name, shapes[name]) for name in self.announce)
+
+    def sensitivity(self, features: int) -> float:
+        """Of one release, in Frobenius norm, by one record."""
+        exact = second_moment_change(self.row_bound, self.adjacency)
+        return rounded_sensitivity(exact, self.rank * features)
+
+    def deviation(self, block: np.ndarray) -> float:
+        """Of the noise in the sum that is announced for Z^T = `block`."""
+        rank, features = block.shape
+        if self.unit == "entry-printed":
+            printed = math.sqrt(4 * rank * self.iterations * math.log(1 / self.delta)) / self.epsilon
+            return printed * float(np.abs(block).max())
+        return analytic_multiplier(self.epsilon, self.delta, self.iterations) * self.sensitivity(features)
+
+    def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
+        """Of each release: all the same. For the printed unit, in which an entry changes by 1, at most those."""
+        if self.unit == "entry-printed":
+            # One entry moves one row of Y by a row of Z: at most sqrt(p) times the largest entry.
+            each = math.sqrt(4 * self.iterations * math.log(1 / self.delta)) / self.epsilon
+            return (each,) * self.iterations
+        return (analytic_multiplier(self.epsilon, self.delta, self.iterations),) * self.iterations
+
+    def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
+        """The parameters: the noise is made to fit them."""
+        return self.epsilon, self.delta
+
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+        """Iterate; see the class."""
+        honest = parties - self.colluders
+        if honest < 1:
+            raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
+        matrix = clip_rows(matrix, self.row_bound)
+        start = start_block(self.start_seed, matrix.shape[1], self.rank)
+        block = orthonormalise(start, start)
+        for _ in range(self.iterations):
+            share = np.asarray((matrix.T @ (matrix @ block.T)).T)
+            deviation = self.deviation(block) / math.sqrt(honest)
+            block = yield Sum(share, deviation, after=lambda total: orthonormalise(total, start))
+        return {"V": block}
+
+    def observed(self, driven: Driven) -> dict[str, np.ndarray]:
+        """With `sums`, every sum as the coalition sees it."""
+        sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
+        return {name: (driven.public | sums)[name] for name in self.announce}
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """Records in the span of the start, which is public: what one changes is announced in full each time."""
+        if self.rank < 2:
+            raise SpecError("`rank` must be at least 2 for a worst case: two directions must be announced.")
+        features = self.rank + 2
+        start = start_block(self.start_seed, features, self.rank)
+        block = orthonormalise(start, start)
+        rows = 3 + int(20 * self.deviation(block) / self.row_bound**2)
+        return worst_pair(features, rows, self.row_bound, self.adjacency, directions=tuple(block[:2]))
+
+
+@dataclass(frozen=True)
+class BrokenPower(HardtRoth):
+    """A control: the noisy power method with a tenth of the noise that it claims. An audit must catch it."""
+
+    name: ClassVar[str] = "broken-power"
+    noise_factor: ClassVar[float] = 0.1
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The claim of the sound one, which does not hold here."""
+        why = "A control, with a tenth of the noise that it claims: protects nobody, and an audit must catch it."
+        return replace(super().guarantee, sound=False, notes=why)

@@ -1,0 +1,284 @@
+"""Gaussian noise for differential privacy: how much (calibrations), what it adds up to (accountants), and by whom
+it is drawn (samplers).
+
+**How much.** `analytic_multiplier` is the exact calibration (Balle & Wang 2018, https://arxiv.org/abs/1805.06530);
+`classical_multiplier` is sqrt(2 ln(1.25 / delta)) / epsilon, which the papers print and which is proved for
+epsilon < 1 only: at epsilon = 10 and delta = 1e-5 it gives 2.3e-5 instead of 1e-5, at epsilon = 20 1.5e-3.
+
+**What it adds up to.** Gaussian releases with noise multipliers m_1, ..., m_n (deviation over sensitivity), each
+chosen after seeing the earlier ones, are together exactly as private as one with 1 / m^2 = sum of 1 / m_i^2
+(Dong, Roth & Su 2019, https://arxiv.org/abs/1905.02383, corollary 3.3). `account` gives epsilon by that law, by
+the PLD and RDP accountants of `dp_accounting`, and by adding up, which is what the papers do.
+
+**By whom it is drawn.** ``discrete``: OpenDP's exact integer Gaussian on the fixed-point grid of the secure sums,
+from the operating system's randomness. This is the one that protects. ``fast``: normals of the passed generator,
+reproducible from a seed and a thousand times faster, whose lowest bits give values away (Mironov 2012,
+https://doi.org/10.1145/2382196.2382264; Jin et al. 2022, https://arxiv.org/abs/2112.05307): for simulations. The
+name is a parameter of every mechanism that draws noise, so every spec and every result says which it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.guarantee import SAMPLERS
+
+__all__ = [
+    "FRACTION_BITS",
+    "Accounting",
+    "Counted",
+    "account",
+    "analytic_multiplier",
+    "check_budget",
+    "check_sampler",
+    "classical_multiplier",
+    "draw",
+    "epsilon_together",
+    "on_grid",
+    "rounded_sensitivity",
+]
+
+Floats = NDArray[np.float64]
+
+FRACTION_BITS = 31
+"""The grid of the secure sums: multiples of 2^-31."""
+_LARGEST = 2.0**62
+_COARSEST = 16.0
+"""Grid steps in one deviation, at least: below, the discrete Gaussian is not the continuous one to rounding."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a mechanism's releases cost together, by one way of counting."""
+
+    way: str
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """Epsilon at a delta, by four ways of counting; `exact` is the one that is claimed."""
+
+    delta: float
+    exact: float
+    pld: float
+    rdp: float
+    added: float
+    """n releases at (epsilon_i, delta / n) each, their epsilons added up: the papers' composition."""
+
+    def counts(self) -> tuple[Counted, ...]:
+        """The four, by name."""
+        ways = {"exactly": self.exact, "PLD": self.pld, "RDP": self.rdp, "added up": self.added}
+        return tuple(Counted(way, epsilon, self.delta) for way, epsilon in ways.items())
+
+
+def check_budget(epsilon: float, delta: float) -> None:
+    """Refuse an epsilon that is not positive and finite, or a delta outside (0, 1).
+
+    Raises
+    ------
+    SpecError
+        Naming the parameter.
+    """
+    if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon > 0):
+        raise SpecError(f"`epsilon` must be positive and finite; got {epsilon!r}.")
+    if isinstance(delta, bool) or not 0 < delta < 1:
+        raise SpecError(f"`delta` must be in (0, 1); got {delta!r}.")
+
+
+@lru_cache(maxsize=256)
+def analytic_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
+    """Smallest deviation, in units of the L2 sensitivity, with which so many Gaussian releases are private.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all releases together.
+    releases : int
+        Each with the returned multiplier; each may depend on what the earlier ones announced.
+
+    Raises
+    ------
+    SpecError
+        If an argument is out of range.
+
+    Examples
+    --------
+    >>> round(analytic_multiplier(1.0, 1e-5), 3), round(analytic_multiplier(1.0, 1e-5, releases=20), 2)
+    (3.731, 16.68)
+    """
+    check_budget(epsilon, delta)
+    if releases < 1:
+        raise SpecError(f"`releases` must be at least 1; got {releases}.")
+    import dp_accounting
+
+    return float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * math.sqrt(releases)
+
+
+def classical_multiplier(epsilon: float, delta: float) -> float:
+    """sqrt(2 ln(1.25 / delta)) / epsilon, as printed in the papers; proved for epsilon < 1 only.
+
+    Raises
+    ------
+    SpecError
+        If an argument is out of range.
+
+    Examples
+    --------
+    >>> round(classical_multiplier(1.0, 1e-5), 3)
+    4.845
+    """
+    check_budget(epsilon, delta)
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def account(multipliers: Sequence[float], delta: float) -> Accounting:
+    """Epsilon of Gaussian releases with these noise multipliers, taken one after the other.
+
+    Parameters
+    ----------
+    multipliers : sequence of float
+        Deviation over L2 sensitivity of each release; positive. A release that no record enters is left out.
+    delta : float
+        Of all together.
+
+    Raises
+    ------
+    SpecError
+        If there is none, one is not positive, or `delta` is out of range.
+
+    Examples
+    --------
+    >>> found = account([16.7] * 20, 1e-5)
+    >>> round(found.exact, 3), round(found.pld, 3), round(found.rdp, 2), round(found.added, 2)
+    (0.999, 0.999, 1.09, 4.78)
+    """
+    _check_multipliers(multipliers, delta)
+    return _accounted(tuple(sorted(multipliers)), delta)
+
+
+def epsilon_together(multipliers: Sequence[float], delta: float) -> float:
+    """The `exact` epsilon of `account` alone, which costs next to nothing however little noise there is.
+
+    Raises
+    ------
+    SpecError
+        If there is none, one is not positive, or `delta` is out of range.
+
+    Examples
+    --------
+    >>> round(epsilon_together([16.7] * 20, 1e-5), 3)
+    0.999
+    """
+    _check_multipliers(multipliers, delta)
+    import dp_accounting
+
+    together = 1 / math.sqrt(math.fsum(1 / m**2 for m in multipliers))
+    return float(dp_accounting.get_epsilon_gaussian(together, delta))
+
+
+def _check_multipliers(multipliers: Sequence[float], delta: float) -> None:
+    check_budget(1.0, delta)
+    if not multipliers or not all(math.isfinite(m) and m > 0 for m in multipliers):
+        raise SpecError("`multipliers` must be positive numbers, at least one.")
+
+
+@lru_cache(maxsize=256)
+def _accounted(multipliers: tuple[float, ...], delta: float) -> Accounting:
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    events: Any = dp_accounting.ComposedDpEvent(
+        [
+            dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(m), multipliers.count(m))
+            for m in sorted(set(multipliers))
+        ]
+    )
+    epsilons = {}
+    for name, accountant in (("pld", PLDAccountant()), ("rdp", RdpAccountant())):
+        accountant.compose(events)
+        epsilons[name] = float(accountant.get_epsilon(delta))
+    share = delta / len(multipliers)
+    each = {m: float(dp_accounting.get_epsilon_gaussian(m, share)) for m in set(multipliers)}
+    added = math.fsum(each[m] for m in multipliers)
+    return Accounting(delta, epsilon_together(multipliers, delta), epsilons["pld"], epsilons["rdp"], added)
+
+
+def rounded_sensitivity(sensitivity: float, entries: int, fraction_bits: int = FRACTION_BITS) -> float:
+    """L2 sensitivity after every one of `entries` numbers was rounded to the grid: at most a step more each.
+
+    Examples
+    --------
+    >>> rounded_sensitivity(1.0, 4, fraction_bits=4)
+    1.125
+    """
+    return sensitivity + math.sqrt(entries) * 2.0**-fraction_bits
+
+
+def on_grid(values: Floats, fraction_bits: int = FRACTION_BITS) -> NDArray[np.int64]:
+    """The nearest multiples of 2^-fraction_bits, as whole numbers of steps.
+
+    Raises
+    ------
+    InputError
+        If a value is not finite, or too large for 64 bits.
+    """
+    steps = np.asarray(values, dtype=np.float64) * 2.0**fraction_bits
+    if not np.all(np.abs(steps) < _LARGEST):
+        raise InputError(f"every value must be finite and below {_LARGEST / 2.0**fraction_bits:g} in size.")
+    return np.rint(steps).astype(np.int64)
+
+
+def draw(sampler: str, shape: tuple[int, ...], deviation: float, rng: np.random.Generator) -> Floats:
+    """Gaussian noise of mean 0; with ``discrete``, multiples of 2^-31.
+
+    Parameters
+    ----------
+    sampler : {"discrete", "fast"}
+        See `SAMPLERS`. The first does not use `rng`: noise that a seed gives back protects nobody.
+    shape : tuple of int
+    deviation : float
+        Standard deviation; 0 gives zeros.
+
+    Raises
+    ------
+    SpecError
+        If there is no such sampler, or the deviation is negative, or too small for the grid.
+    """
+    check_sampler(sampler)
+    if not (math.isfinite(deviation) and deviation >= 0):
+        raise SpecError(f"`deviation` must be a finite number of at least 0; got {deviation}.")
+    if deviation == 0:
+        return np.zeros(shape)
+    if sampler == "fast":
+        return deviation * rng.standard_normal(shape)
+    scale = deviation * 2.0**FRACTION_BITS
+    if scale < _COARSEST:
+        raise SpecError(f"a deviation of {deviation:g} is too small for the grid of 2^-{FRACTION_BITS}.")
+    steps = np.array(_opendp(scale)([0] * math.prod(shape)), dtype=np.int64)
+    return np.asarray(steps.reshape(shape) * 2.0**-FRACTION_BITS)
+
+
+def check_sampler(sampler: str) -> None:
+    """Refuse a sampler that there is not."""
+    if sampler not in SAMPLERS:
+        raise SpecError(f"`sampler` must be one of {', '.join(SAMPLERS)}; got {sampler!r}.")
+
+
+@lru_cache(maxsize=64)
+def _opendp(scale: float) -> Any:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    return dp.m.make_gaussian(*space, scale=scale)

@@ -1,0 +1,142 @@
+"""Mechanisms that release nothing but sums with Gaussian noise: how they are run, and replayed.
+
+Such a mechanism is written as what one party does (`mechanisms.party_side`). `transcribe` drives all parties,
+hands every share to an announcer and tells the parties what comes back. Drawing noise, it is a run. Given back a
+run's announcements, it is a replay, which says what each announcement would have been without noise *had the
+database been another one*. This is what an adversary who knows all records but one computes, so the likelihood
+ratio of two neighbouring databases comes from the mechanism's own code.
+
+Every party adds its own noise to its own share, and the secure sum hides the shares. The coalition knows its own
+shares and its own noise; `seen` is what is left after it has subtracted both.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.guarantee import Guarantee
+from ksdp.audit.mechanisms.party_side import Asks
+from ksdp.audit.mechanisms.privacy.announcer import Announcement, Announcer, Driven, Replay, drive
+from ksdp.audit.mechanisms.privacy.noise import Accounting, Counted, account, check_sampler, epsilon_together
+
+__all__ = ["GaussianReleases"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GaussianReleases(ABC):
+    """Base of the mechanisms whose announcements are sums with Gaussian noise.
+
+    Parameters
+    ----------
+    sampler : {"fast", "discrete"}
+        Who draws the noise: a simulation, or the vetted sampler, which no seed gives back.
+    delta : float
+        At which epsilon is stated.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    gaussian: ClassVar[bool] = True
+    noise_factor: ClassVar[float] = 1.0
+    """1; a control that is broken on purpose has less."""
+
+    sampler: str = "fast"
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        check_sampler(self.sampler)
+        if isinstance(self.delta, bool) or not 0 < self.delta < 1:
+            raise SpecError(f"`delta` must be in (0, 1); got {self.delta!r}.")
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom."""
+
+    @abstractmethod
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces."""
+
+    @abstractmethod
+    def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
+        """Deviation over L2 sensitivity of each release, for parties of these sizes, which are public."""
+
+    @abstractmethod
+    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+        """One of so many parties' side, with its rows; ends with what is public, by the observables' names."""
+
+    def collected(
+        self, uploads: Sequence[Floats], beside: Sequence[Floats], sizes: Sequence[int]
+    ) -> tuple[Floats, float]:
+        """What the server makes of the parties' uploads, and the deviation of the noise that it adds."""
+        raise SpecError(f"{self.name} has no server.")
+
+    def observed(self, driven: Driven) -> dict[str, Floats]:
+        """The observables, from all that happened: where the coalition sees more than what is public."""
+        return driven.public
+
+    @abstractmethod
+    def neighbours(self) -> tuple[Database, Database]:
+        """A worst case: two databases that differ in one record, for which the claim is as tight as it gets."""
+
+    def transcribe(self, database: Database, announcer: Announcer) -> Mapping[str, Any]:
+        """Run once, with noise by `announcer`; return the observables by name."""
+        self.observables(database.parties[0].shape[1])
+        parties = [self.party(matrix, len(database.parties)) for matrix in database.parties]
+        return self.observed(drive(parties, self.collected, announcer))
+
+    def accounting(self, sizes: Sequence[int], features: int) -> Accounting:
+        """Epsilon at `delta` for parties of these sizes, by four ways of counting."""
+        return account(self.multipliers(sizes, features), self.delta)
+
+    def counts(self, sizes: Sequence[int], features: int) -> tuple[Counted, ...]:
+        """The same, way by way."""
+        return self.accounting(sizes, features).counts()
+
+    def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
+        """The (epsilon, delta) that the mechanism claims for parties of these sizes, all releases together."""
+        return epsilon_together(self.multipliers(sizes, features), self.delta), self.delta
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; `rng` draws the noise, unless the sampler is the vetted one."""
+        announcer = Announcer(database.outside, self.sampler, rng, self.noise_factor)
+        found = self.transcribe(database, announcer)
+        return Observables({name: np.asarray(array, dtype=np.float64) for name, array in found.items()})
+
+    def transcript(self, database: Database, rng: np.random.Generator) -> list[Announcement]:
+        """Everything that one run announces."""
+        announcer = Announcer(database.outside, self.sampler, rng, self.noise_factor)
+        self.transcribe(database, announcer)
+        return announcer.transcript
+
+    def log_likelihood_ratio(self, transcript: Sequence[Announcement], pair: tuple[Database, Database]) -> float:
+        """ln of P(transcript | first database) / P(transcript | second): the best statistic there is.
+
+        Sum over announcements of <seen - (a + b) / 2, a - b> / deviation^2, a and b being what the announcement
+        would have been without noise on either database, given all earlier announcements. Exact where nothing is
+        random but the announced noise; otherwise a statistic like any other.
+        """
+        exact = []
+        for database in pair:
+            replay = Replay(database.outside, transcript)
+            self.transcribe(database, replay)
+            exact.append([announcement.exact for announcement in replay.transcript])
+        ratio = 0.0
+        for was, a, b in zip(transcript, *exact, strict=True):
+            if was.deviation > 0:
+                ratio += float(np.vdot(was.seen - (a + b) / 2, a - b)) / was.deviation**2
+            elif not np.array_equal(a, b):
+                return math.inf if np.array_equal(was.seen, a) else -math.inf
+        return ratio

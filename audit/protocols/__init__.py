@@ -1,1 +1,0 @@
-"""The cryptographic protocols as state machines: messages in, messages out, no sockets."""

@@ -1,0 +1,71 @@
+"""Every stream of random numbers that a seed gives, named once; and secret bytes, which no seed gives.
+
+A stream belongs to a purpose and a place (lane, run, round, ...). Its spawn key is the purpose's number followed
+by the place, so streams of different purposes are independent (NumPy's `SeedSequence`), in whatever order they
+are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from enum import IntEnum, unique
+
+import numpy as np
+
+__all__ = ["Purpose", "RandomBytes", "derived_seed", "generator", "os_random"]
+
+RandomBytes = Callable[[int], bytes]
+"""A source of secret bytes: asked for n, it gives n."""
+
+
+@unique
+class Purpose(IntEnum):
+    """What a stream is for. A number that was given once keeps its meaning: every stored result rests on it."""
+
+    DRAW = 1
+    """Which documents a run holds; place: lane or target, run."""
+    CONTROL = 2
+    """Bits and noise of the control documents; place: lane, run."""
+    PARTIES = 3
+    """Which rows each party holds."""
+    TARGETS = 4
+    """Which documents a balanced design audits."""
+    MECHANISM = 5
+    """What the mechanism draws; place: lane, run."""
+    ADVERSARY = 6
+    """Which rows the coalition holds."""
+    SHUFFLE = 7
+    """Runs dealt anew for the shuffled control, and permutations; place: lane, row."""
+    SCREEN = 101
+    """Seeds of the rounds of a screen; place: round."""
+    FRESH = 102
+    """Seed of the fresh runs."""
+    SCHEDULE = 103
+    """Seeds of the audits of a schedule; place: number of the audit."""
+    SAMPLE = 104
+    """Documents and parties that a search over levers looks at."""
+    LEARNING = 105
+    """Runs that measure what is learnt."""
+
+
+def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
+    """The stream of a purpose at a place.
+
+    Examples
+    --------
+    >>> generator(7, Purpose.DRAW, 0, 3).integers(100) == generator(7, Purpose.DRAW, 0, 3).integers(100)
+    np.True_
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose), *place)))
+
+
+def derived_seed(seed: int, purpose: Purpose, *place: int) -> int:
+    """A seed for something that has streams of its own: 53 bits, so that JSON and TOML keep it exactly."""
+    drawn = np.random.SeedSequence(seed, spawn_key=(int(purpose), *place)).generate_state(1, np.uint64)
+    return int(drawn[0] >> np.uint64(11))
+
+
+def os_random(n: int) -> bytes:
+    """n secret bytes from the operating system; what every protocol uses unless a test injects another source."""
+    return os.urandom(n)

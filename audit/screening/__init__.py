@@ -1,0 +1,1 @@
+"""Screening: rounds of audit and exclusion, the levers beside it, and the list that a clearance holds."""

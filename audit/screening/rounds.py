@@ -1,0 +1,345 @@
+"""Screening: how the rounds of audit and exclusion are laid out.
+
+Leaving sensitive documents out can make others sensitive that they hid (the onion effect: Carlini et al. 2022,
+https://arxiv.org/abs/2206.10469), so what is left is audited again, on fresh runs, until nothing new is found.
+
+The level is split over the rounds. Given what earlier rounds excluded, round r is an audit of a fixed corpus with
+runs of its own, whose expected share of false alarms (or, with `fwer`, probability of any) is at most its level
+a_r. The share among all that is ever flagged is at most the sum of the rounds' shares, because V_r / (R_1 + R_2 +
+...) <= V_r / R_r. So sum a_r <= level holds the level over all rounds, wherever they stop, and for the bands of
+the last round too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksdp.audit.design import as_rows
+from ksdp.audit.errors import SpecError
+from ksdp.audit.randomness import Purpose, derived_seed
+from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.bands import band_width
+
+__all__ = [
+    "Ended",
+    "check_screenable",
+    "ending",
+    "fewest_documents",
+    "no_proof",
+    "proof_runs",
+    "round_level",
+    "round_seed",
+    "round_spec",
+    "search_seed",
+    "statement",
+]
+
+_SEARCH = 2**31
+"""In the place of a round's number: no screen has so many."""
+_NARROWER = 0.8
+"""A proof's bands against those of the round before it. Were they no narrower, what was just clear would be a coin
+toss away from undecided each time, and fewer documents would be left of every proof."""
+
+
+def round_level(level: float, number: int, rounds: int) -> float:
+    """Level of a round: `level` 2^(rounds - number) / (2^rounds - 1).
+
+    Halved from round to round, because the first audits the most documents and finds the most; a later one loses
+    little by it, as thresholds move with the root of the logarithm of the level. The weights sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If `number` is not in 1 to `rounds`.
+
+    Examples
+    --------
+    >>> [round(round_level(0.07, number, 3), 4) for number in (1, 2, 3)]
+    [0.04, 0.02, 0.01]
+    """
+    if not 1 <= number <= rounds:
+        raise ValueError(f"`number` must be in 1 to {rounds}; got {number}.")
+    return level * 2.0 ** (rounds - number) / (2.0**rounds - 1.0)
+
+
+def round_seed(seed: int, number: int) -> int:
+    """Seed of a round, below 2^53: the spec's own in the first, so that an audit made before is not made again."""
+    if number == 1:
+        return seed
+    return derived_seed(seed, Purpose.SCREEN, number)
+
+
+def search_seed(seed: int) -> int:
+    """Seed of a search, below 2^53: none of its runs are those of a round that decided whether to search."""
+    return round_seed(seed, _SEARCH)
+
+
+def check_screenable(spec: Spec) -> None:
+    """Refuse what cannot be screened.
+
+    Raises
+    ------
+    SpecError
+        If `design.documents` is a number (other documents would be drawn in each round), or names documents while
+        `parties` holds some back (each round draws the parties' documents anew), or the spec audits several
+        views at once, or the final output alone.
+    """
+    if spec.views is not None:
+        raise SpecError("`views` must be left out: screen the strongest view.")
+    if spec.statistics.sees == "final":
+        raise SpecError("`statistics.sees` must be all: a protocol run announces more than its final output.")
+    if isinstance(spec.design.documents, int):
+        raise SpecError("`design.documents` must name ids or be left out: screening decides about each document.")
+    if spec.design.documents is not None and (spec.parties.honest or spec.parties.coalition):
+        raise SpecError("`design.documents` must be left out where `parties` are given.")
+
+
+def round_spec(
+    spec: Spec,
+    number: int,
+    rounds: int,
+    documents: int,
+    audited: Sequence[str] | None,
+    with_runs: int | None = None,
+) -> Spec:
+    """The spec of a round.
+
+    Parameters
+    ----------
+    spec : Spec
+    number : int
+        From 1. The first round differs from `spec` in its level only.
+    rounds : int
+        The most rounds that may be.
+    documents : int
+        Rows of the whole corpus. Sizes given as fractions refer to it and become numbers of rows, so that
+        databases have the same size in all rounds.
+    audited : sequence of str or None
+        Ids to audit, where the spec names any.
+    with_runs : int, optional
+        In place of the spec's own.
+    """
+    tables = spec.model_dump(mode="json")
+    tables["decision"]["level"] = round_level(spec.decision.level, number, rounds)
+    tables["seed"] = round_seed(spec.seed, number)
+    if number > 1:
+        tables["design"]["party_size"] = as_rows(spec.design.party_size, documents)
+        for name in ("honest", "coalition"):
+            size = getattr(spec.parties, name)
+            tables["parties"][name] = None if size is None else as_rows(size, documents)
+        if spec.design.documents is not None:
+            tables["design"]["documents"] = list(audited or ())
+        if with_runs is not None:
+            tables["design"]["with_runs"] = with_runs
+    return Spec.model_validate(tables)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Why the rounds ended."""
+
+    outcome: str
+    """`stable`, `void`, `hopeless`, `limit` or `too-few`."""
+    helps: bool | None
+    """Whether leaving documents out makes the rest safe to use; None where nothing had to be left out, or the
+    audit is void."""
+    reason: str
+
+
+def fewest_documents(rows: int, share: float) -> int:
+    """Documents that databases of `rows` need to be drawn from: never more than half of the way to the whole.
+
+    Close to the whole nothing is random any more, and runs go as 1 / (1 - share).
+
+    Parameters
+    ----------
+    rows : int
+        Documents in a database.
+    share : float
+        `rows` over the documents that databases were drawn from in the first round.
+
+    Examples
+    --------
+    >>> fewest_documents(24, 0.2)
+    40
+    """
+    return math.ceil(2 * rows / (1 + share))
+
+
+def no_proof(
+    spec: Spec, *, number: int, rounds: int, listed: int, among: int, rows: int, share: float
+) -> str | None:
+    """Why the listed documents cannot be audited by themselves after this round; None if they can.
+
+    Parameters
+    ----------
+    spec : Spec
+    number, rounds : int
+        This round, and the most there may be.
+    listed, among : int
+        Documents to list, and documents that databases were drawn from in this round.
+    rows, share : as for `fewest_documents`
+    """
+    if spec.parties.honest or spec.parties.coalition:
+        return "the other parties' documents are drawn from the same corpus, and are not listed"
+    if listed < (fewest := fewest_documents(rows, share)):
+        return f"{listed} listed documents are too few for databases of {rows} (at least {fewest} are needed)"
+    if number == rounds:
+        return f"no round was left for it after {rounds}"
+    return None
+
+
+def ending(
+    *,
+    number: int,
+    rounds: int,
+    audited: int,
+    sensitive: int,
+    before: int,
+    left: int,
+    rows: int,
+    share: float,
+    most: float,
+    unit: str = "document",
+) -> Ended | None:
+    """Decide after a round whether another one follows (None).
+
+    Parameters
+    ----------
+    number, rounds : int
+        This round, from 1, and the most there may be.
+    audited, sensitive : int
+        Documents of this round.
+    before : int
+        Documents left out in earlier rounds.
+    left : int
+        Documents that the victim's databases would be drawn from in the next round.
+    rows : int
+        Documents in a database.
+    share : float
+        `rows` over the documents that databases were drawn from in the first round.
+    most : float
+        Share of the audited documents above which leaving them out is called no help.
+    unit : str
+        What one is called.
+    """
+    if not sensitive:
+        if not before:
+            return Ended("stable", None, "Nothing is sensitive, so nothing had to be left out.")
+        return Ended("stable", True, f"Without {before} {unit}s, round {number} found nothing sensitive.")
+    counted = f"{sensitive} of {audited} audited {unit}s are sensitive in round {number}"
+    if sensitive > most * audited or sensitive == audited:
+        still = " still" if number > 1 else ""
+        return Ended(
+            "hopeless",
+            False,
+            f"{counted}: leaving {unit}s out does not help, because most are{still} sensitive. A larger party, "
+            "a lower rank or fewer iterations may.",
+        )
+    if number == rounds:
+        return Ended("limit", False, f"{counted}, the last that was allowed: each exclusion uncovered others.")
+    fewest = fewest_documents(rows, share)
+    if left < fewest:
+        return Ended(
+            "too-few",
+            False,
+            f"{counted}, and without them {left} {unit}s are left: too few for databases of {rows} (at least "
+            f"{fewest} are needed).",
+        )
+    return None
+
+
+def proof_runs(before: tuple[int, int, float], share: float, level: float) -> int:
+    """Runs in the smaller arm at which a proof's bands are four fifths as wide as those of the round before.
+
+    Parameters
+    ----------
+    before : (n_with, n_without, level)
+        A document's arms in that round, and the level of each of its bands.
+    share : float
+        Probability that a run of the proof holds a document.
+    level : float
+        Of each band of the proof.
+
+    Examples
+    --------
+    >>> proof_runs((200, 6500, 0.01), 0.03, 0.005), proof_runs((200, 6500, 0.01), 0.5, 0.005)
+    (351, 1061)
+    """
+    width = _NARROWER * _width(*before)
+    ratio = max(share, 1 - share) / min(share, 1 - share)
+    low, high = 1, 2
+    while _width(high, round(high * ratio), level) > width:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _width(middle, round(middle * ratio), level) > width:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _width(n_with: int, n_without: int, level: float) -> float:
+    return float(band_width(np.array([n_with]), np.array([n_without]), level)[0])
+
+
+def statement(
+    *,
+    margin: float,
+    level: float,
+    rows: int,
+    among: int,
+    allowed: Sequence[str],
+    beside: int,
+    rounds: int,
+    why: str | None = None,
+) -> str:
+    """What a clearance promises and what it does not, in plain words.
+
+    Parameters
+    ----------
+    margin, level : float
+        Of the decision; the level of all rounds together.
+    rows, among : int
+        Documents in a database, and documents they were drawn from in the last round.
+    allowed : sequence of str
+        Verdicts on the list.
+    beside : int
+        Documents in `among` that are not on the list.
+    rounds : int
+    why : str, optional
+        Why the listed documents were not audited by themselves, where some were beside them.
+    """
+    promises = [
+        f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
+        f"of {rows} documents drawn from {among}. All rounds together were held to a level of {level:g}."
+    ]
+    if "clear" in allowed:
+        promises.append(
+            "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
+            f"proved to be below {margin:g}."
+        )
+    if "undecided" in allowed:
+        promises.append(
+            "Documents with the verdict undecided are listed by decision of the reviewer: nothing is proved of "
+            "them."
+        )
+    if beside:
+        promises.append(
+            f"The audit's databases also held {beside} documents that are not listed (undecided or not audited); "
+            f"the listed ones were not audited without them{f', because {why}' if why else ''}."
+        )
+    else:
+        promises.append("The audit's databases were drawn from the listed documents and from no others.")
+    promises.append(
+        "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
+        "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
+        "not differential privacy. Features and their weights are those of the whole corpus, and that documents "
+        "were left out is itself information about them."
+    )
+    return " ".join(promises)

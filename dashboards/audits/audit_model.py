@@ -1,0 +1,252 @@
+"""What the report and an audit's page show, as values: answers of the store in, frozen view models out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
+from ksdp.storage.audits.claims import shown_claim
+from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Test, Totals
+from ksdp.storage.findings import Curve, read_curves, read_summary
+from ksdp.storage.store import Store
+
+__all__ = [
+    "LISTED",
+    "Advantage",
+    "AuditView",
+    "PValues",
+    "Picture",
+    "StatisticRow",
+    "Undecided",
+    "Worst",
+    "picture",
+    "read_audit_view",
+    "written",
+]
+
+LISTED = 400
+"""Sensitive documents listed at most; `verdicts.parquet` has all."""
+
+# Quantiles of Kolmogorov's law: a document that leaks nothing measures D * sqrt(n m / (n + m)) below these.
+_KOLMOGOROV_50, _KOLMOGOROV_95 = 0.8276, 1.3581
+
+
+@dataclass(frozen=True)
+class Advantage:
+    """Advantages D of the sensitive documents, each under its strongest statistic."""
+
+    median: float
+    tenth: float
+    """One document in ten has at least this."""
+    largest: float
+    largest_low: float
+    """Lower end of the band of the largest."""
+
+
+@dataclass(frozen=True)
+class PValues:
+    """The documents' uncorrected p-values under one fixed statistic."""
+
+    statistic: str
+    paper: bool
+    strongest: bool
+    below: int
+    """p at or below 0.05."""
+    documents: int
+    chart: Markup
+
+
+@dataclass(frozen=True)
+class StatisticRow:
+    """One statistic over all documents."""
+
+    name: str
+    family: str
+    version: int
+    median: float
+    largest: float
+    sensitive: int
+    strongest_for: int
+    strip: Markup
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One document under one statistic."""
+
+    statistic: str
+    paper: bool
+    distance: float
+    low: float
+    high: float
+    log10_p: float
+    chart: Markup
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A document of the strongest evidence, with its pictures."""
+
+    row: Row
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """What could not be decided."""
+
+    documents: int
+    untested: int
+    """Those that no run, or every run, held."""
+    hopeless: int
+    """Those that no number of runs would decide, were the measured D the true one."""
+    runs_to_decide: float | None
+    """Median over the others."""
+
+
+@dataclass(frozen=True, eq=False)
+class AuditView:
+    """Everything the report shows."""
+
+    summary: Mapping[str, Any]
+    claim: Mapping[str, Any] | None
+    """What the store has about its mechanism's claim: `finding`, `inputs`, `provenance`."""
+    advantage: Advantage | None
+    """None where nothing is sensitive."""
+    statistics: tuple[StatisticRow, ...]
+    """By median D, largest first."""
+    p_values: tuple[PValues, ...]
+    """Of the paper's statistic, where there is one, and of the strongest, where it is another."""
+    worst: tuple[Worst, ...]
+    listed: tuple[Row, ...]
+    undecided: Undecided
+    noise_median: float
+    """D that half of the documents would measure if nothing leaked."""
+    noise_most: float
+    """D that 19 in 20 documents would stay below if nothing leaked."""
+
+
+def _statistics(summary: Mapping[str, Any], overviews: Mapping[str, Overview], noise: float) -> list[StatisticRow]:
+    rows = [
+        StatisticRow(
+            name=name,
+            family=about["family"],
+            version=about["version"],
+            median=about["median_D"],
+            largest=about["max_D"],
+            sensitive=about["sensitive"],
+            strongest_for=about["strongest_for"],
+            strip=strip_svg(overviews[name].quantiles, noise=noise, statistic=name),
+        )
+        for name, about in summary["statistics"].items()
+    ]
+    return sorted(rows, key=lambda row: (-row.median, -row.largest, row.name))
+
+
+def _p_values(rows: list[StatisticRow], overviews: Mapping[str, Overview]) -> list[PValues]:
+    """The strongest by median D, of the paper's own and of all: one statistic, so uniform if nothing leaks."""
+    own = [row for row in rows if row.family == "paper"][:1]
+    return [
+        PValues(
+            statistic=row.name,
+            paper=row.family == "paper",
+            strongest=row.name == rows[0].name,
+            below=overviews[row.name].below,
+            documents=int(overviews[row.name].p_counts.sum()),
+            chart=counts_svg(overviews[row.name].p_counts, statistic=row.name),
+        )
+        for row in {r.name: r for r in (*own, rows[0])}.values()
+    ]
+
+
+def picture(summary: Mapping[str, Any], curve: Curve, test: Test) -> Picture | None:
+    """Draw one document under one statistic; None where an arm is empty."""
+    if not len(curve.with_values) or not len(curve.without_values):
+        return None
+    return Picture(
+        statistic=curve.statistic,
+        paper=summary["statistics"][curve.statistic]["family"] == "paper",
+        distance=test.distance,
+        low=test.low,
+        high=test.high,
+        log10_p=test.log10_p,
+        chart=ecdf_svg(
+            curve.with_values, curve.without_values, document=curve.document, statistic=curve.statistic
+        ),
+    )
+
+
+def _worst(summary: Mapping[str, Any], curves: list[Curve], findings: Findings) -> list[Worst]:
+    worst = []
+    for name in dict.fromkeys(curve.document for curve in curves):
+        row = findings.document(name)
+        if row is None:
+            continue
+        tests = {test.statistic: test for test in findings.tests(row)}
+        drawn = [picture(summary, c, tests[c.statistic]) for c in curves if c.document == name]
+        pictures = tuple(found for found in drawn if found is not None)
+        if pictures:
+            worst.append(Worst(row, pictures))
+    return worst
+
+
+@lru_cache(maxsize=32)
+def _numbers(folder: Path, _stamp: tuple[int, ...]) -> tuple[Totals, dict[str, Overview]]:
+    """What takes a pass over all documents, once for each version of the files."""
+    findings = Findings(folder)
+    return findings.totals(), findings.overviews()
+
+
+def written(folder: Path) -> tuple[int, ...]:
+    """When an audit's tables were written: what a cache of their numbers is good for."""
+    files = [folder / name for name in ("verdicts.parquet", "statistics.parquet")]
+    return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
+
+
+def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> AuditView:
+    """Read a finished audit and compute what its report shows.
+
+    Parameters
+    ----------
+    store : Store
+    audit : str
+        Id of the audit.
+    documents : bool
+        False leaves `worst` and `listed` empty, for a page that lists documents by itself.
+
+    Raises
+    ------
+    StoreError
+        If the audit is not there, not finished, or cannot be read.
+    """
+    folder = store.audit(audit)
+    summary = read_summary(folder)
+    findings = Findings(folder)
+    totals, overviews = _numbers(folder, written(folder))
+    n, m = (max(arm, 1.0) for arm in totals.arms)
+    spread = math.sqrt((n + m) / (n * m))
+    most = min(_KOLMOGOROV_95 * spread, 1.0)
+    rows = _statistics(summary, overviews, most)
+    sensitive = Filter(verdict="sensitive")
+    return AuditView(
+        summary=summary,
+        claim=shown_claim(store, summary),
+        advantage=None
+        if np.isnan(totals.largest)
+        else Advantage(totals.median, totals.tenth, totals.largest, totals.largest_low),
+        statistics=tuple(rows),
+        p_values=tuple(_p_values(rows, overviews)),
+        worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
+        listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
+        undecided=Undecided(totals.verdicts["undecided"], totals.untested, totals.hopeless, totals.runs_to_decide),
+        noise_median=min(_KOLMOGOROV_50 * spread, 1.0),
+        noise_most=most,
+    )

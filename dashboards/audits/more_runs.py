@@ -1,0 +1,86 @@
+"""How far the continuation of an audit is: more runs, for documents that somebody wanted them for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ksdp.storage.audits.continuations import UNDER_WAY, read_progress
+from ksdp.storage.reviews.decisions import states
+from ksdp.storage.store import Store
+
+__all__ = ["MoreRuns", "read_more_runs", "wanted"]
+
+_STAGES = {
+    "prepare": ("reading the corpus", ""),
+    "sample": ("running the mechanism", "runs"),
+    "test": ("testing documents", "parts"),
+    "confirm": ("measuring what was flagged on fresh runs", "parts"),
+    "curves": ("drawing", "pictures"),
+}
+
+
+@dataclass(frozen=True)
+class MoreRuns:
+    """What is shown of it."""
+
+    audit: str
+    """That is continued."""
+    state: str
+    """As `ksdp.storage.audits.continuations.read_progress` gives it."""
+    to: str | None
+    """The audit that continues it, once it is finished."""
+    documents: int | None
+    """That it was started for."""
+    doing: str
+    """The stage in words."""
+    unit: str
+    units: int
+    total: int
+    runs: int
+    """Done in all stages together; those that the store held already are among them."""
+    started: datetime
+    seconds: float
+    """From its start to its last sign of life."""
+    reason: str | None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it goes on by itself."""
+        return self.state in UNDER_WAY
+
+
+def read_more_runs(store: Store, audit: str) -> MoreRuns | None:
+    """How far it is; None where nobody started one.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
+    """
+    said = read_progress(store, audit)
+    if said is None:
+        return None
+    verb, _, where = str(said.get("stage", "prepare")).partition(" ")
+    words, unit = _STAGES.get(verb, (verb, "parts"))
+    started = datetime.fromisoformat(said["started"])
+    to = said.get("audit")
+    return MoreRuns(
+        audit=audit,
+        state=said["state"],
+        to=to if to and said["state"] == "done" and (store.audit(to) / "audit.json").is_file() else None,
+        documents=said.get("documents"),
+        doing=words + (f", {where.replace('-', ' ')}" if where else ""),
+        unit=unit,
+        units=int(said.get("units", 0)),
+        total=max(1, int(said.get("total", 1))),
+        runs=int(said.get("runs", 0)),
+        started=started,
+        seconds=(datetime.fromisoformat(said["changed"]) - started).total_seconds(),
+        reason=said.get("reason"),
+    )
+
+
+def wanted(store: Store, audit: str) -> bool:
+    """Whether a decision in force asks for more runs, of a document that no newer audit has."""
+    return any(state.asks_for_runs for state in states(store, audit).values())

@@ -1,0 +1,93 @@
+"""The report of an audit: one HTML file that loads nothing, runs nothing, and can be kept or printed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ksdp.dashboards import words
+from ksdp.dashboards.audits import guarantee_words, sentences
+from ksdp.dashboards.audits.audit_model import AuditView, read_audit_view
+from ksdp.dashboards.charts.charts import scale_svg, shares_svg
+from ksdp.storage.store import Store
+
+__all__ = ["make_environment", "parts_of", "render_report", "stylesheet"]
+
+_HERE = Path(__file__).parents[1]
+_VERDICTS = ("sensitive", "clear", "undecided")
+
+
+def _p_text(p: float) -> Markup:
+    """A p-value that is stored as such: below 1e-300 it may have become 0."""
+    return words.p_value(math.log10(p)) if p > 0 else Markup("below ") + words.power_of_ten(-300)
+
+
+def make_environment() -> Environment:
+    """Templates with autoescape, undefined names refused, the filters of `words`, the sentences of `sentences`."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {name: getattr(words, name) for name in words.__all__} | {"p_text": _p_text}
+    for spoken in (sentences, guarantee_words):
+        environment.globals |= {name: getattr(spoken, name) for name in spoken.__all__}
+    return environment
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return make_environment()
+
+
+@lru_cache(maxsize=1)
+def stylesheet() -> tuple[Markup, str]:
+    """The style sheet and its hash, which is all that the page's own policy allows."""
+    css = (_HERE / "static" / "app.css").read_text(encoding="utf-8")
+    return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+
+
+def parts_of(view: AuditView) -> dict[str, Any]:
+    """What the parts that the report shares with an audit's page are rendered with."""
+    return {
+        "view": view,
+        "summary": view.summary,
+        "scale": scale_svg(),
+        "shares": shares_svg([(verdict, view.summary["verdicts"][verdict]) for verdict in _VERDICTS]),
+        "spec_text": json.dumps(view.summary["spec"], indent=2, ensure_ascii=False),
+    }
+
+
+def render_report(store: Store, audit: str) -> str:
+    """Render the report of a finished audit from what the store holds of it.
+
+    Parameters
+    ----------
+    store : Store
+    audit : str
+        Id of the audit.
+
+    Returns
+    -------
+    str
+        A complete HTML page.
+
+    Raises
+    ------
+    StoreError
+        If the audit is not there, not finished, or cannot be read.
+    """
+    view = read_audit_view(store, audit)
+    css, css_hash = stylesheet()
+    template = _environment().get_template("report.html.j2")
+    return template.render(css=css, css_hash=css_hash, **parts_of(view))

@@ -1,0 +1,59 @@
+"""The page of an audit of several views: one HTML file, like the report of an audit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ksdp.dashboards.audits.report import make_environment, stylesheet
+from ksdp.dashboards.charts.charts import shares_svg
+from ksdp.storage.audits.views import read_strongest, read_views
+from ksdp.storage.store import Store
+
+__all__ = ["LISTED", "parts_of_views", "render_views"]
+
+_VERDICTS = ("sensitive", "clear", "undecided")
+LISTED = 200
+"""Most sensitive documents named on the page."""
+
+
+def parts_of_views(store: Store, name: str) -> dict[str, Any]:
+    """What `_views.html.j2` is filled with.
+
+    Raises
+    ------
+    StoreError
+        If they are not there, not finished, or cannot be read.
+    """
+    summary = read_views(store, name)
+    listed, unit = read_strongest(store, name, LISTED), summary["design"]["unit"]
+    every = len(listed) == summary["verdicts"]["sensitive"]
+    return {
+        "summary": summary,
+        "unit": unit,
+        "units": f"{unit}s",
+        "sections": (
+            ("result", "The result over all views"),
+            ("views", "View by view"),
+            ("listing", f"Every sensitive {unit}" if every else f"The most sensitive {unit}s"),
+            ("meaning", "What this says, and what not"),
+            ("provenance", "Where the numbers come from"),
+        ),
+        "listed": listed,
+        "audit_of": {view["name"]: view["audit"] for view in summary["views"]},
+        "shares": shares_svg([(verdict, summary["verdicts"][verdict]) for verdict in _VERDICTS]),
+        "spec_text": json.dumps(summary["spec"], indent=2, ensure_ascii=False),
+    }
+
+
+def render_views(store: Store, name: str) -> str:
+    """Render the page from what the store holds of the views.
+
+    Raises
+    ------
+    StoreError
+        If they are not there, not finished, or cannot be read.
+    """
+    css, css_hash = stylesheet()
+    template = make_environment().get_template("views.html.j2")
+    return template.render(css=css, css_hash=css_hash, **parts_of_views(store, name))

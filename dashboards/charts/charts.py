@@ -1,0 +1,273 @@
+"""Charts: numbers in, SVG markup out.
+
+No colour, font or stroke is written here: every mark has a class and `static/app.css` styles it, so that one
+chart serves light, dark and print. Each chart is one image to a screen reader, with a sentence as its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from ksdp.dashboards.charts.drawing import Frame, line, number, numbers, picture, rect, text, ticks
+
+__all__ = ["counts_svg", "ecdf_svg", "histogram_svg", "scale_svg", "shares_svg", "strip_svg"]
+
+Floats = NDArray[np.float64]
+
+_POINTS = 150
+"""Steps drawn of a curve at most: each is then lower than a pixel."""
+
+_FAR = 1e150
+"""Values beyond are drawn like infinity: past the edge."""
+
+
+def _steps(values: Floats) -> tuple[Floats, Floats]:
+    """Distinct values, and the share of values at or below each."""
+    points, counts = np.unique(values, return_counts=True)
+    return points, np.cumsum(counts) / len(values)
+
+
+def _at(points: Floats, shares: Floats, place: float) -> float:
+    below = int(np.searchsorted(points, place, side="right"))
+    return float(shares[below - 1]) if below else 0.0
+
+
+def _widest(with_values: Floats, without_values: Floats) -> tuple[float, float, float]:
+    """Where the two curves are farthest apart: (value, share with, share without)."""
+    places = np.unique(np.concatenate([with_values, without_values]))
+    one = np.searchsorted(np.sort(with_values), places, side="right") / len(with_values)
+    other = np.searchsorted(np.sort(without_values), places, side="right") / len(without_values)
+    best = int(np.argmax(np.abs(one - other)))
+    return float(places[best]), float(one[best]), float(other[best])
+
+
+def _thin(points: Floats, shares: Floats, keep: float) -> tuple[Floats, Floats]:
+    """At most `_POINTS` steps, even in height; the steps around `keep` stay, so that D does not move."""
+    if len(points) <= _POINTS:
+        return points, shares
+    even = np.searchsorted(shares, np.linspace(0, 1, _POINTS - 3))
+    at = int(np.searchsorted(points, keep, side="right"))
+    chosen = np.unique(np.clip(np.concatenate([even, [0, at - 1, at]]), 0, len(points) - 1))
+    return points[chosen], shares[chosen]
+
+
+def _window(arms: Sequence[Floats], place: float) -> tuple[float, float, bool]:
+    """Range of values to draw, and whether far tails are cut off because they would squeeze all the rest."""
+    finite = [part for part in (a[np.abs(a) < _FAR] for a in arms) if len(part)]
+    infinite = sum(map(len, finite)) < sum(map(len, arms))
+    if not finite:
+        return 0.0, 1.0, infinite
+    low, high = min(float(a.min()) for a in finite), max(float(a.max()) for a in finite)
+    inner = np.array([np.quantile(a, (0.01, 0.99)) for a in finite] + [[place, place]] * (abs(place) < _FAR))
+    near, far = float(inner[:, 0].min()), float(inner[:, 1].max())
+    cut = high - low > 3 * (far - near) > 0
+    if cut:
+        low, high = near, far
+    margin = 0.04 * (high - low) if high > low else abs(low) * 0.05 or 1.0
+    return low - margin, high + margin, cut or infinite
+
+
+def _curve(frame: Frame, points: Floats, shares: Floats, kind: str) -> str:
+    """A step path from the left edge to the right edge of the frame."""
+    inside = (points > frame.low) & (points < frame.high)
+    y = number(frame.y(_at(points, shares, frame.low)))
+    path = [f"M{number(frame.left)} {y}"]
+    for value, share in zip(points[inside], shares[inside], strict=True):
+        y = number(frame.y(float(share)))
+        path.append(f"H{number(frame.x(float(value)))}V{y}")
+    path.append(f"H{number(frame.right)}")
+    return f'<path class="curve {kind}" d="{"".join(path)}"/>'
+
+
+def ecdf_svg(
+    with_values: NDArray[np.floating], without_values: NDArray[np.floating], *, document: str, statistic: str
+) -> Markup:
+    """Draw a statistic's distribution functions over the runs with and without a document, D at its place.
+
+    Curves are thinned to 150 steps each; the steps at D's place are always kept.
+
+    Parameters
+    ----------
+    with_values, without_values : shape (runs,)
+        In any order.
+    document, statistic : str
+        For the label; escaped here.
+
+    Raises
+    ------
+    ValueError
+        If an arm is empty or holds NaN. (Infinity is beyond the picture's edge.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> svg = ecdf_svg(np.array([2.0, 3.0]), np.array([1.0, 2.0]), document="mail 7", statistic="sigma")
+    >>> "D is 0.50" in svg
+    True
+    """
+    one, other = numbers(with_values, "with_values"), numbers(without_values, "without_values")
+    place, share_with, share_without = _widest(one, other)
+    distance = abs(share_with - share_without)
+    low, high, cut = _window((one, other), place)
+    frame = Frame(34, 24, 292, 128, low, high)
+    sentence = (
+        f"Distribution of {statistic} over {len(one):,} runs with document {document} and {len(other):,} runs "
+        f"without it: the two curves are farthest apart at {place:.4g}, where D is {distance:.2f}."
+    )
+    body = [text(frame.left, 10, "share of runs at or below", "name")]
+    for share, label in ((0.0, "0"), (0.5, "0.5"), (1.0, "1")):
+        body.append(line(frame.left, frame.y(share), frame.right, frame.y(share), "grid" if share else "axis"))
+        body.append(text(frame.left - 6, frame.y(share) + 4, label, "end"))
+    for value, label in ticks(low, high, 4):
+        body.append(line(frame.x(value), frame.bottom, frame.x(value), frame.bottom + 4, "axis"))
+        body.append(text(frame.x(value), frame.bottom + 16, label, "middle"))
+    name = f"value of {statistic}{' (far tails cut off)' if cut else ''}"
+    body.append(text(frame.left + frame.width / 2, frame.bottom + 32, name, "middle name"))
+    for values, kind in ((other, "without"), (one, "with")):
+        body.append(_curve(frame, *_thin(*_steps(values), place), kind))
+    x = min(max(frame.x(place), frame.left), frame.right)
+    body.append(line(x, frame.y(share_with), x, frame.y(share_without), "gap"))
+    # Right of the gap's upper end, or left of its lower end, neither curve passes.
+    upper, lower = frame.y(max(share_with, share_without)), frame.y(min(share_with, share_without))
+    right = x < frame.right - 50
+    at = (x + 6, upper + 16) if right else (x - 6, lower - 8)
+    body.append(text(*at, f"D {distance:.2f}", "gap-label" if right else "gap-label end"))
+    return picture("ecdf", 336, 190, sentence, body)
+
+
+def histogram_svg(p_values: NDArray[np.floating], *, statistic: str, bins: int = 20) -> Markup:
+    """Draw the documents' p-values under one fixed statistic against the uniform law of "nothing leaks".
+
+    Parameters
+    ----------
+    p_values : shape (n_documents,)
+        In [0, 1]; 0 stands for anything too small for a float.
+    statistic : str
+    bins : int
+        Bars of equal width.
+
+    Raises
+    ------
+    ValueError
+        If there is no p-value, or one is NaN or outside [0, 1].
+    """
+    p = numbers(p_values, "p_values")
+    if p.min() < 0 or p.max() > 1:
+        raise ValueError(f"`p_values` must lie in [0, 1]; got {p.min():g} to {p.max():g}.")
+    return counts_svg(np.histogram(p, bins=bins, range=(0, 1))[0], statistic=statistic)
+
+
+def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
+    """Draw the same from the number of documents in each of equal parts of [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If there is no document.
+    """
+    total, bins = int(counts.sum()), len(counts)
+    if total == 0:
+        raise ValueError("`counts` must count at least one document.")
+    expected = total / bins
+    top = max(float(counts.max()), 2 * expected)
+    frame = Frame(44, 24, 356, 128, 0, 1)
+    sentence = (
+        f"Histogram of the p-values of {total:,} documents under {statistic}: {counts[0]:,} are below "
+        f"{1 / bins:g}, where {expected:,.4g} would be if nothing leaked."
+    )
+    body = [text(frame.left, 10, "documents", "name")]
+    for value in sorted({round(tick) for tick, _ in ticks(0, top)}):
+        body.append(line(frame.left, frame.y(value / top), frame.right, frame.y(value / top), "grid"))
+        body.append(text(frame.left - 6, frame.y(value / top) + 4, f"{value:,}", "end"))
+    width = frame.width / bins
+    for at, count in enumerate(counts):
+        height = frame.height * count / top
+        if count:
+            left = frame.left + at * width + 0.75
+            body.append(rect(left, frame.bottom - height, width - 1.5, height, "bar" if at else "bar first"))
+    body.append(line(frame.left, frame.bottom, frame.right, frame.bottom, "axis"))
+    level = frame.y(expected / top)
+    body.append(line(frame.left, level, frame.right, level, "uniform"))
+    body.append(text(frame.right, 10, "if nothing leaked", "end"))
+    body.append(line(frame.right - 126, 6, frame.right - 102, 6, "uniform"))
+    for quarter in (0.0, 0.25, 0.5, 0.75, 1.0):
+        body.append(text(frame.x(quarter), frame.bottom + 16, f"{quarter:g}", "middle"))
+    body.append(text(frame.left + frame.width / 2, frame.bottom + 32, "p-value of a document", "middle name"))
+    return picture("histogram", 410, 190, sentence, body)
+
+
+_STRIP = Frame(8, 0, 264, 28, 0, 1)
+
+
+def strip_svg(quantiles: Sequence[float], *, noise: float, statistic: str) -> Markup:
+    """Draw five quantiles of D on the scale from 0 to 1: a line, a thicker one in it, a dot at the median.
+
+    Parameters
+    ----------
+    quantiles : five numbers in [0, 1], ascending
+        5, 25, 50, 75 and 95 %.
+    noise : float in [0, 1]
+        D that documents without any leak rarely exceed: shaded from 0 up to it.
+    statistic : str
+
+    Raises
+    ------
+    ValueError
+        If there are not five ascending numbers in [0, 1].
+    """
+    q = numbers(np.asarray(quantiles), "quantiles")
+    if len(q) != 5 or (np.diff(q) < 0).any() or q[0] < 0 or q[-1] > 1:
+        raise ValueError(f"`quantiles` must be five ascending numbers in [0, 1]; got {list(quantiles)}.")
+    middle = _STRIP.height / 2
+    sentence = (
+        f"D under {statistic}: median {q[2]:.2f}, half of the documents between {q[1]:.2f} and {q[3]:.2f}, "
+        f"nine in ten between {q[0]:.2f} and {q[4]:.2f}."
+    )
+    x = [_STRIP.x(float(value)) for value in q]
+    body = [
+        rect(_STRIP.left, 0, _STRIP.width * min(noise, 1.0), _STRIP.height, "noise"),
+        *(line(_STRIP.x(v), 0, _STRIP.x(v), _STRIP.height, "grid") for v in (0.0, 0.5, 1.0)),
+        line(x[0], middle, x[4], middle, "whisker"),
+        line(x[1], middle, x[3], middle, "box"),
+        f'<circle class="dot" cx="{number(x[2])}" cy="{number(middle)}" r="4.5"/>',
+    ]
+    return picture("strip", 280, _STRIP.height, sentence, body)
+
+
+def scale_svg() -> Markup:
+    """Draw the scale that `strip_svg` uses, for the head of a column; decoration, so without a name."""
+    labels = "".join(
+        text(_STRIP.x(v), 11, f"{v:g}", kind) for v, kind in ((0.0, "middle"), (0.5, "middle"), (1.0, "middle"))
+    )
+    return Markup(f'<svg class="chart strip" aria-hidden="true" viewBox="0 0 280 14">{labels}</svg>')
+
+
+def shares_svg(counts: Sequence[tuple[str, int]]) -> Markup:
+    """Draw counts as one bar of parts; each part's class is its word, and the label says all numbers.
+
+    Parameters
+    ----------
+    counts : (word, count) in order
+        Words are class names too: letters only.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative, all are zero, or a word is not made of letters.
+    """
+    total = sum(count for _, count in counts)
+    if total <= 0 or any(count < 0 for _, count in counts) or not all(word.isalpha() for word, _ in counts):
+        raise ValueError(f"`counts` must be words with counts, not all zero; got {list(counts)}.")
+    sentence = ", ".join(f"{count:,} {word}" for word, count in counts) + f", of {total:,} documents."
+    body, left = [], 0.0
+    for word, count in counts:
+        width = 1000 * count / total
+        if count:
+            body.append(rect(left, 0, max(width, 1.5), 12, f"share {word}"))
+        left += width
+    body.insert(0, rect(0, 0, 1000, 12, "share ground"))
+    return picture("shares", 1000, 12, sentence, body, ' preserveAspectRatio="none"')

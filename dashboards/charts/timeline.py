@@ -1,0 +1,232 @@
+"""Charts over time: when audits were made, where some are missing, and how two numbers of theirs moved."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from ksdp.dashboards.charts.drawing import Frame, line, number, picture, rect, text, ticks
+
+__all__ = ["Mark", "gaps", "timeline_svg", "trend_svg"]
+
+_WIDTH = 720
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An audit, or an attempt, at its time."""
+
+    at: datetime
+    kind: str
+    """`sensitive`, `quiet` (nothing sensitive), `void` or `failed`."""
+    value: float | None = None
+
+
+def gaps(times: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
+    """Where audits that come at a pace stayed out: intervals of at least 1.8 times the median one.
+
+    Fewer than four audits have no pace.
+
+    >>> days = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3, 4, 9, 10)]
+    >>> [(a.day, b.day) for a, b in gaps(days)]
+    [(4, 9)]
+    """
+    known = sorted(times)
+    steps = [after - before for before, after in pairwise(known)]
+    if len(known) < 4:
+        return []
+    usual = sorted(steps)[len(steps) // 2]
+    if usual <= timedelta(0):
+        return []
+    return [(before, after) for before, after in pairwise(known) if after - before >= 1.8 * usual]
+
+
+def _span(times: Sequence[datetime]) -> tuple[datetime, datetime]:
+    first, last = min(times), max(times)
+    margin = max((last - first) * 0.03, timedelta(hours=1))
+    return first - margin, last + margin
+
+
+def _frame(times: Sequence[datetime], *, left: float, top: float, height: float) -> Frame:
+    first, last = _span(times)
+    return Frame(left, top, _WIDTH - left - 10, height, first.timestamp(), last.timestamp())
+
+
+def _dates(frame: Frame, wanted: int = 5) -> list[tuple[float, str]]:
+    """A few round dates: hours, days, months or years, whichever fits."""
+    first, last = (datetime.fromtimestamp(at, UTC) for at in (frame.low, frame.high))
+    days = (last - first) / timedelta(days=1)
+    if days > 75:
+        months = max(1, round(days / 30.4 / wanted))
+        months = next(step for step in (1, 2, 3, 6, 12, 24, 60, 120, 1200) if step >= months)
+        found = []
+        for at in range(first.year * 12, (last.year + 1) * 12, months):
+            when = datetime(at // 12, at % 12 + 1, 1, tzinfo=UTC)
+            if first <= when <= last:
+                found.append((when.timestamp(), f"{calendar.month_abbr[when.month]} {when.year}"))
+        return found
+    if days > 3:
+        step = timedelta(days=max(1, round(days / wanted)))
+        when = datetime(first.year, first.month, first.day, tzinfo=UTC) + timedelta(days=1)
+        name = "%-d %b"
+    else:
+        hours = next(h for h in (1, 2, 3, 6, 12, 24) if h >= days * 24 / wanted or h == 24)
+        step = timedelta(hours=hours)
+        when = datetime(first.year, first.month, first.day, tzinfo=UTC)
+        name = "%-d %b %H:%M"
+    found = []
+    while when <= last:
+        if when >= first:
+            found.append((when.timestamp(), when.strftime(name)))
+        when += step
+    return found
+
+
+def _axis(frame: Frame) -> list[str]:
+    body = [line(frame.left, frame.bottom, frame.right, frame.bottom, "axis")]
+    before = -1e9
+    for at, label in _dates(frame):
+        x = frame.x(at)
+        if x - before < 70 or x > frame.right - 20:
+            continue
+        body.append(line(x, frame.bottom, x, frame.bottom + 4, "axis"))
+        body.append(text(x, frame.bottom + 16, label, "middle"))
+        before = x
+    return body
+
+
+def _bands(frame: Frame, missing: Sequence[tuple[datetime, datetime]]) -> list[str]:
+    body = []
+    for before, after in missing:
+        left, right = frame.x(before.timestamp()), frame.x(after.timestamp())
+        edge = min(7.0, (right - left) / 4)
+        body.append(rect(left + edge, frame.top, right - left - 2 * edge, frame.height, "missing"))
+    return body
+
+
+def _mark(x: float, y: float, kind: str) -> str:
+    if kind == "sensitive":
+        return rect(x - 4, y - 4, 8, 8, "mark sensitive")
+    if kind in ("void", "failed"):
+        return (
+            f'<path class="mark {kind}" d="M{number(x - 4)} {number(y - 4)}L{number(x + 4)} {number(y + 4)}'
+            f'M{number(x - 4)} {number(y + 4)}L{number(x + 4)} {number(y - 4)}"/>'
+        )
+    return f'<circle class="mark quiet" cx="{number(x)}" cy="{number(y)}" r="4"/>'
+
+
+def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[datetime, datetime]]]]) -> Markup:
+    """Draw a line of marks a row on one scale of time.
+
+    Parameters
+    ----------
+    rows : sequence of (name, marks, gaps)
+        Where a gap is, the row's line is broken and the gap shaded.
+
+    Raises
+    ------
+    ValueError
+        If there is no mark.
+    """
+    times = [mark.at for _, marks, _ in rows for mark in marks]
+    if not times:
+        raise ValueError("`rows` must hold at least one mark.")
+    height = 34
+    frame = _frame(times, left=10, top=0, height=height * len(rows) + 2)
+    body = _axis(frame)
+    sentences = []
+    for at, (name, marks, missing) in enumerate(rows):
+        own = Frame(frame.left, at * height + 14, frame.width, 20, frame.low, frame.high)
+        y = own.top + 10
+        body.append(text(own.left, own.top - 3, name, "name"))
+        body += _bands(own, missing)
+        known = sorted(marks, key=lambda mark: mark.at)
+        broken = {before for before, _ in missing}
+        for one, other in pairwise(known):
+            if one.at not in broken:
+                body.append(line(own.x(one.at.timestamp()), y, own.x(other.at.timestamp()), y, "thread"))
+        body += [_mark(own.x(mark.at.timestamp()), y, mark.kind) for mark in known]
+        said = [f"{len(known):,} audits from {known[0].at:%-d %B %Y} to {known[-1].at:%-d %B %Y}"]
+        for kind, words in (("sensitive", "with sensitive documents"), ("void", "void"), ("failed", "not run")):
+            count = sum(mark.kind == kind for mark in known)
+            if count:
+                said.append(f"{count:,} {words}")
+        if missing:
+            said.append(f"{len(missing):,} {'gap' if len(missing) == 1 else 'gaps'}")
+        sentences.append(f"{name}: {', '.join(said)}.")
+    return picture("timeline", _WIDTH, frame.bottom + 24, " ".join(sentences), body)
+
+
+def trend_svg(
+    marks: Sequence[Mark],
+    missing: Sequence[tuple[datetime, datetime]],
+    *,
+    name: str,
+    top: float | None = None,
+) -> Markup:
+    """Draw a number over time; the line stops at gaps and at audits that have no number (void ones).
+
+    Parameters
+    ----------
+    marks : sequence of Mark
+        `value` is None where there is no number.
+    missing : sequence of (from, to)
+        Gaps.
+    name : str
+        What is drawn.
+    top : float, optional
+        Upper end of the scale; a round number above the largest value where there is none.
+
+    Raises
+    ------
+    ValueError
+        If there is no mark.
+    """
+    if not marks:
+        raise ValueError("`marks` must hold at least one mark.")
+    known = sorted(marks, key=lambda mark: mark.at)
+    largest = max([mark.value for mark in known if mark.value is not None], default=0.0)
+    scale = top if top is not None else max(largest * 1.08, 1.0)
+    frame = _frame([mark.at for mark in known], left=52, top=24, height=96)
+    body = [text(frame.left, 10, name, "name")]
+    for value, label in ticks(0, scale, 2):
+        if top is None and value != round(value):
+            continue
+        written = f"{value:,.0f}" if top is None else label
+        body.append(line(frame.left, frame.y(value / scale), frame.right, frame.y(value / scale), "grid"))
+        body.append(text(frame.left - 6, frame.y(value / scale) + 4, written, "end"))
+    body += _axis(frame)
+    body += _bands(frame, missing)
+    broken = {before for before, _ in missing}
+    path, pen = [], "M"
+    for mark in known:
+        if mark.value is None:
+            pen = "M"
+            continue
+        path.append(f"{pen}{number(frame.x(mark.at.timestamp()))} {number(frame.y(mark.value / scale))}")
+        pen = "M" if mark.at in broken else "L"
+    body.append(f'<path class="curve with" d="{"".join(path)}"/>')
+    for mark in known:
+        x = frame.x(mark.at.timestamp())
+        if mark.value is None:
+            body.append(_mark(x, frame.bottom - 8, "void"))
+        else:
+            body.append(
+                f'<circle class="dot" cx="{number(x)}" cy="{number(frame.y(mark.value / scale))}" r="3.5"/>'
+            )
+    values = [mark.value for mark in known if mark.value is not None]
+    if values:
+        figures = "{:,.0f}" if top is None else "{:.2f}"
+        sentence = (
+            f"{name} over {len(known):,} audits: {figures.format(values[0])} at first, "
+            f"{figures.format(values[-1])} at last, between {figures.format(min(values))} and "
+            f"{figures.format(max(values))}; {len(missing):,} gaps."
+        )
+    else:
+        sentence = f"{name}: no audit of {len(known):,} has a number, because all are void."
+    return picture("trend", _WIDTH, frame.bottom + 24, sentence, body)

@@ -1,0 +1,67 @@
+"""The log of decisions, newest first, and of looks at texts; the chain is checked where that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ksdp.dashboards.addresses import PAGE_ROWS, page_number
+from ksdp.storage.reviews.decisions import ChainReport, Entry, LogHead, check_chain, head, read_log
+from ksdp.storage.reviews.text_access import Look, read_looks
+from ksdp.storage.store import Store
+
+__all__ = ["LogPage", "read_log_page"]
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """What the page shows."""
+
+    kind: str
+    """`decisions` or `looks`."""
+    entries: tuple[Entry, ...]
+    looks: tuple[Look, ...]
+    looks_broken: int | None
+    head: LogHead
+    checked: ChainReport | None
+    total: int
+    page: int
+    pages: int
+
+
+def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
+    """Read the page.
+
+    Parameters
+    ----------
+    query : mapping
+        `kind` (`looks`, else decisions), `check=1`, `page`.
+
+    Raises
+    ------
+    InputError
+        If the page is no number.
+    StoreError
+        If the log is broken.
+    """
+    page, kind = page_number(query), "looks" if query.get("kind") == "looks" else "decisions"
+    newest, first = head(store), (page - 1) * PAGE_ROWS
+    looks: tuple[Look, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    broken, total = None, newest.number
+    if kind == "looks":
+        found, broken = read_looks(store)
+        looks, total = tuple(found[::-1][first : first + PAGE_ROWS]), len(found)
+    else:
+        entries = tuple(read_log(store, newest_first=True, limit=PAGE_ROWS, offset=first))
+    return LogPage(
+        kind=kind,
+        entries=entries,
+        looks=looks,
+        looks_broken=broken,
+        head=newest,
+        checked=check_chain(store.root) if query.get("check") == "1" else None,
+        total=total,
+        page=page,
+        pages=max(1, -(-total // PAGE_ROWS)),
+    )

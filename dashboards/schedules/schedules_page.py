@@ -1,0 +1,136 @@
+"""Schedules: what is audited when, what became of every run, and the settings that may be changed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from markupsafe import Markup
+
+from ksdp.dashboards.charts.timeline import Mark, timeline_svg
+from ksdp.storage.errors import InputError, StoreError
+from ksdp.storage.schedules.history import ScheduledRun, due, next_times, read_runs
+from ksdp.storage.schedules.schedule_files import (
+    Asked,
+    Schedule,
+    ask_now,
+    asked,
+    check_schedule,
+    read_schedule,
+    read_schedules,
+    set_paused,
+    write_schedule,
+)
+from ksdp.storage.store import Store
+
+__all__ = ["SETTINGS", "ScheduleView", "change_schedule", "read_schedule_page", "read_schedules_page"]
+
+_RUNS = 30
+_MARKS = 200
+
+SETTINGS = ("cron", "timezone", "retries", "backoff", "timeout", "full_every", "workers", "link")
+"""Settings that a form may change. The level and the budget are promises about all runs together: not they."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleView:
+    """One schedule."""
+
+    schedule: Schedule
+    runs: tuple[ScheduledRun, ...]
+    """The newest first."""
+    total: int
+    upcoming: tuple[datetime, ...]
+    overdue: int
+    """Times on the calendar that have passed without a run."""
+    asked: Asked | None
+    timeline: Markup | None
+
+
+def _kind(run: ScheduledRun) -> str:
+    if not run.succeeded:
+        return "void" if run.outcome == "void" else "failed"
+    return "sensitive" if run.became_sensitive else "quiet"
+
+
+def _missing(runs: Sequence[ScheduledRun]) -> list[tuple[datetime, datetime]]:
+    """Where planned times passed without a run."""
+    known = sorted(runs, key=lambda run: run.started)
+    pairs = pairwise(known)
+    return [(before.started, after.started) for before, after in pairs if after.missed]
+
+
+def _view(store: Store, schedule: Schedule, now: datetime) -> ScheduleView:
+    runs = read_runs(store, schedule.name)
+    recent = runs[-_MARKS:]
+    late = due(schedule, runs, now)
+    marks = [Mark(run.started, _kind(run)) for run in recent]
+    return ScheduleView(
+        schedule=schedule,
+        runs=tuple(runs[::-1][:_RUNS]),
+        total=len(runs),
+        upcoming=() if schedule.paused else tuple(next_times(schedule, now, 3)),
+        overdue=0 if late is None or schedule.paused else late.missed + 1,
+        asked=asked(store, schedule.name),
+        timeline=timeline_svg([(schedule.name, marks, _missing(recent))]) if marks else None,
+    )
+
+
+def read_schedules_page(store: Store, now: datetime) -> tuple[ScheduleView, ...]:
+    """All schedules, by name.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
+    """
+    return tuple(_view(store, schedule, now) for schedule in read_schedules(store))
+
+
+def read_schedule_page(store: Store, name: str, now: datetime) -> ScheduleView:
+    """One schedule.
+
+    Raises
+    ------
+    LookupError
+        If there is none.
+    """
+    try:
+        return _view(store, read_schedule(store, name), now)
+    except StoreError as error:
+        raise LookupError(str(error)) from error
+
+
+def _settings(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
+    changed: dict[str, Any] = schedule.model_dump()
+    for name in SETTINGS:
+        text = values.get(name, "").strip()
+        changed[name] = text or None if name in ("timeout", "workers", "link") else text
+    return changed
+
+
+def change_schedule(store: Store, name: str, action: str, values: Mapping[str, str], now: datetime) -> None:
+    """Pause, resume, ask for a run, or change settings.
+
+    Raises
+    ------
+    LookupError
+        If there is no such schedule.
+    InputError
+        If the action is none of these or a setting is refused.
+    """
+    try:
+        schedule = read_schedule(store, name)
+    except StoreError as error:
+        raise LookupError(str(error)) from error
+    if action in ("pause", "resume"):
+        set_paused(store, name, action == "pause", now)
+    elif action in ("run", "run-all"):
+        ask_now(store, name, Asked(at=now, full=action == "run-all"))
+    elif action == "settings":
+        write_schedule(store, check_schedule(_settings(schedule, values)))
+    else:
+        raise InputError("Choose what to do with the schedule.")

@@ -1,0 +1,1 @@
+"""Pages and reports of screens."""

@@ -1,0 +1,104 @@
+"""The page of a screen: what was left out, what that proves and costs, and what would help where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from ksdp.dashboards.audits.report import make_environment, stylesheet
+from ksdp.dashboards.audits.sentences import title
+from ksdp.dashboards.charts.charts import shares_svg
+from ksdp.dashboards.words import count, percent, plural
+from ksdp.storage.screening.screens import read_excluded, read_screen
+from ksdp.storage.store import Store
+
+__all__ = ["render_screen", "screen_headline"]
+
+_VERDICTS = ("sensitive", "clear", "undecided")
+_LISTED = 200
+"""Excluded documents that the page names; the store holds all."""
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = make_environment()
+    environment.globals |= {"screen_headline": screen_headline, "tried_text": _tried, "unit": _unit}
+    return environment
+
+
+def screen_headline(screen: Mapping[str, Any]) -> str:
+    """The outcome in one sentence."""
+    name, out = title(screen["mechanism"]), plural(screen["excluded"], "document", "documents")
+    rounds = plural(len(screen["rounds"]), "audit", "audits")
+    may = plural(screen["allowed"], "document", "documents")
+    if screen["outcome"] == "cleared":
+        without = f"Without {out}, " if screen["excluded"] else ""
+        return f"{without}{may} of {count(screen['documents'])} may enter {name}: {rounds}, nothing left to flag."
+    return {
+        "nothing-proved": f"No document was found to be given away by {name}, and none was proved safe: nothing "
+        "is cleared.",
+        "hopeless": f"Leaving documents out does not make {name} safe for the others: most are sensitive.",
+        "limit": f"Leaving {out} out was not enough for {name}: each of {rounds} uncovered others.",
+        "too-few": f"Leaving {out} out leaves too few documents to hide among in {name}.",
+        "void": "An audit of this screen is void: nothing is cleared.",
+    }[screen["outcome"]]
+
+
+def _unit(answer: Mapping[str, Any], value: float) -> str:
+    """A value of a search as people say it."""
+    return {
+        "party-size": f"{count(value)} documents",
+        "rank": f"rank {count(value)}",
+        "iterations": f"{count(value)} iterations",
+        "noise": f"noise of {percent(value)} of the announcement's size" if value else "no noise",
+    }[answer["search"]]
+
+
+def _tried(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a search tried, with every value as text."""
+    return [dict(about) | {"text": _unit(answer, about["value"])} for about in answer["tried"]]
+
+
+def render_screen(store: Store, screen: str) -> str:
+    """Render the page of a finished screen from what the store holds of it.
+
+    Parameters
+    ----------
+    store : Store
+    screen : str
+        Id of the screen.
+
+    Returns
+    -------
+    str
+        A complete HTML page that loads and runs nothing.
+
+    Raises
+    ------
+    StoreError
+        If the screen is not there or cannot be read.
+    """
+    found = read_screen(store, screen)
+    excluded = read_excluded(store, screen).to_pylist() if found["excluded"] else []
+    excluded.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))
+    css, css_hash = stylesheet()
+    return (
+        _environment()
+        .get_template("screen.html.j2")
+        .render(
+            screen=found,
+            excluded=excluded[:_LISTED],
+            before=_bar(found["rounds"][0]),
+            after=_bar(found["rounds"][-1]),
+            css=css,
+            css_hash=css_hash,
+        )
+    )
+
+
+def _bar(about: Mapping[str, Any]) -> Markup:
+    return shares_svg([(verdict, about[verdict]) for verdict in _VERDICTS])

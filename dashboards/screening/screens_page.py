@@ -1,0 +1,95 @@
+"""Screenings: rounds of audit and exclusion, and how each ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ksdp.dashboards.addresses import PAGE_ROWS, page_number
+from ksdp.storage.audits.history import screen_ids, valid_audit
+from ksdp.storage.errors import StoreError
+from ksdp.storage.screening.screens import read_excluded, read_screen
+from ksdp.storage.store import Store
+
+__all__ = ["Excluded", "ScreenPage", "ScreensPage", "read_screen_page", "read_screens_page"]
+
+
+@dataclass(frozen=True)
+class ScreensPage:
+    """All screenings, newest first."""
+
+    screens: tuple[Mapping[str, Any], ...]
+    total: int
+    page: int
+    pages: int
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A document that was left out."""
+
+    round: int
+    document: str
+    statistic: str
+    distance: float
+    log10_adjusted: float
+
+
+@dataclass(frozen=True)
+class ScreenPage:
+    """One screening."""
+
+    screen: Mapping[str, Any]
+    rows: tuple[Excluded, ...]
+    total: int
+    page: int
+    pages: int
+    finished: frozenset[str]
+    """Its audits that are in the store."""
+
+
+def read_screens_page(store: Store, query: Mapping[str, str]) -> ScreensPage:
+    """Read the list.
+
+    Raises
+    ------
+    InputError
+        If the page is no number.
+    """
+    ids, page = screen_ids(store), page_number(query)
+    shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    screens = tuple(read_screen(store, name) for name in shown)
+    return ScreensPage(screens, len(ids), page, max(1, -(-len(ids) // PAGE_ROWS)))
+
+
+def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> ScreenPage:
+    """Read one.
+
+    Raises
+    ------
+    LookupError
+        If there is none.
+    InputError
+        If the page is no number.
+    """
+    if not valid_audit(screen) or screen not in screen_ids(store):
+        raise LookupError("There is no such screening in this store.")
+    said, page = read_screen(store, screen), page_number(query)
+    try:
+        table = read_excluded(store, screen)
+    except StoreError:
+        table = None
+    total = 0 if table is None else len(table)
+    rows = [] if table is None else table.slice((page - 1) * PAGE_ROWS, PAGE_ROWS).to_pylist()
+    kept = {about["audit"] for about in said["rounds"] if about["audit"] in set(store.audits())}
+    return ScreenPage(
+        screen=said,
+        rows=tuple(
+            Excluded(r["round"], r["document"], r["statistic"], r["distance"], r["log10_adjusted_p"]) for r in rows
+        ),
+        total=total,
+        page=page,
+        pages=max(1, -(-total // PAGE_ROWS)),
+        finished=frozenset(kept),
+    )

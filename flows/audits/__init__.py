@@ -1,0 +1,1 @@
+"""An audit from its spec to its report."""

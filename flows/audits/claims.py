@@ -1,0 +1,72 @@
+"""Audit a mechanism's claim on its worst case, once: a finding that the store has is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claiming
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec
+from ksdp.flows.progress import advance, current
+from ksdp.flows.provenance import code_hash, versions
+from ksdp.storage.audits.claims import ClaimInputs, read_claim, write_claim
+from ksdp.storage.store import Store
+
+__all__ = ["AuditedClaim", "run_claim"]
+
+
+@dataclass(frozen=True)
+class AuditedClaim:
+    """A finding and where it is."""
+
+    finding: ClaimFinding
+    finished: str
+    """When it was made."""
+    read: bool
+    """It was in the store already."""
+    path: Path
+
+
+def run_claim(
+    spec: Spec, store: Path, *, runs: int, confidence: float, clock: Callable[[], datetime]
+) -> AuditedClaim:
+    """Run the mechanism of a spec on its worst case, from the spec's seed, and store what that proves.
+
+    Parameters
+    ----------
+    spec : Spec
+        Its corpus is not read.
+    store : Path
+    runs : int
+        Of each arm.
+    confidence : float in (0, 1)
+    clock : callable
+        The time, with a time zone.
+
+    Raises
+    ------
+    InputError
+        If the mechanism claims nothing, has no worst case, or a number is out of range; nothing was written.
+    """
+    made = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = claiming(made)
+    check_runs(runs, confidence)
+    mechanism.neighbours()  # refused before a store is made for it
+    opened = Store.open(store)
+    inputs = ClaimInputs(made.name, made.version, parameters_of(made), spec.seed, runs, confidence)
+    held = read_claim(opened, inputs, code_hash())
+    if held is not None:
+        finding = ClaimFinding.from_json(held["finding"])
+        return AuditedClaim(finding, held["provenance"]["finished"], True, inputs.path(opened))
+    current().stage("claim", 2 * runs)
+    rng = np.random.default_rng(spec.seed)
+    finding = audit_claim(mechanism, runs=runs, rng=rng, confidence=confidence, progress=lambda done: advance(2))
+    finished = clock()
+    path = write_claim(opened, inputs, finding.as_json(), versions=versions(), finished=finished)
+    return AuditedClaim(finding, finished.isoformat(timespec="seconds"), False, path)

@@ -1,0 +1,97 @@
+"""Compute one number again, from the seed: the proof that what is stored is what the spec gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.interim_looks import FIRST, Stage
+from ksdp.audit.plan import Plan
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.testing import compare_arms
+from ksdp.flows.progress import advance, current
+from ksdp.flows.provenance import versions
+from ksdp.storage.audits.stage_tables import stage_names
+from ksdp.storage.findings import read_document, read_summary
+from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import AuditRef, open_audit, open_stage
+
+__all__ = ["replay"]
+
+
+def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, Any]:
+    """Run the mechanism again, once for every run of the document's last look, and test it under one statistic.
+
+    Nothing cached is read but the spec and the corpus. A document that a design cannot audit alone is measured
+    with all others of its lane.
+
+    Returns
+    -------
+    dict
+        The stored and the recomputed distance and log10 p, whether they are `equal` to the last bit, and which
+        versions differ from those of the audit (then they may be unequal for that reason).
+
+    Raises
+    ------
+    StoreError
+        If there is no such audit or document.
+    InputError
+        If the audit did not test this statistic on its own.
+    """
+    opened = Store.open(store, create=False)
+    folder = opened.audit(audit)
+    summary = read_summary(folder)
+    found = read_document(folder, document)
+    rows = {row["statistic"]: row for row in found["statistics"]}
+    ref = AuditRef(str(opened.root), audit, summary["corpus"])
+    plan = open_audit(ref)
+    named = {s.name: s for s in plan.tested}
+    if statistic not in named or statistic not in rows:
+        raise InputError(f"`statistic` must be among {', '.join(named)}; got {statistic!r}.")
+    row = int(np.flatnonzero(plan.units.ids == document)[0])
+    again = _again(plan, _last_look(ref, folder, row), row, statistic)
+    stored = {name: rows[statistic][name] for name in ("n_with", "n_without", "distance", "log10_p")}
+    now, then = versions(), summary["provenance"]["versions"]
+    return {
+        "audit": audit,
+        "document": document,
+        "statistic": statistic,
+        "stored": stored,
+        "replayed": again,
+        "equal": stored == again,
+        "other_versions": sorted(name for name in now if now[name] != then.get(name)),
+    }
+
+
+def _last_look(ref: AuditRef, folder: Path, row: int) -> Stage:
+    """The last look that tested the document."""
+    looks = [name for name in stage_names(folder) if name.startswith("look-")]
+    for name in sorted(looks, key=lambda n: int(n.removeprefix("look-")), reverse=True):
+        stage = open_stage(ref.at(name))
+        if row in stage.rows:
+            return stage
+    return open_stage(ref.at(FIRST))
+
+
+def _again(plan: Plan, look: Stage, row: int, statistic: str) -> dict[str, Any]:
+    alone = plan.narrowed(Stage(look.name, look.seed, look.runs, np.array([row]), (statistic,)))
+    lane = next(n for n in range(alone.design.lanes) if row in alone.design.targets(n))
+    place = int(np.flatnonzero(alone.design.targets(lane) == row)[0])
+    blocks = [block for block in alone.blocks if block.lane == lane]
+    current().stage("sample", sum(len(block) for block in blocks))
+    values, bits = [], []
+    for block in blocks:
+        measured = measure(alone, block, sample(alone, block), alone.statistics)
+        values.append(measured.values[statistic][place : place + 1])
+        bits.append(measured.inclusion[place : place + 1])
+        advance(len(block))
+    tests = compare_arms({statistic: np.concatenate(values, axis=1)}, np.concatenate(bits, axis=1))
+    return {
+        "n_with": int(tests.n_with[0, 0]),
+        "n_without": int(tests.n_without[0, 0]),
+        "distance": float(tests.distance[0, 0]),
+        "log10_p": float(tests.log10_p[0, 0]),
+    }

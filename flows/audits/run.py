@@ -1,0 +1,162 @@
+"""Run an audit from a spec, on this machine: server, workers, flow. What the command line and Python call."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.spec import Spec
+from ksdp.flows.interruption import interrupts_wait, run_until_stopped
+from ksdp.flows.prefect_server import prefect_server, reached
+from ksdp.flows.prepare import Prepared, prepare, prepare_stored
+from ksdp.flows.progress import current
+from ksdp.flows.provenance import versions
+from ksdp.storage.audits.stage_tables import stage_names
+from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.blocks import all_present
+from ksdp.tasks.cluster import open_workers
+from ksdp.tasks.spread import started_ahead
+
+__all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
+
+
+@contextlib.contextmanager
+def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the store: two audits of one store would do the same work twice.
+
+    Parameters
+    ----------
+    store : Path
+    waiting : callable, optional
+        Wait for an audit that holds the store, and call this once, if there is one.
+
+    Raises
+    ------
+    StoreError
+        If another audit holds it and nobody wants to wait.
+    """
+    store.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (store / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if waiting is None:
+                said = f"another audit is running in {store}; wait for it or name another store."
+                raise StoreError(said) from error
+            waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def run_audit(
+    spec: Spec, base: Path, store: Path, *, workers: int | None = None, dask: str | None = None
+) -> dict[str, Any]:
+    """Audit a corpus from start to report; interrupted, the same call resumes.
+
+    Parameters
+    ----------
+    spec : Spec
+    base : Path
+        Folder that the spec's paths are relative to.
+    store : Path
+    workers : int, optional
+        Worker processes; one a core by default.
+    dask : str, optional
+        Address of a Dask scheduler to use instead; its workers must see the store under the same path.
+
+    Returns
+    -------
+    dict
+        The summary, as `audit.json` holds it.
+
+    Raises
+    ------
+    InputError
+        If anything is refused, before work starts.
+    """
+    current().stage("prepare", 1)
+    return run_prepared([prepare(spec, base, store)], workers=workers, dask=dask)[0]
+
+
+def run_prepared(
+    audits: Sequence[Prepared], *, workers: int | None = None, dask: str | None = None, held: bool = False
+) -> list[dict[str, Any]]:
+    """Run audits of one store, whose corpora and specs it holds, one after the other.
+
+    With `held` the caller holds the store (`one_at_a_time`).
+    """
+    done = {prepared.ref: found for prepared in audits if (found := _finished(prepared))}
+    refs = [prepared.ref for prepared in audits if prepared.ref not in done]
+    if refs:
+        done |= dict(zip(refs, _run_flows(refs, workers, dask, held), strict=True))
+    return [done[prepared.ref] for prepared in audits]
+
+
+def _finished(prepared: Prepared) -> dict[str, Any] | None:
+    """The summary of an audit that this version has finished, if all that it rests on is still there."""
+    started = time.monotonic()
+    folder = Store(Path(prepared.ref.store)).audit(prepared.ref.audit)
+    try:
+        summary = read_summary(folder)
+    except StoreError:
+        return None
+    stages = [prepared.ref, *(prepared.ref.at(name) for name in stage_names(folder))]
+    if summary["provenance"].get("versions") != versions() or not all(all_present(stage) for stage in stages):
+        return None
+    reused = {"cached_runs": summary["runs"], "sampled_runs": 0, "store": prepared.ref.store}
+    seconds = {"seconds": round(time.monotonic() - started, 3), "seconds_by_stage": {}}
+    return summary | reused | seconds | {"report": str(folder / "report.html")}
+
+
+def _run_flows(
+    refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool
+) -> list[dict[str, Any]]:
+    store = Path(refs[0].store)
+    with (
+        contextlib.nullcontext() if held else one_at_a_time(store),
+        prefect_server(Store(store).prefect) as server,
+        open_workers(workers, dask) as cluster,
+        started_ahead(cluster.address, refs[0]),
+    ):
+        current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
+        with interrupts_wait():
+            from ksdp.flows.audits.audit import audit
+
+        server.wait()
+        with reached(server):
+            return [
+                run_until_stopped(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
+                for ref in refs
+            ]
+
+
+def run_test(
+    store: Path, audit: str, statistics: tuple[str, ...], *, workers: int | None = None, dask: str | None = None
+) -> dict[str, Any]:
+    """Evaluate other statistics on the cached observables of an audit; no mechanism is run.
+
+    The result is an audit of its own, with the same runs and these statistics.
+
+    Raises
+    ------
+    StoreError
+        If there is no such audit or its observables were not kept.
+    """
+    opened = Store.open(store, create=False)
+    folder = opened.audit(audit)
+    spec, summary = read_spec(folder), read_summary(folder)
+    changed = json.loads(spec.model_dump_json()) | {
+        "statistics": {"families": [], "names": list(statistics), "sees": spec.statistics.sees}
+    }
+    corpus = open_corpus(opened.corpus(summary["corpus"]))
+    prepared = prepare_stored(Spec.model_validate(changed), corpus, opened.root, may_sample=False)
+    return run_prepared([prepared], workers=workers, dask=dask)[0]

@@ -1,0 +1,1 @@
+"""Decisions about documents, and what follows from them."""

@@ -1,0 +1,181 @@
+"""A flow that waits for people: audit, wait until every sensitive document is decided, sign what may be used.
+
+What is waited for stands in a Prefect artifact. While it waits it holds neither the store nor any worker, so that
+decisions can be made, and more runs be run, on the same store. A newer audit of the same question takes the place
+of the one it began with. Ended or killed, it can be started again: the audit is there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import InvalidAudit, KsdpError
+from ksdp.audit.reviewing import Decision, Status
+from ksdp.audit.spec import Spec
+from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.interruption import run_until_stopped
+from ksdp.flows.prefect_server import prefect_server, reached
+from ksdp.flows.prepare import Prepared, prepare
+from ksdp.flows.progress import current
+from ksdp.flows.screening.clear import check_signing, clearance_from_decisions
+from ksdp.storage.findings import read_verdicts
+from ksdp.storage.keys import load_private
+from ksdp.storage.reviews.decisions import newer_audits, snapshot
+from ksdp.storage.screening.screens import verdict_ids
+from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import AuditRef, open_plan
+
+__all__ = ["await_decisions", "run_approval", "undecided_documents"]
+
+_SHOWN = 50
+"""Documents that an artifact names."""
+
+
+def undecided_documents(store: Path, audit: str) -> tuple[str, list[str]]:
+    """The newest audit that asked what `audit` asked, and its documents that people must still answer for.
+
+    These are the sensitive ones without `exclude` or `accept` in force, and any that waits for a second person.
+    """
+    opened = Store.open(store, create=False)
+    newest = (newer_audits(opened, audit) or [audit])[0]
+    found = snapshot(opened, newest).states
+    settled = {
+        name
+        for name, state in found.items()
+        if state.status is Status.DECIDED and state.decision is not Decision.MORE_RUNS
+    }
+    waiting = [name for name, state in found.items() if state.status is Status.WAITING]
+    sensitive = verdict_ids(read_verdicts(opened.audit(newest)), ["sensitive"])
+    return newest, list(dict.fromkeys([*(name for name in sensitive if name not in settled), *waiting]))
+
+
+def _markdown(audit: str, waiting: Sequence[str], until: datetime) -> str:
+    if not waiting:
+        return f"# Audit {audit}\n\nEverything that people had to answer for is decided.\n"
+    more = f"\n\nand {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
+    names = "\n".join(f"- `{name.replace('`', ' ')}`" for name in waiting[:_SHOWN])
+    return (
+        f"# Audit {audit} waits for decisions\n\n{len(waiting)} documents are sensitive, or wait for a second "
+        f"person, until {until.isoformat(timespec='minutes')}:\n\n{names}{more}\n\n"
+        f'`ksdp decide {audit} DOCUMENT --decision exclude --reason "..." --who "..."`\n'
+    )
+
+
+async def await_decisions(store: Path, audit: str, timeout: timedelta, poll: timedelta) -> str:
+    """Return when no document of the audit waits for people; the id of the audit that they decided about.
+
+    Called inside a Prefect flow, it keeps an artifact `approval-<audit>` of what is waited for.
+
+    Raises
+    ------
+    KsdpError
+        If the time is over.
+    """
+    from prefect.artifacts import acreate_markdown_artifact
+
+    end, until = time.monotonic() + timeout.total_seconds(), datetime.now(UTC) + timeout
+    shown: tuple[str, list[str]] | None = None
+    while True:
+        newest, waiting = found = await asyncio.to_thread(undecided_documents, store, audit)
+        if found != shown:
+            if shown is None or not waiting or len(waiting) != len(shown[1]):
+                current().say(f"audit {newest}: {len(waiting)} documents wait for a decision")
+            markdown = _markdown(newest, waiting, until)
+            await acreate_markdown_artifact(key=f"approval-{audit}", markdown=markdown, description="decisions")
+            shown = found
+        if not waiting:
+            return newest
+        if time.monotonic() >= end:
+            raise KsdpError(
+                f"{len(waiting)} documents of audit {newest} were not decided in time; the same command waits on."
+            )
+        await asyncio.sleep(poll.total_seconds())
+
+
+def run_approval(
+    spec: Spec,
+    base: Path,
+    store: Path,
+    clearance_path: Path,
+    key: Path,
+    *,
+    who: str,
+    valid: timedelta,
+    timeout: timedelta,
+    poll: timedelta = timedelta(seconds=2),
+    workers: int | None = None,
+    dask: str | None = None,
+) -> dict[str, Any]:
+    """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`.
+
+    Parameters
+    ----------
+    spec : Spec
+    base : Path
+        Folder that the spec's paths are relative to.
+    store : Path
+    clearance_path : Path
+    key : Path
+        Private key that signs. The flow signs without asking again: everybody who may decide in this store
+        thereby decides what it signs.
+    who : str
+        Who answers for the clearance.
+    valid : timedelta
+        How long the clearance holds.
+    timeout, poll : timedelta
+        How long decisions are waited for, and how often the log is looked at.
+    workers, dask : optional
+        As for `run_audit`.
+
+    Returns
+    -------
+    dict
+        As `clearance_from_decisions` gives it.
+
+    Raises
+    ------
+    InputError
+        If anything is refused; before work starts, save that no document may be listed in the end.
+    InvalidAudit
+        If the controls failed.
+    KsdpError
+        If decisions are missing when the time is over.
+    """
+    now = datetime.now(UTC)
+    check_signing(clearance_path, who, now, now + valid)
+    private = load_private(key)
+    current().stage("prepare", 1)
+    prepared = prepare(spec, base, store)
+    root = Path(prepared.ref.store)
+    with prefect_server(Store(root).prefect) as server:
+        from prefect import flow
+
+        server.wait()
+
+        @flow(name="approval", flow_run_name="approval {audit}", validate_parameters=False)
+        async def approval(audit: str) -> dict[str, Any]:
+            ref = AuditRef(str(root), audit, prepared.ref.corpus)
+            audits = [Prepared(ref, open_plan(ref))]
+            summary = (await asyncio.to_thread(run_prepared, audits, workers=workers, dask=dask))[0]
+            if not summary["valid"]:
+                raise InvalidAudit(f"{summary['controls']['reason']}. No verdict may be used.")
+            decided = await await_decisions(root, audit, timeout, poll)
+            signed = datetime.now(UTC)
+            return await asyncio.to_thread(
+                clearance_from_decisions,
+                root,
+                decided,
+                clearance_path,
+                private,
+                who=who,
+                now=signed,
+                expires=signed + valid,
+            )
+
+        with reached(server):
+            return run_until_stopped(approval(prepared.ref.audit))

@@ -1,0 +1,1 @@
+"""Runs of the protocol: one party, all parties of this machine, PEM."""

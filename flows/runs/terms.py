@@ -1,0 +1,103 @@
+"""From a protocol file to the terms of a run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.registry import make_mechanism
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.runs.agreement import RunTerms
+from ksdp.protocols.runs.party_programs import Precision, needs_norms
+from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
+from ksdp.storage.keys import load_public
+from ksdp.storage.readers.counts import read_vocabulary
+from ksdp.storage.readers.toml import read_toml
+
+__all__ = ["Run", "features_hash", "read_run"]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A protocol file, checked."""
+
+    spec: RunSpec
+    base: Path
+    """Folder that its paths are relative to."""
+    terms: RunTerms
+    features: tuple[str, ...] | None
+    """Their names, where the file gives them."""
+
+    def address(self, name: str) -> Address:
+        """Where a party, or the server, listens."""
+        return next(Address.parse(node.address) for node in self.spec.nodes if node.name == name)
+
+    @property
+    def server(self) -> str:
+        """Name of the server; empty where there is none."""
+        return self.spec.server.name if self.spec.server else ""
+
+
+def features_hash(names: Sequence[str]) -> str:
+    """`sha256:` of feature names in their order, a line feed after each.
+
+    Examples
+    --------
+    >>> features_hash(["a", "b"]) == features_hash(["b", "a"])
+    False
+    """
+    return "sha256:" + hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest()
+
+
+def read_run(path: Path) -> Run:
+    """Read and check a protocol file, with the keys and the vocabulary that it names.
+
+    Raises
+    ------
+    InputError
+        If anything is refused.
+    """
+    spec, base = parse_run_spec(read_toml(path, "the protocol file")), path.resolve().parent
+    names = None
+    if spec.features.vocabulary is not None:
+        names = read_vocabulary(base / spec.features.vocabulary, "utf-8")
+        said = (spec.features.hash or features_hash(names), spec.features.count or len(names))
+        if said != (features_hash(names), len(names)):
+            raise SpecError(
+                "`features.vocabulary` is not the file that `features.hash` and `features.count` name."
+            )
+        count, found = len(names), features_hash(names)
+    else:
+        assert spec.features.hash is not None
+        assert spec.features.count is not None
+        count, found = spec.features.count, spec.features.hash
+    for node in spec.nodes:
+        Address.parse(node.address)
+    participants = tuple(sorted(_participant(base, party) for party in spec.parties))
+    server = _participant(base, spec.server) if spec.server else None
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    bits, bound = spec.precision.fraction_bits, spec.precision.bound
+    widest = Precision.widest(mechanism, bits, len(participants))
+    precision = widest if bound is None else Precision(bits, bound)
+    terms = RunTerms(mechanism, count, found, precision, participants, server)
+    if needs_norms(mechanism):
+        from ksdp.protocols.runs.normed_rounds import check_normed
+
+        check_normed(terms)
+    return Run(spec, base, terms, names)
+
+
+def _participant(base: Path, node: PartySpec) -> Participant:
+    return Participant(node.name, _key(base, node.key).public_bytes_raw())
+
+
+def _key(base: Path, text: str) -> Ed25519PublicKey:
+    if len(text) == 64 and set(text) <= set("0123456789abcdef"):
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
+    return load_public(base / text)

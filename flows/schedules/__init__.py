@@ -1,0 +1,1 @@
+"""Audits that come back, and who is told of them."""

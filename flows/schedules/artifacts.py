@@ -1,0 +1,85 @@
+"""What Prefect's pages show of a schedule: its history, its verdicts, and how distances drifted.
+
+Artifacts of one key are versions of one another, so each page tells the schedule's story over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from prefect.artifacts import acreate_link_artifact, acreate_table_artifact
+
+from ksdp.flows.schedules.notices import body
+from ksdp.storage.schedules.changes import Drift
+from ksdp.storage.schedules.history import ScheduledRun, read_runs
+from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.store import Store
+
+__all__ = ["publish_run"]
+
+_LINES = 30
+
+
+async def publish_run(
+    store: Store, schedule: Schedule, run: ScheduledRun, summary: Mapping[str, Any] | None, drift: Drift | None
+) -> None:
+    """Create the artifacts of a run.
+
+    Parameters
+    ----------
+    summary : mapping, optional
+        Of the audit; None where there was none.
+    drift : Drift, optional
+    """
+    key = f"schedule-{schedule.name}"
+    await acreate_table_artifact(
+        key=f"{key}-history",
+        table=[_line(past) for past in reversed(read_runs(store, schedule.name)[-_LINES:])],
+        description=f"Runs of schedule {schedule.name}, newest first",
+    )
+    if run.verdicts:
+        await acreate_table_artifact(
+            key=f"{key}-verdicts",
+            table=[{"verdict": name, "documents": count} for name, count in run.verdicts.items()],
+            description="All documents as they stand after this run",
+        )
+    if summary is None:
+        return
+    moved = {} if drift is None else drift.summary()["statistics"]
+    await acreate_table_artifact(
+        key=f"{key}-statistics",
+        table=[_statistic(name, about, moved.get(name)) for name, about in summary["statistics"].items()],
+        description=f"Audit {run.audit}: D by statistic, and its drift against earlier audits",
+    )
+    links = body(store, schedule, "sensitive", run)["links"]
+    for name, link in links.items():
+        await acreate_link_artifact(
+            key=f"{key}-{name}", link=link, link_text=f"{name} of audit {run.audit}", description="of this run"
+        )
+
+
+def _line(run: ScheduledRun) -> dict[str, Any]:
+    return {
+        "planned": "asked for" if run.planned is None else run.planned.isoformat(timespec="minutes"),
+        "started": run.started.isoformat(timespec="seconds"),
+        "outcome": run.outcome,
+        "audit": run.audit or "",
+        "documents audited": run.documents.get("audited", 0),
+        "became sensitive": run.became_sensitive,
+        "missed before": run.missed,
+        "level": "" if run.level is None else f"{run.level:.2g}",
+        "level left": "" if run.level_left is None else f"{run.level_left:.2g}",
+        "seconds": round(run.seconds, 1),
+    }
+
+
+def _statistic(name: str, about: Mapping[str, Any], moved: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "statistic": name,
+        "median D": round(about["median_D"], 3),
+        "largest D": round(about["max_D"], 3),
+        "sensitive by it alone": about["sensitive"],
+        "measured before": 0 if moved is None else moved["pairs"],
+        "median change of D": "" if moved is None else round(moved["median"], 3),
+    }

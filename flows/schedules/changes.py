@@ -1,0 +1,132 @@
+"""What a scheduled audit has to look at: the corpus now against the verdicts that stand.
+
+Which runs can be reused, and why a new audit draws fresh ones: docs/decisions/0012-schedules.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import SpecError
+from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.schedule_level import Budget, next_spec, open_budget, read_budget
+from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.storage.digests import digest_key, document_digests
+from ksdp.storage.schedules.changes import Changes, compare, read_standing
+from ksdp.storage.schedules.history import ScheduledRun, read_runs
+from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.store import Store, content_key
+
+__all__ = ["Look", "check_schedulable", "look", "spec_basis"]
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """The corpus as it is, and what is to be audited of it."""
+
+    corpus: Corpus
+    digests: dict[str, str]
+    """Of the documents that the spec is about and the corpus holds."""
+    changes: Changes
+    standing: pa.Table | None
+    """The verdicts before this run."""
+    standing_file: str | None
+    """Where they stand."""
+    budget: Budget
+    """Before this run."""
+    basis: str
+    full: bool
+    """Everything is audited, changed or not."""
+    spec: Spec | None
+    """Of the audit to make; None where there is nothing to audit."""
+
+
+def check_schedulable(spec: Spec) -> None:
+    """Refuse what cannot be followed from one audit to the next.
+
+    Raises
+    ------
+    SpecError
+        If `design.documents` is a number (other documents would be drawn each time), or the spec audits groups or
+        several views at once.
+    """
+    if getattr(spec.design, "unit", "document") != "document":
+        raise SpecError("`design.unit` must be document: a schedule follows single documents.")
+    if getattr(spec, "views", None) is not None:
+        raise SpecError("`views` must be left out: schedule the audit of each view.")
+    if isinstance(spec.design.documents, int):
+        raise SpecError("`design.documents` must name ids or be left out: a schedule follows each document.")
+
+
+def spec_basis(spec: Spec) -> str:
+    """Hash of what a verdict depends on besides the documents, the seed and the level."""
+    tables = spec.model_dump(mode="json", exclude={"seed": True, "store": True})
+    for section, key in (
+        ("corpus", "path"),
+        ("corpus", "labels"),
+        ("corpus", "vocabulary"),
+        ("decision", "level"),
+        ("design", "documents"),
+    ):
+        tables[section].pop(key)
+    return content_key(tables)
+
+
+def look(store: Store, schedule: Schedule, *, full: bool) -> Look:
+    """Load the corpus and decide what to audit.
+
+    Everything where nothing stands yet, where somebody asks for it, where the spec has changed, where it is the
+    turn of `full_every`, or where the spec has other parties (they hold documents drawn anew each time); else the
+    new and the changed documents. Nothing where none is new, changed or gone.
+
+    Raises
+    ------
+    InputError
+        If the spec or the corpus is refused.
+    """
+    spec, base = read_spec_file(Path(schedule.spec))
+    check_schedulable(spec)
+    corpus = spec_corpus(spec, base)
+    every = document_digests(spec.corpus, base, digest_key(store))
+    named = spec.design.documents
+    about = set(named) if isinstance(named, tuple) else None
+    ids = [str(name) for name in corpus.ids if about is None or str(name) in about]
+    digests = {name: every[name] for name in ids}
+    if not digests:
+        raise SpecError("`design.documents` names no document that the corpus holds.")
+    runs = read_runs(store, schedule.name)
+    last = next((run for run in reversed(runs) if run.standing is not None), None)
+    standing = None if last is None else read_standing(store, schedule.name, last.standing)
+    basis, changes = spec_basis(spec), compare(standing, digests)
+    budget = _budget(schedule, runs)
+    moved = bool(changes.new or changes.changed or changes.removed)
+    others = spec.parties.honest is not None or spec.parties.coalition is not None
+    turn = moved and schedule.full_every > 0 and _since_full(runs) + 1 >= schedule.full_every
+    full = full or last is None or last.basis != basis or turn or (moved and others)
+    audited = ids if full else [*changes.new, *changes.changed]
+    whole = full and about is None
+    wanted = next_spec(spec, budget, None if whole else tuple(sorted(audited))) if audited else None
+    file = None if last is None else last.standing
+    return Look(corpus, digests, changes, standing, file, budget, basis, full, wanted)
+
+
+def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> Budget:
+    """As the latest audit left it."""
+    stored = next((run.budget for run in reversed(runs) if run.budget is not None), None)
+    return open_budget(schedule.budget, schedule.level) if stored is None else read_budget(stored)
+
+
+def _since_full(runs: list[ScheduledRun]) -> int:
+    """Audits since the last one of everything."""
+    count = 0
+    for run in reversed(runs):
+        if run.outcome != "audited":
+            continue
+        if run.full:
+            return count
+        count += 1
+    return count

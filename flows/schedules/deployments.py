@@ -1,0 +1,231 @@
+"""Keep Prefect's deployments as the schedules' files say, and start what is due and nobody has started.
+
+Prefect's own calendar starts runs. Where it did not (the machine or the server was down, a run's process died),
+the store knows what is due, and one run is started for all that was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterTags,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import State, StateType
+from prefect.exceptions import ObjectNotFound
+from prefect.runner import Runner
+from prefect.schedules import Cron
+from prefect.states import Cancelled, Crashed, Scheduled
+from prefect.types.entrypoint import EntrypointType
+
+from ksdp.flows.progress import current
+from ksdp.flows.schedules.notices import send_waiting, utc_now
+from ksdp.flows.schedules.scheduled_run import scheduled_audit
+from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_runs
+from ksdp.storage.schedules.running import begin, finish, hold, interrupted, running
+from ksdp.storage.schedules.schedule_files import Schedule, asked, forget_asked, read_schedules, set_paused
+from ksdp.storage.store import Store, content_key
+
+__all__ = ["Follower"]
+
+_GRACE = timedelta(seconds=30)
+"""Prefect's calendar has this long to start what is due."""
+
+_SELDOM = 5
+"""Ticks between looks at Prefect's pages' switches, and at notices that wait."""
+
+
+class Follower:
+    """Follows the schedules of one store.
+
+    Parameters
+    ----------
+    store : Store
+    runner : prefect.Runner
+    client : PrefectClient
+    shared : bool
+        Other stores may use the same Prefect server: names of deployments tell them apart.
+    """
+
+    def __init__(self, store: Store, runner: Runner, client: PrefectClient, *, shared: bool) -> None:
+        self._store, self._runner, self._client = store, runner, client
+        self._tag = f"ksdp-{content_key({'store': str(store.root)})[:6]}"
+        self._shared = shared
+        self._applied: dict[str, tuple[Schedule, UUID]] = {}
+        self._started: dict[str, UUID] = {}
+        self._overdue: dict[str, datetime] = {}
+        self._begun = utc_now()
+        self._ticks = 0
+
+    async def clear(self) -> None:
+        """Put away what an earlier server left: deployments without a schedule, runs of times gone by, zombies."""
+        names = {schedule.name for schedule in read_schedules(self._store)}
+        tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=[self._tag]))
+        for deployment in await self._client.read_deployments(deployment_filter=tagged, limit=200):
+            if deployment.parameters.get("schedule") not in names:
+                await self._client.delete_deployment(deployment.id)
+        with hold(self._store) as free:
+            for run in await self._runs(StateType.SCHEDULED):
+                if run.expected_start_time is None or run.expected_start_time < self._begun:
+                    missed: State[Any] = Cancelled(message="missed; one run makes up for all that was.")
+                    await self._client.set_flow_run_state(run.id, missed, force=True)
+            if not free:
+                return
+            for kind in (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING):
+                for run in await self._runs(kind):
+                    dead: State[Any] = Crashed(message="`ksdp serve` was killed; the run is taken up again.")
+                    await self._client.set_flow_run_state(run.id, dead, force=True)
+
+    async def _runs(self, kind: StateType) -> list[Any]:
+        return await self._client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[kind])),
+                tags=FlowRunFilterTags(all_=[self._tag]),
+            ),
+            limit=200,
+        )
+
+    async def follow(self) -> None:
+        """Make the deployments what the files say."""
+        wanted = {schedule.name: schedule for schedule in read_schedules(self._store)}
+        for name in [name for name in self._applied if name not in wanted]:
+            _, deployment = self._applied.pop(name)
+            with contextlib.suppress(ObjectNotFound):
+                await self._client.delete_deployment(deployment)
+            current().say(f"schedule {name} is removed")
+        for name, schedule in wanted.items():
+            if name not in self._applied or self._applied[name][0] != schedule:
+                self._applied[name] = (schedule, await self._apply(schedule))
+                state = "paused" if schedule.paused else f"{schedule.cron} ({schedule.timezone})"
+                current().say(f"schedule {name}: {state}")
+
+    async def _apply(self, schedule: Schedule) -> UUID:
+        name = f"{schedule.name}-{self._tag}" if self._shared else schedule.name
+        deployment = await scheduled_audit.ato_deployment(
+            name=name,
+            schedules=[Cron(schedule.cron, timezone=schedule.timezone, active=not schedule.paused)],
+            paused=schedule.paused,
+            parameters={"store": str(self._store.root), "schedule": schedule.name},
+            tags=["ksdp", self._tag],
+            description=f"Audits what changed, at `{schedule.cron}` ({schedule.timezone}).",
+            entrypoint_type=EntrypointType.MODULE_PATH,
+            enforce_parameter_schema=False,
+        )
+        return await self._runner.aadd_deployment(deployment)
+
+    async def tick(self) -> None:
+        """Follow the files; start what is asked for, was interrupted, or is due and not started."""
+        await self.follow()
+        if self._ticks % _SELDOM == 0:
+            await self._switches()
+            for name in self._applied:
+                await asyncio.to_thread(send_waiting, self._store, name, utc_now)
+        self._ticks += 1
+        for schedule, deployment in list(self._applied.values()):
+            await self._start_what_waits(schedule, deployment)
+
+    async def _switches(self) -> None:
+        """A schedule paused or resumed on Prefect's pages is so in the store."""
+        for name, (schedule, deployment) in list(self._applied.items()):
+            try:
+                shown = await self._client.read_deployment(deployment)
+            except ObjectNotFound:
+                self._applied.pop(name)  # deleted there: the file still says that it should be
+                continue
+            paused = shown.paused or not any(calendar.active for calendar in shown.schedules)
+            if paused != schedule.paused:
+                self._applied[name] = (set_paused(self._store, name, paused, utc_now()), deployment)
+                current().say(f"schedule {name} is {'paused' if paused else 'resumed'} on Prefect's pages")
+
+    async def _start_what_waits(self, schedule: Schedule, deployment: UUID) -> None:
+        if not await self._over(schedule.name):
+            return
+        wanted = asked(self._store, schedule.name)
+        if wanted is not None:
+            await self._start(schedule, deployment, full=wanted.full, only_due=False)
+            forget_asked(self._store, schedule.name)
+            return
+        mark = interrupted(self._store, schedule.name)
+        if mark is not None:
+            if not mark.stopped and await self._cancelled(mark.flow_run):
+                self._write_cancelled(schedule)
+            else:
+                await self._start(schedule, deployment, full=mark.full, only_due=False)
+            return
+        now = utc_now()
+        occasion = None if schedule.paused else due(schedule, read_runs(self._store, schedule.name), now)
+        with hold(self._store) as free:
+            waits = occasion is not None and free
+        if occasion is None or not waits:
+            self._overdue.pop(schedule.name, None)
+        elif occasion.planned < self._begun or now - self._overdue.setdefault(schedule.name, now) > _GRACE:
+            await self._start(schedule, deployment, full=False, only_due=True)
+
+    async def _start(self, schedule: Schedule, deployment: UUID, *, full: bool, only_due: bool) -> None:
+        run = await self._client.create_flow_run_from_deployment(
+            deployment,
+            parameters={
+                "store": str(self._store.root),
+                "schedule": schedule.name,
+                "full": full,
+                "only_due": only_due,
+            },
+            state=Scheduled(),
+        )
+        self._started[schedule.name] = run.id
+        self._overdue.pop(schedule.name, None)
+
+    async def _over(self, name: str) -> bool:
+        """Whether the run that was started here has come to its end, if there was one."""
+        if name in self._started:
+            try:
+                run = await self._client.read_flow_run(self._started[name])
+            except ObjectNotFound:
+                run = None
+            if run is not None and run.state is not None and not run.state.is_final():
+                return False
+            del self._started[name]
+        return True
+
+    async def _cancelled(self, flow_run: str | None) -> bool:
+        """Whether somebody cancelled a run on Prefect's pages."""
+        if flow_run is None:
+            return False
+        try:
+            run = await self._client.read_flow_run(UUID(flow_run))
+        except ObjectNotFound:
+            return False
+        return run.state is not None and run.state.is_cancelled()
+
+    def _write_cancelled(self, schedule: Schedule) -> None:
+        with hold(self._store) as free:
+            mark = running(self._store, schedule.name) if free else None
+            if mark is None:
+                return
+            run = ScheduledRun(
+                planned=mark.planned,
+                started=mark.started,
+                finished=utc_now(),
+                outcome="cancelled",
+                reason="cancelled on Prefect's pages.",
+                flow_run=mark.flow_run,
+            )
+            append_run(self._store, schedule.name, run)
+            finish(self._store, schedule.name)
+
+    def leave(self) -> None:
+        """Mark what is under way as stopped on purpose: taken up again, and no crash."""
+        for name in self._applied:
+            mark = running(self._store, name)
+            if mark is not None:
+                begin(self._store, name, mark.model_copy(update={"stopped": True}))

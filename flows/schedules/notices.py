@@ -1,0 +1,202 @@
+"""Tell people: a command, a webhook, an e-mail. Bodies hold counts and links, never a document's id or text.
+
+A notice is stored before it is sent (`schedules.outbox`). One that fails fails nothing else: it is tried again
+by `ksdp serve`, and in the end given up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import smtplib
+import ssl
+import subprocess
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from typing import Any
+
+import httpx
+
+from ksdp.audit.errors import KsdpError
+from ksdp.storage.schedules.history import ScheduledRun
+from ksdp.storage.schedules.outbox import Waiting, attempted, put_notice, waiting_notices
+from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule
+from ksdp.storage.store import Store
+
+__all__ = ["Undelivered", "body", "deliver", "events_of", "notify", "send_waiting", "utc_now"]
+
+_SECONDS = 30.0
+
+_SUBJECT: dict[Event, str] = {
+    "sensitive": "{became_sensitive} documents became sensitive",
+    "void": "the controls failed, the audit is void",
+    "not-run": "an audit did not run",
+}
+
+
+class Undelivered(KsdpError):
+    """A notice did not arrive; the message holds no address and no secret."""
+
+
+def events_of(run: ScheduledRun) -> list[Event]:
+    """What a run gives cause to tell."""
+    events: list[Event] = []
+    if run.became_sensitive:
+        events.append("sensitive")
+    if run.outcome == "void":
+        events.append("void")
+    if run.outcome in ("failed", "timed-out", "crashed") or run.missed:
+        events.append("not-run")
+    return events
+
+
+def body(store: Store, schedule: Schedule, event: Event, run: ScheduledRun) -> dict[str, Any]:
+    """The body of a notice: counts and links.
+
+    Returns
+    -------
+    dict
+        `event`, `schedule`, `outcome`, `audit`, times, counts, and under `links` the report on this machine and,
+        where the schedule names its address, the dashboard.
+    """
+    links: dict[str, str] = {}
+    if run.audit is not None and run.outcome in ("audited", "void"):
+        links["report"] = (store.audit(run.audit) / "report.html").as_uri()
+        if schedule.link:
+            links["dashboard"] = f"{schedule.link.rstrip('/')}/audits/{run.audit}"
+    return {
+        "event": event,
+        "schedule": schedule.name,
+        "outcome": run.outcome,
+        "audit": run.audit,
+        "planned": None if run.planned is None else run.planned.isoformat(),
+        "finished": run.finished.isoformat(),
+        "became_sensitive": run.became_sensitive,
+        "verdict_changes": run.verdict_changes,
+        "documents": dict(run.documents),
+        "verdicts": dict(run.verdicts),
+        "attempts": run.attempts,
+        "missed": run.missed,
+        "links": links,
+    }
+
+
+def notify(store: Store, schedule: Schedule, run: ScheduledRun, now: Callable[[], datetime]) -> list[Waiting]:
+    """Queue and send whatever a run gives cause to tell; what became of each. Nothing that fails here raises."""
+    queued = [
+        put_notice(store, schedule.name, event, notice, body(store, schedule, event, run), now())
+        for event in events_of(run)
+        for notice in schedule.notices
+        if event in notice.on
+    ]
+    return [_attempt(store, schedule.name, item, now) for item in queued]
+
+
+def send_waiting(store: Store, name: str, now: Callable[[], datetime]) -> list[Waiting]:
+    """Try those notices again whose turn it is."""
+    return [_attempt(store, name, item, now) for item in waiting_notices(store, name, now())]
+
+
+def _attempt(store: Store, name: str, item: Waiting, now: Callable[[], datetime]) -> Waiting:
+    error = None
+    try:
+        deliver(item.notice, item.body, item.id)
+    except Undelivered as failed:
+        error = str(failed)
+    except Exception as failed:
+        error = f"{type(failed).__name__}"  # its text may hold an address or a password
+    return attempted(store, name, item, error, now())
+
+
+def deliver(notice: Notice, content: Mapping[str, Any], name: str) -> None:
+    """Send one notice.
+
+    Parameters
+    ----------
+    notice : Notice
+    content : mapping
+        What `body` made.
+    name : str
+        Id of the notice: the same in every attempt, so that a receiver can tell a repetition.
+
+    Raises
+    ------
+    Undelivered
+        If it did not arrive.
+    """
+    content = {"notice": name} | dict(content)
+    if notice.kind == "command":
+        _command(notice, content)
+    elif notice.kind == "webhook":
+        _webhook(notice, content)
+    else:
+        _email(notice, content)
+
+
+def _command(notice: Notice, content: Mapping[str, Any]) -> None:
+    try:
+        done = subprocess.run(
+            list(notice.command),
+            input=json.dumps(content).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Undelivered(f"the command did not end within {_SECONDS:.0f} s.") from None
+    except OSError as error:
+        raise Undelivered(f"the command cannot be started: {error.strerror}.") from None
+    if done.returncode:
+        raise Undelivered(f"the command ended with exit code {done.returncode}.")
+
+
+def _webhook(notice: Notice, content: Mapping[str, Any]) -> None:
+    try:
+        answer = httpx.post(str(notice.url), json=dict(content), timeout=_SECONDS)
+    except httpx.HTTPError as error:
+        raise Undelivered(f"the webhook did not answer ({type(error).__name__}).") from None
+    if not answer.is_success:
+        raise Undelivered(f"the webhook answered {answer.status_code}.")
+
+
+def _email(notice: Notice, content: Mapping[str, Any]) -> None:
+    try:
+        with smtplib.SMTP(str(notice.host), notice.port, timeout=_SECONDS) as server:
+            if notice.starttls:
+                server.starttls(context=ssl.create_default_context())
+            if notice.user is not None:
+                server.login(notice.user, _password(notice))
+            server.send_message(_message(notice, content))
+    except (smtplib.SMTPException, OSError) as error:
+        raise Undelivered(f"the mail server did not take it ({type(error).__name__}).") from None
+
+
+def _password(notice: Notice) -> str:
+    try:
+        return os.environ[str(notice.password_env)]
+    except KeyError:
+        raise Undelivered(f"the environment variable {notice.password_env} is not set.") from None
+
+
+def _message(notice: Notice, content: Mapping[str, Any]) -> EmailMessage:
+    message = EmailMessage()
+    said = _SUBJECT[content["event"]].format_map(content)
+    message["Subject"] = f"ksdp: {said} (schedule {content['schedule']})"
+    message["From"] = str(notice.sender)
+    message["To"] = ", ".join(notice.to)
+    message["X-Ksdp-Notice"] = content["notice"]
+    lines = []
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            lines += [f"{key} {name}: {inner}" for name, inner in value.items()]
+        elif value is not None:
+            lines.append(f"{key}: {value}")
+    message.set_content("\n".join(lines) + "\n")
+    return message
+
+
+def utc_now() -> datetime:
+    """The clock that flows pass on."""
+    return datetime.now(UTC)

@@ -1,0 +1,280 @@
+"""One run of a schedule: what is due, what has changed, the audit of it, what became of it.
+
+Prefect calls this flow, for whatever reason: its calendar, `ksdp serve` making up for missed times, a person. What
+is due is asked of the store alone, with the store's schedules locked, so any number of calls make one run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.exceptions import TerminationSignal
+from prefect.states import Completed
+
+from ksdp.audit.errors import InvalidAudit, KsdpError, StoreError
+from ksdp.flows.audits.audit import audit
+from ksdp.flows.audits.run import one_at_a_time
+from ksdp.flows.prepare import prepare_stored
+from ksdp.flows.schedules.artifacts import publish_run
+from ksdp.flows.schedules.changes import Look, look
+from ksdp.flows.schedules.notices import notify, utc_now
+from ksdp.storage.schedules.changes import (
+    Drift,
+    measure_drift,
+    standing_after,
+    verdict_counts,
+    write_drift,
+    write_standing,
+)
+from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_runs
+from ksdp.storage.schedules.running import Running, begin, finish, hold, running
+from ksdp.storage.schedules.schedule_files import Schedule, read_schedule
+from ksdp.storage.store import Store
+from ksdp.tasks.cluster import open_workers
+
+__all__ = ["SERVED", "scheduled_audit", "told_to_stop"]
+
+SERVED = "KSDP_SERVED_BY"
+"""Environment variable that holds the process id of `ksdp serve`."""
+
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    look: Look
+    summary: dict[str, Any] | None
+    """None: there was nothing to audit."""
+
+
+@task(name="audit what changed", cache_policy=NO_CACHE, persist_result=False)
+async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[], None]) -> _Found:
+    """Look at the corpus and audit what is new or changed; interrupted, the next attempt resumes."""
+    begun()
+    opened = Store(Path(store))
+    seen = await asyncio.to_thread(look, opened, schedule, full=full)
+    if seen.spec is None:
+        return _Found(seen, None)
+    ref = (await asyncio.to_thread(prepare_stored, seen.spec, seen.corpus, opened.root, may_sample=True)).ref
+    with ExitStack() as held:
+        await _hold_store(opened, held)
+        cluster = held.enter_context(open_workers(schedule.workers))
+        return _Found(seen, await audit(ref.store, ref.audit, ref.corpus, cluster.address, True))
+
+
+@flow(name="scheduled-audit", flow_run_name="{schedule}", validate_parameters=False)
+async def scheduled_audit(store: str, schedule: str, full: bool = False, only_due: bool = False) -> State[Any]:
+    """Run a schedule once, if that is due or asked for.
+
+    Parameters
+    ----------
+    store, schedule : str
+        Folder of the store, name of the schedule.
+    full : bool
+        Audit every document, changed or not.
+    only_due : bool
+        Do nothing where the calendar asks for nothing; always so for runs that Prefect's own calendar starts. Else
+        somebody wants a run now.
+    """
+    _die_with_server()
+    opened = Store.open(Path(store), create=False)
+    context = FlowRunContext.get()
+    run = None if context is None else context.flow_run
+    planned_by_prefect = run is not None and run.auto_scheduled
+    with ExitStack() as stack:
+        await _held(opened, stack)
+        try:
+            read = read_schedule(opened, schedule)
+        except StoreError as error:
+            return Completed(name="Skipped", message=str(error))
+        # A run that Prefect starts a moment early is due all the same.
+        planned = run.expected_start_time if planned_by_prefect and run is not None else None
+        now = max(utc_now(), planned) if planned is not None else utc_now()
+        occasion = due(read, read_runs(opened, schedule), now)
+        if occasion is None and (only_due or planned_by_prefect):
+            return Completed(name="Skipped", message="nothing is due: another run has made up for it.")
+        if read.paused and (only_due or planned_by_prefect):
+            return Completed(name="Skipped", message="the schedule is paused.")
+        before = running(opened, schedule)
+        crashes = before.crashes + (0 if before.stopped else 1) if before is not None else 0
+        mark = Running(
+            planned=None if occasion is None else occasion.planned,
+            started=utc_now(),
+            pid=os.getpid(),
+            full=full or (before is not None and before.full),
+            crashes=crashes,
+            flow_run=None if run is None else str(run.id),
+        )
+        missed = 0 if occasion is None else occasion.missed
+        return await _run(opened, read, mark, missed)
+
+
+async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> State[Any]:
+    """Make the run that the mark stands for, and write down what became of it."""
+    started = time.monotonic()
+    attempts: list[datetime] = []
+    found: _Found | None = None
+    failure: Exception | None = None
+    outcome = "unchanged"
+    if mark.crashes > schedule.retries:
+        outcome, failure = "crashed", KsdpError(f"its process died {mark.crashes} times.")
+    else:
+        begin(store, schedule.name, mark)
+        tried = _attempt.with_options(
+            retries=schedule.retries,
+            retry_delay_seconds=[schedule.backoff * 2**n for n in range(max(schedule.retries, 1))],
+            retry_jitter_factor=0.1,
+            timeout_seconds=schedule.timeout,
+        )
+        try:
+            found = await tried(str(store.root), schedule, mark.full, lambda: attempts.append(utc_now()))
+        except TimeoutError:
+            outcome, failure = "timed-out", KsdpError(f"an attempt took longer than {schedule.timeout} s.")
+        except Exception as error:
+            if (ended := told_to_stop(error)) is not None:
+                raise ended from None  # the mark stays: the run is made once more
+            outcome, failure = "failed", error
+    about = {
+        "planned": mark.planned,
+        "started": mark.started,
+        "finished": utc_now(),
+        "outcome": outcome,
+        "attempts": max(len(attempts), 1),
+        "missed": missed,
+        "seconds": round(time.monotonic() - started, 3),
+        "flow_run": mark.flow_run,
+        "reason": None if failure is None else _reason(failure),
+    }
+    drift = None
+    if found is not None:
+        told, drift = await asyncio.to_thread(_findings, store, schedule, found, mark)
+        about |= told
+    run = ScheduledRun.model_validate(about)
+    append_run(store, schedule.name, run)
+    finish(store, schedule.name)
+    await asyncio.to_thread(notify, store, schedule, run, utc_now)
+    try:
+        await publish_run(store, schedule, run, None if found is None else found.summary, drift)
+    except Exception as error:  # the store has it all; a page less is no failed audit
+        get_run_logger().warning("the artifacts could not be written: %s", type(error).__name__)
+    if failure is not None:
+        raise failure
+    if run.outcome == "void":
+        raise InvalidAudit(f"the controls of audit {run.audit} failed; its level is spent.")
+    if run.outcome == "unchanged":
+        return Completed(name="Unchanged", message="no document is new or changed; nothing was audited or spent.")
+    counts = run.verdicts
+    return Completed(
+        message=f"{run.documents['audited']} documents audited, {run.became_sensitive} became sensitive; all: "
+        f"{counts['sensitive']} sensitive, {counts['clear']} clear, {counts['undecided']} undecided."
+    )
+
+
+def told_to_stop(error: BaseException | None) -> TerminationSignal | None:
+    """The signal that ended a run, where Prefect's engine stumbled over it and raised something else."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, TerminationSignal):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _findings(
+    store: Store, schedule: Schedule, found: _Found, mark: Running
+) -> tuple[dict[str, Any], Drift | None]:
+    """What goes into the history; the verdicts as they stand and the drift are written before it."""
+    seen, summary = found.look, found.summary
+    told: dict[str, Any] = {
+        "corpus": seen.corpus.hash,
+        "basis": seen.basis,
+        "documents": seen.changes.counts() | {"audited": 0},
+        "level_left": seen.budget.left,
+    }
+    name = mark.started.strftime("%Y%m%dT%H%M%S%f")
+    if summary is None:
+        after = standing_after(seen.standing, seen.digests, store, None)
+        gone = seen.changes.removed or seen.standing_file is None
+        file = write_standing(store, schedule.name, name, after) if gone else seen.standing_file
+        return told | {"standing": file, "verdicts": verdict_counts(after)}, None
+    audit_id = summary["audit"]
+    spent = seen.budget.spend(summary["valid"] and summary["verdicts"]["sensitive"] > 0)
+    told |= {
+        "outcome": "audited" if summary["valid"] else "void",
+        "reason": summary["controls"]["reason"],
+        "audit": audit_id,
+        "number": seen.budget.number,
+        "full": seen.full,
+        "documents": told["documents"] | {"audited": summary["documents"]},
+        "level": seen.budget.next_level,
+        "level_left": spent.left,
+        "budget": spent.as_dict(),
+        "sampled_runs": summary["sampled_runs"],
+        "cached_runs": summary["cached_runs"],
+    }
+    if not summary["valid"]:  # its verdicts may not be used: what stood before stands
+        return told, None
+    after = standing_after(seen.standing, seen.digests, store, audit_id)
+    drift = measure_drift(seen.standing, after, store, audit_id)
+    write_drift(store, schedule.name, audit_id, drift)
+    return told | {
+        "standing": write_standing(store, schedule.name, name, after),
+        "verdicts": verdict_counts(after),
+        "became_sensitive": drift.became_sensitive,
+        "verdict_changes": len(drift.verdicts),
+        "largest_drift": drift.largest,
+        "largest_d": max(about["max_D"] for about in summary["statistics"].values()),
+    }, drift
+
+
+def _reason(failure: BaseException) -> str:
+    """For people; only messages of our own are known to hold no text of a document."""
+    said = str(failure) if isinstance(failure, KsdpError) else type(failure).__name__
+    return said[:_LONGEST_REASON]
+
+
+async def _hold_store(store: Store, stack: ExitStack) -> None:
+    """Wait for an audit that somebody else has started in the store, such as more runs: it is no failure."""
+    while True:
+        try:
+            stack.enter_context(one_at_a_time(store.root))
+            return
+        except StoreError:
+            await asyncio.sleep(1.0)
+
+
+async def _held(store: Store, stack: ExitStack) -> None:
+    """Wait until no other scheduled run of this store is under way."""
+    while True:
+        trying = ExitStack()
+        if trying.enter_context(hold(store)):
+            stack.push(trying)
+            return
+        trying.close()
+        await asyncio.sleep(1.0)
+
+
+def _die_with_server() -> None:
+    """Linux: be killed when `ksdp serve` is, so that no orphan goes on without a server to report to."""
+    parent = os.environ.get(SERVED)
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != int(parent):
+        os.kill(os.getpid(), signal.SIGKILL)

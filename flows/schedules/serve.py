@@ -1,0 +1,169 @@
+"""`ksdp serve`: a Prefect server where none is named, a runner, and the schedules' files, until told to stop.
+
+Nothing is lost if it is killed: schedules, history and notices are files of the store, and what was missed or
+interrupted is run once when it is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from ksdp.audit.errors import KsdpError, StoreError
+from ksdp.flows.interruption import run_until_stopped
+from ksdp.flows.prefect_server import Server, prefect_server, reached
+from ksdp.flows.progress import current
+from ksdp.flows.schedules.metrics import metrics_server
+from ksdp.storage.schedules.history import ScheduledRun, read_runs
+from ksdp.storage.schedules.schedule_files import read_schedule, read_schedules
+from ksdp.storage.store import Store
+
+__all__ = ["being_served", "run_now", "serve"]
+
+_TICK = 2.0
+
+
+@contextlib.contextmanager
+def _alone(store: Store) -> Iterator[None]:
+    folder = store.root / "schedules"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "serving.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(f"`ksdp serve` is running already for {store.root}.") from error
+        yield
+
+
+def being_served(store: Store) -> bool:
+    """Whether `ksdp serve` is running for this store."""
+    try:
+        with _alone(store):
+            return False
+    except StoreError:
+        return True
+
+
+def serve(
+    store: Path, *, metrics_port: int | None = None, metrics_host: str = "127.0.0.1", ready: Path | None = None
+) -> None:
+    """Run the schedules of a store until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    store : Path
+        Made where there is none.
+    metrics_port : int, optional
+        Where Prometheus finds metrics; nowhere by default.
+    metrics_host : str
+    ready : Path, optional
+        Written with the address of Prefect's pages once everything is up.
+
+    Raises
+    ------
+    StoreError
+        If the store is being served already, or a schedule's file is damaged.
+    """
+    opened = Store.open(store)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_alone(opened))
+        read_schedules(opened)  # refuse a damaged one before anything starts
+        if metrics_port is not None:
+            port = stack.enter_context(metrics_server(opened, metrics_port, metrics_host))
+            current().say(f"metrics http://{metrics_host}:{port}/metrics")
+        server = stack.enter_context(prefect_server(opened.prefect, calendar=True))
+        current().say(
+            f"Prefect UI {server.url}"
+            + (f"   (user:password in {opened.prefect / 'password'})" if server.ours else "")
+        )
+        server.wait()
+        _follow_until_told(opened, server, ready)
+
+
+def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
+    """Run a schedule here and now; what became of it, as the history has it.
+
+    Raises
+    ------
+    StoreError
+        If there is no such schedule.
+    KsdpError
+        If it ended without leaving a line in the history.
+    """
+    opened = Store.open(store, create=False)
+    read_schedule(opened, name)
+    before, failed = len(read_runs(opened, name)), None
+    with prefect_server(opened.prefect) as server:
+        server.wait()
+        from ksdp.flows.schedules.scheduled_run import scheduled_audit
+
+        with reached(server):
+            try:
+                run_until_stopped(scheduled_audit(str(opened.root), name, full))
+            except Exception as error:  # a run that fails is in the history, with its reason
+                failed = error
+    runs = read_runs(opened, name)
+    if len(runs) == before:
+        raise KsdpError(f"schedule {name!r} did not run ({type(failed).__name__}).") from failed
+    return runs[-1]
+
+
+def _follow_until_told(store: Store, server: Server, ready: Path | None) -> None:
+    from ksdp.flows.schedules.scheduled_run import SERVED
+
+    os.environ[SERVED] = str(os.getpid())
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # days of workers coming and going
+    try:
+        with reached(server):
+            asyncio.run(_follow(store, server, ready))
+    finally:
+        os.environ.pop(SERVED, None)
+
+
+async def _follow(store: Store, server: Server, ready: Path | None) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.runner import Runner
+
+    from ksdp.flows.schedules.deployments import Follower
+
+    told = asyncio.Event()
+    _hear(told)
+    # One at a time: two audits of a store would take each other's cores, and its lock.
+    runner = Runner(name="ksdp", limit=1, pause_on_shutdown=False, query_seconds=_TICK)
+    async with get_client() as client:
+        follower = Follower(store, runner, client, shared=not server.ours)
+        await follower.clear()
+        await follower.follow()
+        running = asyncio.create_task(runner.start())
+        while not runner.started and not running.done():
+            await asyncio.sleep(0.05)
+        _hear(told)  # the runner has taken the signals for itself
+        if ready is not None:
+            ready.write_text(server.url, encoding="utf-8")
+        try:
+            while not told.is_set():
+                await follower.tick()
+                if running.done():
+                    raise KsdpError("Prefect's runner has stopped by itself; see its log above.")
+                if server.process is not None and server.process.poll() is not None:
+                    raise KsdpError(f"the Prefect server has stopped; see {server.log}.")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(told.wait(), _TICK)
+        finally:
+            current().say("stopping; a run under way is taken up at the next `ksdp serve`")
+            follower.leave()
+            with contextlib.suppress(Exception):
+                await runner.astop()
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await running
+
+
+def _hear(told: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, told.set)

@@ -1,0 +1,1 @@
+"""Screening, clearances, and their verification."""

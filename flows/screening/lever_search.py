@@ -1,0 +1,298 @@
+"""Where leaving documents out does not help: search what would, one parameter after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import as_rows
+from ksdp.audit.errors import InputError
+from ksdp.audit.groups import make_units, unit_count
+from ksdp.audit.learning.quality import MEASURE, learnt_residual
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.lever_search import first_good, most_allowed, share_upper_limit
+from ksdp.audit.screening.levers import DIALS, Dial, make_dial, pool_size
+from ksdp.audit.screening.rounds import search_seed
+from ksdp.audit.spec import Spec
+from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.prepare import prepare_stored
+from ksdp.flows.progress import current
+from ksdp.storage.findings import read_statistics
+from ksdp.storage.store import Store
+
+__all__ = ["Search", "plan_search", "run_search"]
+
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What will be searched, decided before any work."""
+
+    spec: Spec
+    """As it stands, with the documents drawn and its level split."""
+    quota: float
+    drawn: int
+    population: int
+    """Documents that the sample is drawn from."""
+    level: float
+    """Of each audit; all together hold the spec's level."""
+    dials: tuple[Dial, ...]
+    refused: dict[str, str] = field(default_factory=dict)
+    """Dials that this spec does not have, and why."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Dials that were asked for, in their order."""
+        return tuple(name for name in DIALS if name in self.refused or name in {d.name for d in self.dials})
+
+
+def plan_search(
+    spec: Spec, corpus: Corpus, *, quota: float = 0.05, documents: int = 200, names: Sequence[str] = tuple(DIALS)
+) -> Search:
+    """Decide what to search and refuse what cannot show anything.
+
+    Each value is one audit of the same random documents: a balanced one, in which each of them is in half of the
+    runs, where they fit into the party; a shared one elsewhere. The level is split evenly over all values of all
+    dials, tried or not, so that every limit holds at once, whatever the search does next.
+
+    Parameters
+    ----------
+    spec : Spec
+    corpus : Corpus
+    quota : float in (0, 1)
+        The largest share of the documents that may exceed the margin.
+    documents : int
+        Size of the sample; all, where there are fewer.
+    names : sequence of str
+        Keys of `DIALS`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range, or so few documents cannot show so small a share.
+    """
+    if not 0 < quota < 1:
+        raise InputError(f"`quota` must be in (0, 1); got {quota}.")
+    if documents < 1:
+        raise InputError(f"`documents` of a search must be at least 1; got {documents}.")
+    named = spec.design.documents if isinstance(spec.design.documents, tuple) else None
+    units = unit_count(corpus, spec.design.unit)
+    population = pool_size(spec, units) if named is None else len(set(named))
+    drawn = min(documents, population)
+    found: list[Dial] = []
+    refused: dict[str, str] = {}
+    base = _sampled(spec, corpus, drawn, named)
+    for name in names:
+        try:
+            found.append(make_dial(name, base, units))
+        except InputError as error:
+            refused[name] = str(error)
+    level = spec.decision.level / (1 + sum(len(dial.values) for dial in found))
+    if most_allowed(drawn, level, population, quota) is None:
+        raise InputError(
+            f"`quota` {quota:g} cannot be shown: even if none of {drawn} documents stood out, up to "
+            f"{share_upper_limit(0, drawn, level, population):.3f} of {population} might. Allow more or draw more."
+        )
+    tables = base.model_dump(mode="json")
+    tables["decision"]["level"] = level
+    at_level = Spec.model_validate(tables)
+    dials = tuple(make_dial(dial.name, at_level, units) for dial in found)
+    return Search(at_level, quota, drawn, population, level, dials, refused)
+
+
+def _sampled(spec: Spec, corpus: Corpus, drawn: int, named: tuple[str, ...] | None) -> Spec:
+    """The spec that audits the sample, with runs that no round has seen."""
+    tables = spec.model_dump(mode="json")
+    tables["seed"] = search_seed(spec.seed)
+    design = tables["design"]
+    units = unit_count(corpus, spec.design.unit)
+    rows, pool = as_rows(spec.design.party_size, units), pool_size(spec, units)
+    fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"
+    design["kind"] = "balanced" if fits and rows <= pool - drawn else "shared"
+    design["party_size"] = rows
+    design["documents"] = drawn
+    if named is not None:
+        rng = generator(spec.seed, Purpose.SAMPLE)
+        design["documents"] = sorted(rng.choice(np.unique(named), drawn, replace=False).tolist())
+    return Spec.model_validate(tables)
+
+
+def run_search(
+    search: Search, corpus: Corpus, store: Path, *, workers: int | None = None, dask: str | None = None
+) -> dict[str, Any]:
+    """Try the spec as it stands; if too many documents stand out, turn each dial until few do.
+
+    A document stands out if the measured D of any statistic exceeds the margin; noise raises a measured D, so this
+    errs on the side of standing out. A value satisfies if the upper confidence limit of the share of documents
+    that stand out is at most the quota. A void or refused audit satisfies nothing.
+
+    Parameters
+    ----------
+    search : Search
+    corpus : Corpus
+        The whole one.
+    store : Path
+    workers, dask : optional
+        As for `run_audit`.
+
+    Returns
+    -------
+    dict
+        `present` (the spec as it stands), and `answers`: one a dial, with `found` (a value, or None), what was
+        tried, the learning quality there, and a sentence.
+    """
+    started = time.monotonic()
+    learn = _Learning(corpus, search.spec.seed)
+
+    def attempt(dial: Dial | None, value: float | None, spec: Spec) -> dict[str, Any]:
+        about = _attempt(search, spec, corpus, store, workers, dask) | {"value": value}
+        what = "as it stands" if dial is None else f"{dial.name} {value:g}"
+        current().say(f"search, {what}: {_seen(about)}")
+        return about
+
+    present = attempt(None, None, search.spec)
+    present["quality"] = learn(search.spec)
+    answers: list[dict[str, Any]] = []
+    for name in () if present["good"] else search.names:
+        dial = next((d for d in search.dials if d.name == name), None)
+        if dial is None:
+            reason = f"Nothing to search: {search.refused[name]}"
+            answers.append({"search": name, "found": None, "tried": [], "reason": reason})
+        else:
+            answers.append(_turn(dial, attempt, learn, search))
+    return {
+        "quota": search.quota,
+        "margin": search.spec.decision.margin,
+        "confidence": 1 - search.level * (1 + sum(len(dial.values) for dial in search.dials)),
+        "level_each": search.level,
+        "sampled": search.drawn,
+        "population": search.population,
+        "design": search.spec.design.kind,
+        "measure": MEASURE,
+        "present": present,
+        "answers": answers,
+        "reason": _conclusion(search, present, answers),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Learning:
+    """Quality at a spec, for the party alone and for all parties together."""
+
+    corpus: Corpus
+    seed: int
+
+    def __call__(self, spec: Spec) -> dict[str, Any]:
+        mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+        units = make_units(self.corpus, spec.design.unit)
+        size = as_rows(spec.design.party_size, len(units))
+        rng = generator(self.seed, Purpose.SAMPLE, 1)
+        some = units.rows(np.sort(rng.permutation(len(units))[:size]))  # a larger party holds the smaller one
+        try:
+            return {
+                "from_all": learnt_residual(mechanism, self.corpus, self.seed),
+                "from_a_party": learnt_residual(mechanism, self.corpus, self.seed, kept=some),
+            }
+        except ValueError as error:
+            return {"refused": str(error)}
+
+
+def _turn(
+    dial: Dial,
+    attempt: Callable[[Dial | None, float | None, Spec], dict[str, Any]],
+    learn: Callable[[Spec], dict[str, Any]],
+    search: Search,
+) -> dict[str, Any]:
+    tried: list[dict[str, Any]] = []
+
+    def good(value: float) -> bool:
+        tried.append(attempt(dial, value, dial.turn(value)))
+        return bool(tried[-1]["good"])
+
+    found = first_good(dial.values, good)
+    at = next((about for about in tried if about["value"] == found), None)
+    return {
+        "search": dial.name,
+        "parameter": dial.parameter,
+        "present": dial.present,
+        "values": list(dial.values),
+        "found": found,
+        "tried": sorted(tried, key=lambda about: dial.values.index(about["value"])),
+        "quality": None if found is None else learn(dial.turn(found)),
+        "reason": _sentence(dial, found, at, search),
+    }
+
+
+def _attempt(
+    search: Search, spec: Spec, corpus: Corpus, store: Path, workers: int | None, dask: str | None
+) -> dict[str, Any]:
+    try:
+        prepared = prepare_stored(spec, corpus, store, may_sample=True)
+    except InputError as error:
+        return {"good": False, "refused": str(error)}
+    summary = run_prepared([prepared], workers=workers, dask=dask)[0]
+    about = {"audit": prepared.ref.audit, "runs": summary["runs"], "valid": summary["valid"]}
+    if not summary["valid"]:
+        return about | {"good": False, "refused": f"void: {summary['controls']['reason']}"}
+    largest = _largest(read_statistics(Store(Path(prepared.ref.store)).audit(prepared.ref.audit)))
+    above = int((largest > spec.decision.margin).sum())
+    limit = share_upper_limit(above, len(largest), search.level, max(search.population, len(largest)))
+    return about | {
+        "good": limit <= search.quota,
+        "documents": len(largest),
+        "above_margin": above,
+        "share": above / len(largest),
+        "upper_limit": limit,
+        "median_D": float(np.median(largest)),
+        "largest_D": float(largest.max()),
+    }
+
+
+def _largest(statistics: pa.Table) -> NDArray[np.float64]:
+    """The largest D of each document, over statistics; 1 where an arm was empty and nothing is known."""
+    plain = statistics.select(["document", "distance"]).to_pandas()
+    plain["distance"] = plain["distance"].fillna(1.0)
+    largest = plain.groupby("document", observed=True, sort=False)["distance"].max()
+    return np.asarray(largest, dtype=np.float64)
+
+
+def _seen(about: dict[str, Any]) -> str:
+    if "refused" in about:
+        return str(about["refused"])
+    return f"{about['above_margin']} of {about['documents']} documents above the margin"
+
+
+def _few(search: Search) -> str:
+    return (
+        f"at most {search.quota:.1%} of the documents have a measured D above {search.spec.decision.margin:g}, "
+        "with the confidence stated"
+    )
+
+
+def _sentence(dial: Dial, found: float | None, at: dict[str, Any] | None, search: Search) -> str:
+    name = dial.name.replace("-", " ")
+    if found is None or at is None:
+        return f"No {name} from {dial.values[0]:g} to {dial.values[-1]:g} was found at which {_few(search)}."
+    return (
+        f"At a {name} of {found:g} in place of {dial.present:g}, {_few(search)}: {at['above_margin']} of "
+        f"{at['documents']} were above it, so at most {at['upper_limit']:.1%} of all."
+    )
+
+
+def _conclusion(search: Search, present: dict[str, Any], answers: list[dict[str, Any]]) -> str:
+    if present["good"]:
+        return f"As it stands, {_few(search)}: nothing need be changed for that."
+    helps = [answer["search"].replace("-", " ") for answer in answers if answer["found"] is not None]
+    if not helps:
+        return "Nothing that was tried brings few enough documents above the margin."
+    return f"What would help: {', '.join(helps)}. Nothing is said of any single document: screen again there."

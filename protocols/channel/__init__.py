@@ -1,0 +1,1 @@
+"""What every protocol says and how: keys, messages, and machines that take them in order."""

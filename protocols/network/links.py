@@ -1,0 +1,258 @@
+"""One peer: messages in both directions, in order, each once, over connections that may be lost and come back.
+
+What was sent is kept until the peer has acknowledged it, and sent again on the next connection. A frame out of
+order or a second time is refused and ends the run, as does a peer that was started anew: its keys are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ksdp.audit.errors import ProtocolError
+from ksdp.protocols.network.framing import Frame, Kind, Resume, read_frame
+
+__all__ = ["ABORTS", "Link", "LinkError", "LinkTimes", "Observer"]
+
+Observer = Callable[[str, str], None]
+"""Told (what, peer) of connections that come and go."""
+
+ABORTS = {
+    b"fault": "it got something that nobody may send",
+    b"gone": "it lost {who}",
+    b"refused": "its own input was refused",
+    b"stopped": "it was stopped",
+    b"terms": "it agreed to other terms, and says there which",
+}
+"""Why a party ends a run, in words that say nothing about its data."""
+_AHEAD = 4
+"""Messages that may wait to be taken: a peer is at most one round ahead."""
+_NOBODY = bytes(16)
+
+
+@dataclass(frozen=True)
+class LinkTimes:
+    """Seconds."""
+
+    message: float = 600.0
+    """Until the next message of a peer; longer than the longest step of its algorithm."""
+    reconnect: float = 30.0
+    """Until a lost connection is back."""
+
+
+class LinkError(ProtocolError):
+    """There is no way on with one peer.
+
+    Parameters
+    ----------
+    message : str
+    peer : str
+        Which.
+    word : str
+        The reason, of `ABORTS`, as the others are told.
+    """
+
+    def __init__(self, message: str, peer: str, word: str) -> None:
+        super().__init__(message)
+        self.peer, self.word = peer, word
+
+
+class Link:
+    """The messages between this party and one peer.
+
+    Parameters
+    ----------
+    own, peer : str
+        Names of the two ends.
+    limit : int
+        Most bytes of one message.
+    times : LinkTimes
+    observe : Observer
+    """
+
+    def __init__(self, own: str, peer: str, *, limit: int, times: LinkTimes, observe: Observer) -> None:
+        self.own, self.peer = own, peer
+        self._limit, self._times, self._observe = limit, times, observe
+        self._self_id, self._peer_id = secrets.token_bytes(16), _NOBODY
+        self._kept: deque[Frame] = deque()
+        self._next, self._received = 0, 0
+        self._inbox: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD)
+        self._writer: asyncio.StreamWriter | None = None
+        self._connection: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[LinkError] = self._loop.create_future()
+        """Set once, when there is no way on."""
+        self.connected, self._over = asyncio.Event(), asyncio.Event()
+        self._begun = False
+
+    def attach(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> asyncio.Task[None]:
+        """Go on over this connection; an earlier one is dropped. Ends when the connection does."""
+        if self._connection is not None:
+            self._connection.cancel()
+        self._connection = self._loop.create_task(self._serve(reader, writer))
+        return self._connection
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._resume(reader, writer)
+            while True:
+                await self._take(await read_frame(reader, self._limit))
+        except ProtocolError as error:
+            self.fail(f"{self.peer} {error}.")
+        except (OSError, asyncio.IncompleteReadError, TimeoutError):
+            pass  # lost; the timer decides
+        finally:
+            if self._writer is writer or self._writer is None:
+                self._drop()
+            writer.close()
+
+    async def _resume(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello = Resume(self._self_id, self._known(), self._received)
+        writer.write(Frame(Kind.RESUME, payload=hello.to_bytes()).to_bytes())
+        first = await asyncio.wait_for(read_frame(reader, 0), self._times.reconnect)
+        if first.kind is not Kind.RESUME:
+            raise ProtocolError("did not begin with a greeting")
+        theirs = Resume.from_bytes(first.payload)
+        if self._known() not in (_NOBODY, theirs.own) or theirs.other not in (_NOBODY, self._self_id):
+            raise ProtocolError("was started anew within a run: all parties must begin again")
+        if not self._next - len(self._kept) <= theirs.received <= self._next:
+            raise ProtocolError("asked for messages that it has acknowledged, or that were never sent")
+        again = self._peer_id != _NOBODY
+        self._peer_id = theirs.own
+        self._acknowledged(theirs.received)
+        self._writer = writer
+        for frame in self._kept:
+            writer.write(frame.to_bytes())
+        await writer.drain()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.connected.set()
+        self._observe("reconnected" if again else "connected", self.peer)
+
+    def _known(self) -> bytes:
+        """The peer's process, once messages have passed; until then it may start over."""
+        return self._peer_id if self._begun or self._received else _NOBODY
+
+    async def _take(self, frame: Frame) -> None:
+        if frame.kind is Kind.ABORT:
+            word, _, who = frame.payload.partition(b" ")
+            name = who.decode("utf-8", "replace") if len(who) <= 64 else "somebody"
+            reason = ABORTS.get(word, "it gave no reason").format(who=name if name.isprintable() else "somebody")
+            self.fail(f"{self.peer} ended the run: {reason}.")
+            return
+        if frame.kind is Kind.BYE:
+            self._over.set()
+            return
+        if frame.kind is not Kind.DATA:
+            raise ProtocolError("greeted twice")
+        if frame.number < self._received:
+            raise ProtocolError(f"sent message {frame.number} a second time")
+        if frame.number > self._received:
+            raise ProtocolError(f"sent message {frame.number} where {self._received} was due")
+        if frame.received > self._next:  # fewer than before is a frame that was sent again
+            raise ProtocolError("acknowledged messages that were never sent")
+        self._acknowledged(frame.received)
+        self._received += 1
+        await self._inbox.put(frame.payload)
+
+    def _acknowledged(self, received: int) -> None:
+        while self._kept and self._kept[0].number < received:
+            self._kept.popleft()
+
+    def _drop(self) -> None:
+        self._writer = None
+        was, wait = self.connected.is_set(), self._times.reconnect
+        self.connected.clear()
+        if not was or self._over.is_set() or self.failed.done():
+            return
+        self._observe("lost", self.peer)
+        if self._begun:
+            message = f"{self.peer} disappeared: no connection for {wait:g} seconds."
+            self._timer = self._loop.call_later(wait, self.fail, message, "gone")
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come: the peer said goodbye, or there is no way on."""
+        return self._over.is_set() or self.failed.done()
+
+    def begin(self) -> None:
+        """All have come: from here on a peer that is gone for long, or started anew, ends the run."""
+        self._begun = True
+
+    def fail(self, message: str, word: str = "fault") -> None:
+        """There is no way on with this peer; the first reason stays."""
+        if not self.failed.done():
+            self.failed.set_result(LinkError(message, self.peer, word))
+
+    async def send(self, payload: bytes) -> None:
+        """Hand over one message; it is kept until the peer has it.
+
+        Raises
+        ------
+        LinkError
+            If there is no way on.
+        """
+        self._check()
+        frame = Frame(Kind.DATA, self._next, self._received, payload)
+        self._next += 1
+        self._kept.append(frame)
+        await self._write(frame)
+
+    async def receive(self) -> bytes:
+        """The next message.
+
+        Raises
+        ------
+        LinkError
+            If there is no way on, or it does not come in time.
+        """
+        self._check()
+        waiting = self._loop.create_task(self._inbox.get())
+        either: set[asyncio.Future[Any]] = {waiting, self.failed}
+        done, _ = await asyncio.wait(either, timeout=self._times.message, return_when=asyncio.FIRST_COMPLETED)
+        if waiting in done:
+            return waiting.result()
+        waiting.cancel()
+        if not done:
+            self.fail(f"{self.peer} sent nothing for {self._times.message:g} seconds.", "gone")
+        raise self.failed.result()
+
+    def _check(self) -> None:
+        if self.failed.done():
+            raise self.failed.result()
+
+    async def _write(self, frame: Frame) -> None:
+        writer = self._writer
+        if writer is None:
+            return  # `DATA` goes out with the next connection
+        with contextlib.suppress(OSError):
+            writer.write(frame.to_bytes())
+            await writer.drain()
+
+    async def finish(self, wait: float) -> None:
+        """Say that all has arrived, and wait a while for the peer to say so."""
+        await self._write(Frame(Kind.BYE, received=self._received))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), wait)
+
+    async def abort(self, word: str, who: str = "") -> None:
+        """Tell the peer that there will be nothing more, if it can be told."""
+        with contextlib.suppress(TimeoutError):
+            text = f"{word} {who}".encode()[:200]
+            await asyncio.wait_for(self._write(Frame(Kind.ABORT, payload=text)), 2.0)
+
+    async def close(self) -> None:
+        """Drop everything."""
+        self._over.set()  # no timer from here on
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connection is not None:
+            self._connection.cancel()
+            await asyncio.wait({self._connection})

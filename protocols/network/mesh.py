@@ -1,0 +1,238 @@
+"""Connections to all other parties: each two hold one, the later name of the alphabet dials the earlier."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.protocols.network.certificates import Credentials, peer_of
+from ksdp.protocols.network.links import Link, LinkTimes, Observer
+
+__all__ = ["Address", "Mesh", "Peer"]
+
+_HANDSHAKE = 15.0
+"""Seconds; whoever connects and says nothing does not stay."""
+_BUFFER = 1 << 20
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a party listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """From `host:port` or `[host]:port`.
+
+        Raises
+        ------
+        InputError
+            If it is something else.
+        """
+        host, colon, port = text.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            host = ""
+        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            raise InputError(f"`address` must be HOST:PORT; got {text!r}.")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if ":" not in self.host else f"[{self.host}]:{self.port}"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another party."""
+
+    name: str
+    address: Address
+    key: Ed25519PublicKey = field(compare=False)
+
+
+class Mesh:
+    """An asynchronous context: listens and dials while it is open.
+
+    Parameters
+    ----------
+    own : str
+        This party's name.
+    listen : Address
+    peers : mapping from name to Peer
+    credentials : Credentials
+    limit : int
+        Most bytes of one message.
+    times : LinkTimes
+    observe : Observer
+
+    Raises
+    ------
+    InputError
+        On entering, if the address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        listen: Address,
+        peers: Mapping[str, Peer],
+        credentials: Credentials,
+        *,
+        limit: int,
+        times: LinkTimes,
+        observe: Observer,
+    ) -> None:
+        self.own, self._listen, self._peers, self._credentials = own, listen, peers, credentials
+        self._keys = {name: peer.key for name, peer in peers.items()}
+        self._limit, self._times, self._observe = limit, times, observe
+        self.links: dict[str, Link] = {}
+        self._server: asyncio.Server | None = None
+        self._dialling: list[asyncio.Task[None]] = []
+        self._trouble: dict[str, str] = {}
+
+    async def __aenter__(self) -> Mesh:
+        self.links = {
+            name: Link(self.own, name, limit=self._limit, times=self._times, observe=self._observe)
+            for name in self._peers
+        }
+        try:
+            self._server = await asyncio.start_server(
+                self._accept,
+                self._listen.host,
+                self._listen.port,
+                ssl=self._credentials.server,
+                ssl_handshake_timeout=_HANDSHAKE,
+                limit=_BUFFER,
+            )
+        except OSError as error:
+            raise InputError(f"{self._listen} cannot be listened on: {error.strerror or error}.") from None
+        self._dialling = [
+            asyncio.create_task(self._dial(peer)) for name, peer in self._peers.items() if name < self.own
+        ]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._dialling:
+            task.cancel()
+        closing = (link.close() for link in self.links.values())
+        await asyncio.gather(*closing, *self._dialling, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            name = peer_of(writer.get_extra_info("ssl_object"), self._keys)
+        except ProtocolError:
+            writer.close()
+            return
+        if name < self.own:  # these are dialled
+            writer.close()
+            return
+        await asyncio.wait({self.links[name].attach(reader, writer)})
+
+    async def _dial(self, peer: Peer) -> None:
+        link, pause = self.links[peer.name], _FIRST_PAUSE
+        while not link.over:
+            with contextlib.suppress(OSError, ProtocolError, TimeoutError):
+                reader, writer = await self._connect(peer)
+                pause = _FIRST_PAUSE
+                await asyncio.wait({link.attach(reader, writer)})
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _connect(self, peer: Peer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        another = f"whoever answers at {peer.address} does not have the key that is named for {peer.name}"
+        # What was learnt before says more.
+        self._trouble.setdefault(peer.name, f"nobody answers at {peer.address}")
+        try:
+            reader, writer = await asyncio.open_connection(
+                peer.address.host,
+                peer.address.port,
+                ssl=self._credentials.clients[peer.name],
+                server_hostname="",
+                ssl_handshake_timeout=_HANDSHAKE,
+                limit=_BUFFER,
+            )
+        except ssl.SSLCertVerificationError:
+            self._trouble[peer.name] = another
+            raise
+        if peer_of(writer.get_extra_info("ssl_object"), self._keys) != peer.name:
+            writer.close()
+            self._trouble[peer.name] = another
+            raise ProtocolError(another)
+        self._trouble[peer.name] = f"it hung up: its file may name another key for {self.own}"
+        return reader, writer
+
+    async def join(self, wait: float) -> None:
+        """Return once all others are connected.
+
+        Raises
+        ------
+        ProtocolError
+            If somebody does not come in time.
+        """
+        coming = asyncio.create_task(self._all_here())
+        failures = [link.failed for link in self.links.values()]
+        either: set[asyncio.Future[Any]] = {coming, *failures}
+        try:
+            await asyncio.wait(either, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            coming.cancel()
+        for failure in failures:
+            if failure.done():
+                raise failure.result()
+        absent = sorted(name for name, link in self.links.items() if not link.connected.is_set())
+        if absent:
+            why = [
+                self._trouble.get(name, "it is not started, cannot reach this one, or has another key than named")
+                for name in absent
+            ]
+            said = "; ".join(f"{name}: {reason}" for name, reason in zip(absent, why, strict=True))
+            raise ProtocolError(f"Not all parties came within {wait:g} seconds. {said}.")
+        for link in self.links.values():
+            link.begin()
+
+    async def _all_here(self) -> None:
+        while absent := [link for link in self.links.values() if not link.connected.is_set()]:
+            await absent[0].connected.wait()
+
+    async def exchange(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Send each peer its message and return what each sends in turn.
+
+        Raises
+        ------
+        LinkError
+            If there is no way on with one of them.
+        """
+        sending = [asyncio.create_task(self.links[name].send(body)) for name, body in messages.items()]
+        receiving = {name: asyncio.create_task(self.links[name].receive()) for name in messages}
+        tasks = [*receiving.values(), *sending]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return {name: task.result() for name, task in receiving.items()}
+
+    async def finish(self, wait: float) -> None:
+        """Part in peace: all has arrived here; give the others time to say the same."""
+        await asyncio.gather(*(link.finish(wait) for link in self.links.values()))
+
+    async def abort(self, word: str, who: str = "") -> None:
+        """Tell all others, except whom it is about, that the run is over."""
+        await asyncio.gather(*(link.abort(word, who) for name, link in self.links.items() if name != who))

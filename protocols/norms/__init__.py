@@ -1,0 +1,1 @@
+"""Normalised secure sums: s / ||s|| and nothing else, by oblivious transfer."""

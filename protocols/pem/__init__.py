@@ -1,0 +1,1 @@
+"""PEM's parties: clients, servers, aggregator."""

@@ -1,0 +1,139 @@
+"""One party of PD-NMF: its rows, the public topics, and what it wants summed (PD-ML-Lite, Algorithms 1 and 2).
+
+Numerics are those of `factorisation.nmf_sweep`, with one difference: nobody knows which columns the
+others' rows touch, so all of them are computed. A sum is (W_t^T R_t, ||W_t||^2), d + 1 numbers, one for every
+topic and sweep.
+
+The stop rule and every T_t come from announced sums only, in an order of operations that no library decides: all
+parties get the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Silent, gram_rows, product
+from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
+from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation
+from ksdp.protocols.runs.party_steps import PartyResult, Steps, Wanted
+
+__all__ = ["check_nmf", "nmf_steps"]
+
+Matrix = NDArray[np.float64]
+_STARTS = ("random", "random-2x", "pd-nmf-init")
+
+
+def check_nmf(mechanism: PDNMF) -> None:
+    """Refuse what cannot be run with secure sums alone.
+
+    Raises
+    ------
+    SpecError
+        Naming the parameter.
+    """
+    if mechanism.start not in _STARTS:
+        raise SpecError(
+            f"`start` must be one of {', '.join(_STARTS)} in a run among parties; got {mechanism.start!r}, which "
+            "needs more than sums."
+        )
+    if mechanism.weighted:
+        raise SpecError(
+            "`weighted` must be false in a run among parties: the audited mechanism drops the features that "
+            "nobody rated, and a run does not tell which these are."
+        )
+
+
+def nmf_steps(mechanism: PDNMF, matrix: sp.csr_array) -> Steps:
+    """One party of `PDNMF`.
+
+    Parameters
+    ----------
+    mechanism : PDNMF
+        Public, the same at every party.
+    matrix : canonical CSR, shape (n, d)
+        This party's rows; non-negative.
+
+    Returns
+    -------
+    Steps
+        Ends with `T`, `numerators`, `denominators` (those of the last sweep) and `sweeps`, and the party's own
+        `W`, shape (n, k).
+
+    Raises
+    ------
+    SpecError
+        If the mechanism needs more than sums (`check_nmf`), or the party is too small for the start.
+
+    Examples
+    --------
+    >>> from ksdp.protocols.runs.party_steps import drive
+    >>> rows = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
+    >>> mechanism = PDNMF(rank=2, sweeps=50)
+    >>> one, other = drive([nmf_steps(mechanism, rows[:1]), nmf_steps(mechanism, rows[1:])])
+    >>> one.public["T"].round(3)
+    array([[0.5, 0.5, 0. ],
+           [0. , 0. , 1. ]])
+    >>> other.own["W"].round(1)
+    array([[4., 0.],
+           [0., 3.]])
+    """
+    check_nmf(mechanism)
+    penalties, tolerance = mechanism.penalties, mechanism.tolerance
+    start = random_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed)
+    if mechanism.start == "pd-nmf-init":
+        (model,) = local_models(
+            [matrix], mechanism.rank, sweeps=mechanism.sweeps, tolerance=tolerance, penalties=penalties
+        )
+        merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)
+        start = merged.T
+    found = yield from _iterate(matrix, start, mechanism.cap, tolerance, penalties)
+    public = {
+        "T": found.T,
+        "numerators": found.numerators,
+        "denominators": found.denominators,
+        "sweeps": np.array([float(found.sweeps)]),
+    }
+    return PartyResult(public, {"W": found.W})
+
+
+def _iterate(
+    matrix: sp.csr_array, start: Matrix, sweeps: int, tolerance: float, penalties: Penalties
+) -> Generator[Wanted, Matrix, Factorisation]:
+    """PD-NMF-Iter, one party's side."""
+    rows, features = stack([matrix])
+    T = check_start(start, features).copy()
+    topics = len(T)
+    W = np.zeros((matrix.shape[0], topics))
+    project = not any(penalties)
+    nothing = np.zeros(topics)
+    silent = Silent(0, np.zeros((topics, topics)), nothing.copy(), nothing.copy(), np.ones(topics, dtype=np.bool_))
+    gram = gram_rows(T)
+    thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((features, 8))
+    share, overlaps = np.empty(features), np.empty(topics)
+    numerators, denominators = np.empty_like(T), np.empty(topics)
+    done, converged = 0, False
+    while done < sweeps and not converged:
+        before, changed = float(np.trace(gram)), 0.0
+        product(rows, T, interleaved, fits)
+        for t in range(topics):
+            share_of(rows, 0, t, T, W, fits, gram[t], penalties, share, overlaps)
+            announced = yield Wanted(np.append(share, overlaps[t]))
+            numerators[t], denominators[t] = announced[:-1], announced[-1]
+            denominator = float(announced[-1]) + penalties.beta
+            if denominator <= 0.0:
+                continue  # an empty topic stays as it was
+            topic = announced[:-1].copy()
+            height = next_topic(t, topic, denominator, 0, penalties, project, thresholds)
+            changed += replace_topic(t, topic, height, T, gram, silent)
+        done += 1
+        converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
+    return Factorisation(T, numerators, denominators, W, done, converged)

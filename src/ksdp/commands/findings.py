@@ -1,0 +1,145 @@
+"""Look at what was found: `list`, `show`, `report`, `replay`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
+
+if TYPE_CHECKING:
+    from ksdp.storage.store import Store
+
+__all__ = ["list_audits", "replay", "report", "show"]
+
+
+def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
+    """List the finished audits of a store, newest first."""
+    from ksdp.storage.audits.views import finished_views, read_views
+    from ksdp.storage.findings import read_summary
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    summaries = [read_views(opened, name) for name in finished_views(opened)]
+    summaries += [read_summary(opened.audit(name)) for name in opened.audits()]
+    if as_json:
+        typer.echo(json.dumps([{key: summary[key] for key in KEYS} for summary in summaries]))
+        return
+    for summary in summaries:
+        counts, unit = summary["verdicts"], summary["design"].get("unit", "document")
+        typer.echo(
+            f"{summary['audit']}  {summary['provenance']['finished']}  {summary['mechanism']:12}  "
+            f"{summary['documents']:>7} {unit}s  {counts['sensitive']:>6} sensitive  "
+            f"{counts['clear']:>6} clear  {counts['undecided']:>6} undecided"
+            f"{'  over ' + str(len(summary['views'])) + ' views' if 'views' in summary else ''}"
+            f"{'' if summary['valid'] else '  VOID'}"
+        )
+
+
+def show(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
+    document: Annotated[str | None, typer.Argument(help="Id of a document; the whole audit without.")] = None,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Show what an audit found, or what it found of one document."""
+    from ksdp.storage.audits.views import finished_views
+    from ksdp.storage.findings import read_document, read_summary
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    if audit in finished_views(opened):
+        _show_views(opened, audit, document, as_json)
+        return
+    folder = opened.audit(audit)
+    if document is None:
+        tell(read_summary(folder), as_json)
+        return
+    found = read_document(folder, document)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{document}: {found['verdict']}, adjusted p 10^{found['log10_adjusted_p']:.1f}")
+    for row in found["statistics"]:
+        typer.echo(
+            f"  {row['statistic']:28} D {row['distance']:.3f} [{row['band_low']:.3f}, {row['band_high']:.3f}]  "
+            f"p 10^{row['log10_p']:.1f}  ({row['n_with']} with, {row['n_without']} without)"
+        )
+    if fresh := found["fresh"]:
+        typer.echo(
+            f"on fresh runs: {fresh['statistic']}, advantage {fresh['advantage']:.3f} "
+            f"[{fresh['advantage_low']:.3f}, {fresh['advantage_high']:.3f}], epsilon at least "
+            f"{fresh['epsilon_low']:.2f}, TPR {fresh['tpr_at_fpr_01']:.2f} at 1 % false positives and "
+            f"{fresh['tpr_at_fpr_001']:.2f} at 0.1 % (at least {fresh['tpr_at_fpr_01_low']:.2f} and "
+            f"{fresh['tpr_at_fpr_001_low']:.2f}; {fresh['n_with']} with, {fresh['n_without']} without)"
+        )
+    else:
+        typer.echo(f"surely found from a measured D of {found['detectable_distance']:.3f}")
+
+
+def replay(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    document: Annotated[str, typer.Argument(help="Id of a document.")],
+    statistic: Annotated[str, typer.Argument(help="Name of a statistic that the audit tested.")],
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Compute one number again from the seed, and say whether it is equal; exit 1 where it is not."""
+    from ksdp.flows.audits.replay import replay as run_replay
+    from ksdp.terminal import terminal
+
+    with terminal():
+        out = run_replay(store, audit, document, statistic)
+    if as_json:
+        typer.echo(json.dumps(out))
+    else:
+        for name in ("stored", "replayed"):
+            said = out[name]
+            typer.echo(f"{name:9} D {said['distance']!r}  log10 p {said['log10_p']!r}  ({said['n_with']} with)")
+        other = f" (other versions: {', '.join(out['other_versions'])})" if out["other_versions"] else ""
+        typer.echo(f"{'equal' if out['equal'] else 'NOT equal'}{other}")
+    raise typer.Exit(0 if out["equal"] else 1)
+
+
+def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) -> None:
+    """The same over several views."""
+    from ksdp.storage.audits.views import read_view_document, read_views
+
+    if document is None:
+        tell(read_views(opened, audit), as_json)
+        return
+    found = read_view_document(opened, audit, document)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(
+        f"{document}: {found['verdict']}, adjusted p 10^{found['log10_adjusted_p']:.1f} ({found['view']}, "
+        f"{found['statistic']}, D {found['distance']:.3f} [{found['band_low']:.3f}, {found['band_high']:.3f}])\n"
+        f"  sensitive in {', '.join(found['sensitive_in']) or 'no view'}; clear in "
+        f"{', '.join(found['clear_in']) or 'no view'}"
+    )
+
+
+def report(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Where to write it; beside the findings without.")
+    ] = None,
+    store: StoreOption = Path("ksdp-store"),
+) -> None:
+    """Render the report of a finished audit again."""
+    from ksdp.dashboards.audits.report import render_report
+    from ksdp.storage.store import Store, write_whole
+
+    opened = Store.open(store, create=False)
+    page = render_report(opened, audit)
+    target = html or opened.audit(audit) / "report.html"
+
+    def write(part: Path) -> None:
+        part.write_text(page, encoding="utf-8")
+
+    write_whole(target, write)
+    typer.echo(str(target))

@@ -1,0 +1,83 @@
+"""What mechanisms promise, and whether they keep it: `mechanisms`, `claim`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ksdp.commands.options import JsonOption, StoreOption
+
+__all__ = ["claim", "mechanisms"]
+
+_REFUTED = 3
+
+
+def mechanisms(as_json: JsonOption = False) -> None:
+    """List every mechanism with its guarantee, parameters and source."""
+    from ksdp.audit.registry import described_mechanisms
+
+    found = described_mechanisms()
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for entry in found:
+        promise = entry["guarantee"]
+        budget = _budget(promise)
+        typer.secho(
+            f"{entry['name']}  {promise['kind']}{budget}{'' if promise['sound'] else '  UNSOUND'}", bold=True
+        )
+        for key in ("unit", "trust", "source", "notes"):
+            if promise[key]:
+                typer.echo(f"  {key:11} {promise[key]}")
+        if promise["sampler"]:
+            typer.echo(f"  {'noise':11} {promise['sampler']['name']}: {promise['sampler']['is']}")
+        shown = ", ".join(f"{name} = {value}" for name, value in entry["parameters"].items())
+        typer.echo(f"  {'parameters':11} {shown}")
+
+
+def claim(
+    spec: Annotated[Path, typer.Argument(help="A spec; of it the mechanism and the seed are used.")],
+    runs: Annotated[int, typer.Option(min=20, help="Runs of each arm.")] = 2000,
+    confidence: Annotated[float, typer.Option(help="With which the lower bound holds.")] = 0.95,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted.
+
+    The finding is stored: audits of the same mechanism show it, and the same command reads it.
+    """
+    from datetime import UTC, datetime
+
+    from ksdp.flows.audits.claims import run_claim
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.terminal import terminal
+
+    asked, _ = read_spec_file(spec)
+    with terminal():
+        done = run_claim(asked, store, runs=runs, confidence=confidence, clock=lambda: datetime.now(UTC))
+    found = done.finding
+    if found.refuted:
+        typer.secho(f"REFUTED: {found.mechanism} does not keep its claim.", err=True, fg="red", bold=True)
+    if as_json:
+        where = {"finished": done.finished, "read": done.read, "file": str(done.path)}
+        typer.echo(json.dumps(found.as_json() | where))
+    else:
+        ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in found.counted)
+        typer.echo(found.sentence())
+        typer.echo(f"  counted: {ways}\n  unit: {found.guarantee.unit}\n  trust: {found.guarantee.trust}")
+        if found.guarantee.notes:
+            typer.echo(f"  note: {found.guarantee.notes}")
+        how = "read from the store: the same inputs and code, run" if done.read else "stored"
+        typer.echo(f"  {how} {done.finished}, {done.path}")
+    if found.refuted:
+        raise typer.Exit(_REFUTED)
+
+
+def _budget(promise: dict[str, Any]) -> str:
+    if promise["delta"] is None:
+        return ""
+    epsilon = "by the sizes" if promise["epsilon"] is None else f"{promise['epsilon']:g}"
+    return f"  epsilon {epsilon}, delta {promise['delta']:g}"

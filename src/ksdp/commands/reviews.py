@@ -1,0 +1,261 @@
+"""Decide about documents and sign what follows: `decide`, `more`, `clear`, `log`, `approve`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption, exit_code, tell
+
+if TYPE_CHECKING:
+    from ksdp.audit.reviewing import Entry
+
+__all__ = ["approve", "clear", "decide", "log", "more", "tell_chain"]
+
+AuditArgument = Annotated[str, typer.Argument(help="Id of a finished audit (`ksdp list`).")]
+ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
+KeyOption = Annotated[Path, typer.Option("--key", help="The private key that signs (`ksdp keys`).")]
+WhoOption = Annotated[str, typer.Option("--who", help="Your name; it stands in the record.")]
+DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(entry) | {"at": entry.at.isoformat()}
+
+
+def _line(entry: Entry) -> str:
+    when = entry.at.isoformat(timespec="seconds")
+    return (
+        f"{entry.number:>6}  {when}  {entry.audit}  {entry.document}  {entry.decision}  {entry.reviewer}: "
+        f"{' '.join(entry.reason.split())}"
+    )
+
+
+def decide(
+    audit: Annotated[str | None, typer.Argument(help="Id of a finished audit (`ksdp list`).")] = None,
+    documents: Annotated[list[str] | None, typer.Argument(help="Ids of documents.")] = None,
+    decision: Annotated[
+        str, typer.Option("--decision", help="exclude, accept, more-runs, confirm or withdraw.")
+    ] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; never a document's text.")] = "",
+    who: WhoOption = "",
+    saw: Annotated[
+        int | None,
+        typer.Option("--saw", min=0, help="Newest entry you had seen: a newer one is shown."),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", help="Set how this store decides, and nothing else: four-eyes or one-person."),
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, like `ksdp more`.")] = False,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Record a decision about documents, or set the store's policy."""
+    from datetime import UTC, datetime
+
+    from ksdp.audit.errors import InputError, StaleDecision
+    from ksdp.flows.reviews.decide import decide as run_decide
+
+    if policy is not None:
+        if audit or documents or decision:
+            raise InputError("`--policy` stands alone.")
+        _set_policy(store, policy)
+        return
+    if audit is None:
+        raise InputError("an audit and at least one document must be named.")
+    if run and decision != "more-runs":
+        raise InputError("`--run` goes with `--decision more-runs`.")
+    try:
+        made = run_decide(store, audit, documents or [], decision, reason, who, datetime.now(UTC), saw=saw)
+    except StaleDecision as error:
+        if as_json:
+            newer = _row(error.newer) if error.newer else None
+            typer.echo(json.dumps({"refused": "stale", "message": str(error), "newer": newer}))
+        raise
+    if not as_json:
+        typer.echo("\n".join(_line(entry) for entry in made))
+    elif not run:
+        typer.echo(json.dumps({"entries": [_row(entry) for entry in made]}))
+    if run:
+        more(audit, store=store, as_json=as_json)
+    elif decision == "more-runs":
+        typer.echo(f"`ksdp more {audit}` runs them.", err=True)
+
+
+def _set_policy(store: Path, policy: str) -> None:
+    from ksdp.audit.errors import InputError
+    from ksdp.storage.reviews.decisions import Policy, write_policy
+    from ksdp.storage.store import Store
+
+    if policy not in {"four-eyes", "one-person"}:
+        raise InputError(f"`--policy` must be four-eyes or one-person; got {policy!r}.")
+    write_policy(Store.open(store, create=False), Policy(four_eyes=policy == "four-eyes"))
+    typer.echo(f"{policy}: entries of the log are judged by this from now on.", err=True)
+
+
+def more(
+    audit: AuditArgument,
+    documents: Annotated[
+        list[str] | None, typer.Argument(help="Ids; without any, those with the decision more-runs.")
+    ] = None,
+    with_runs: Annotated[
+        int | None, typer.Option("--with-runs", min=2, help="Runs in the smaller arm; forecast without.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for another audit that is running in the store.")
+    ] = False,
+    held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue an audit with more runs, where a decision asked for them."""
+    from ksdp.flows.reviews.decide import more_runs
+    from ksdp.terminal import terminal
+
+    with terminal():
+        out = more_runs(
+            store,
+            audit,
+            documents or None,
+            with_runs=with_runs,
+            workers=workers,
+            dask=dask,
+            wait=wait,
+            held=held,
+        )
+    tell(out, as_json)
+    raise typer.Exit(exit_code(out))
+
+
+def clear(
+    audit: AuditArgument,
+    clearance: ClearanceOption,
+    key: KeyOption,
+    who: WhoOption,
+    days: DaysOption = 90,
+    salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    leave_out_waiting: Annotated[
+        bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
+    ] = False,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Sign although a newer audit asked the same.")
+    ] = False,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Sign what may be used: what was proved clear and not excluded, and what was accepted."""
+    from datetime import UTC, datetime, timedelta
+
+    from ksdp.flows.screening.clear import clearance_from_decisions
+    from ksdp.storage.keys import load_private
+
+    now = datetime.now(UTC)
+    out = clearance_from_decisions(
+        store,
+        audit,
+        clearance,
+        load_private(key),
+        who=who,
+        now=now,
+        expires=now + timedelta(days=days),
+        leave_out_waiting=leave_out_waiting,
+        superseded=superseded,
+        salted=salted,
+    )
+    _tell_cleared(out, as_json)
+
+
+def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(out))
+        return
+    typer.echo(
+        f"{out['listed']} documents listed: {out['proved']} proved clear, {out['accepted']} accepted; "
+        f"{out['excluded']} excluded, {out['left_open']} left open\n{out['clearance']}  {out['fingerprint']}"
+    )
+
+
+def log(
+    audit: Annotated[str | None, typer.Argument(help="Entries of one audit; all without.")] = None,
+    document: Annotated[str | None, typer.Argument(help="Entries of one document of it.")] = None,
+    set_torn_aside: Annotated[
+        bool,
+        typer.Option("--set-torn-aside", help="Move a last line that a crash cut short into a file of its own."),
+    ] = False,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Print the review log."""
+    from ksdp.storage.reviews.decisions import read_log
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    if set_torn_aside:
+        from datetime import UTC, datetime
+
+        from ksdp.storage.reviews.log import set_torn_aside as move
+
+        aside = move(opened.root, datetime.now(UTC))
+        typer.echo(f"kept in {aside}" if aside else "nothing is torn.", err=True)
+        return
+    entries = read_log(opened, audit=audit, document=document)
+    if as_json:
+        typer.echo(json.dumps({"entries": [_row(entry) for entry in entries]}))
+        return
+    for entry in entries:
+        typer.echo(_line(entry))
+
+
+def tell_chain(out: dict[str, Any], as_json: bool) -> None:
+    """Print what checking a review log found, and leave with 1 where it is not whole."""
+    if as_json:
+        typer.echo(json.dumps(out))
+    elif out["whole"]:
+        typer.echo(f"the review log is whole: {out['entries']} entries, the newest is {out['head']}")
+        if not out["anchors"]:
+            typer.echo("--against CLEARANCE compares it with what was signed.", err=True)
+    else:
+        typer.secho(f"the review log is NOT whole: {out['reason']}", err=True, fg="red", bold=True)
+    raise typer.Exit(0 if out["whole"] else 1)
+
+
+def approve(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    clearance: ClearanceOption,
+    key: KeyOption,
+    who: WhoOption,
+    days: DaysOption = 90,
+    hours: Annotated[float, typer.Option("--hours", min=0, help="Hours to wait for decisions.")] = 72.0,
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Audit, wait until every sensitive document is decided, then sign what may be used. It resumes."""
+    from datetime import timedelta
+
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.reviews.approval import run_approval
+    from ksdp.terminal import terminal
+
+    with terminal():
+        out = run_approval(
+            *read_spec_file(spec),
+            store,
+            clearance,
+            key,
+            who=who,
+            valid=timedelta(days=days),
+            timeout=timedelta(hours=hours),
+            workers=workers,
+            dask=dask,
+        )
+    _tell_cleared(out, as_json)

@@ -1,0 +1,209 @@
+"""Audits that come back: `schedule`, `schedules`, `pause`, `resume`, `now`, `unschedule`, `serve`."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ksdp.audit.errors import InputError
+from ksdp.commands.options import JsonOption, StoreOption, WorkersOption
+
+__all__ = ["list_schedules", "pause", "resume", "run_schedule", "schedule", "serve", "unschedule"]
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the schedule (`ksdp schedules`).")]
+
+
+def schedule(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; read again at every run.")],
+    cron: Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week.")],
+    timezone: Annotated[str, typer.Option("--timezone", help="IANA name, such as Europe/Vienna.")] = "UTC",
+    name: Annotated[str | None, typer.Option("--name", help="The spec's file name without.")] = None,
+    full_every: Annotated[int, typer.Option("--full-every", help="Every n-th audit is of all documents.")] = 0,
+    budget: Annotated[
+        str, typer.Option("--budget", help="lord: fresh runs, discoveries earn level; spending: runs reused.")
+    ] = "lord",
+    retries: Annotated[int, typer.Option("--retries", help="Further attempts after a failure.")] = 2,
+    backoff: Annotated[float, typer.Option("--backoff", help="Seconds before the first; then doubled.")] = 60.0,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds an attempt may take.")] = None,
+    notices: Annotated[
+        Path | None, typer.Option("--notices", help="TOML with [[notice]] tables: command, webhook or email.")
+    ] = None,
+    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, for notices.")] = None,
+    workers: WorkersOption = None,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Audit what changes, on a calendar; `ksdp serve` runs it. The same name again changes the schedule."""
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.schedules.changes import check_schedulable
+    from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule
+    from ksdp.storage.store import Store
+
+    read, _ = read_spec_file(spec)
+    check_schedulable(read)
+    made = check_schedule(
+        {
+            "name": name or re.sub(r"[^a-z0-9]+", "-", spec.stem.lower()).strip("-"),
+            "spec": str(spec.resolve()),
+            "cron": cron,
+            "timezone": timezone,
+            "created": datetime.now(UTC),
+            "level": read.decision.level,
+            "budget": budget,
+            "full_every": full_every,
+            "retries": retries,
+            "backoff": backoff,
+            "timeout": timeout,
+            "workers": workers,
+            "link": link,
+            "notices": _notices(notices),
+        }
+    )
+    opened = Store.open(store)
+    made = add_schedule(opened, made)
+    about = _about(opened, made)
+    if as_json:
+        typer.echo(json.dumps(about))
+        return
+    typer.echo(f"schedule {made.name}: next {', '.join(about['next'])}", err=True)
+    typer.echo(f"`ksdp serve --store {store}` runs it.", err=True)
+
+
+def _notices(path: Path | None) -> list[Any]:
+    if path is None:
+        return []
+    from ksdp.storage.readers.toml import read_toml
+
+    tables = read_toml(path)
+    found = tables.get("notice")
+    if set(tables) != {"notice"} or not isinstance(found, list):
+        raise InputError(f"{path.name} must hold [[notice]] tables and nothing else.")
+    return found
+
+
+def _about(store: Any, schedule: Any) -> dict[str, Any]:
+    from ksdp.storage.schedules.history import next_times, read_runs
+    from ksdp.storage.schedules.outbox import waiting_notices
+
+    runs = read_runs(store, schedule.name)
+    left = next((run.level_left for run in reversed(runs) if run.level_left is not None), None)
+    coming = [] if schedule.paused else next_times(schedule, datetime.now(UTC), 3)
+    return {
+        "schedule": schedule.name,
+        "spec": schedule.spec,
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "paused": schedule.paused,
+        "next": [time.isoformat(timespec="minutes") for time in coming],
+        "runs": len(runs),
+        "last": runs[-1].model_dump(mode="json", exclude={"budget"}) if runs else None,
+        "level": schedule.level,
+        "level_left": left,
+        "notices_waiting": len(waiting_notices(store, schedule.name)),
+    }
+
+
+def list_schedules(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
+    """List the schedules of a store: when they run next, and what became of the last run."""
+    from ksdp.flows.schedules.serve import being_served
+    from ksdp.storage.schedules.schedule_files import read_schedules
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    about = [_about(opened, found) for found in read_schedules(opened)]
+    served = being_served(opened)
+    if as_json:
+        typer.echo(json.dumps({"served": served, "schedules": about}))
+        return
+    for one in about:
+        last = one["last"]
+        said = f"{last['outcome']} {last['finished'][:16]}" if last else "has not run"
+        coming = "paused" if one["paused"] else f"next {one['next'][0]}" if one["next"] else "never"
+        typer.echo(f"{one['schedule']:20} {one['cron']:16} {one['timezone']:16} {coming:32} last: {said}")
+    if about and not served:
+        typer.echo("nothing runs them: start `ksdp serve`.", err=True)
+
+
+def pause(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
+    """Pause a schedule; what is planned meanwhile is not made up for."""
+    _set(store, name, True)
+
+
+def resume(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
+    """Resume a schedule."""
+    _set(store, name, False)
+
+
+def _set(store: Path, name: str, paused: bool) -> None:
+    from ksdp.storage.schedules.schedule_files import set_paused
+    from ksdp.storage.store import Store
+
+    set_paused(Store.open(store, create=False), name, paused, datetime.now(UTC))
+    typer.echo(f"schedule {name} is {'paused' if paused else 'resumed'}", err=True)
+
+
+def run_schedule(
+    name: NameArgument,
+    full: Annotated[bool, typer.Option("--full", help="Every document, changed or not.")] = False,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Run a schedule now: by `ksdp serve` if it is running, else here."""
+    from ksdp.flows.schedules.serve import being_served, run_now
+    from ksdp.storage.schedules.schedule_files import Asked, ask_now
+    from ksdp.storage.store import Store
+    from ksdp.terminal import terminal
+
+    opened = Store.open(store, create=False)
+    if being_served(opened):
+        ask_now(opened, name, Asked(at=datetime.now(UTC), full=full))
+        said = {"schedule": name, "asked": True}
+        typer.echo(json.dumps(said) if as_json else "`ksdp serve` runs it now", err=not as_json)
+        return
+    with terminal():
+        run = run_now(store, name, full=full)
+    if as_json:
+        typer.echo(json.dumps({"schedule": name} | run.model_dump(mode="json")))
+    else:
+        typer.echo(f"{run.outcome}{f': {run.reason}' if run.reason else ''}", err=True)
+        if run.audit:
+            typer.echo(f"audit   {run.audit}", err=True)
+    raise typer.Exit(_code(run))
+
+
+def _code(run: Any) -> int:
+    """What a run means to a shell: as for `ksdp audit`, of all documents as they stand."""
+    if run.outcome == "void":
+        return 5
+    if not run.succeeded:
+        return 1
+    return 3 if run.verdicts.get("sensitive") else 4 if run.verdicts.get("undecided") else 0
+
+
+def unschedule(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
+    """Remove a schedule with its history; its audits stay."""
+    from ksdp.storage.schedules.schedule_files import remove_schedule
+    from ksdp.storage.store import Store
+
+    remove_schedule(Store.open(store, create=False), name)
+    typer.echo(f"schedule {name} is removed", err=True)
+
+
+def serve(
+    store: StoreOption = Path("ksdp-store"),
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
+    ] = None,
+    metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")] = "127.0.0.1",
+) -> None:
+    """Run the schedules of a store until stopped (Ctrl-C); `PREFECT_API_URL` names a Prefect server to use."""
+    from ksdp.flows.schedules.serve import serve as run_server
+    from ksdp.terminal import plain
+
+    with plain():
+        run_server(store, metrics_port=metrics_port, metrics_host=metrics_host)

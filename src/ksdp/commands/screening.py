@@ -1,0 +1,161 @@
+"""From a corpus to a signed clearance: `keys`, `screen`, `verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption
+from ksdp.commands.reviews import tell_chain
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["keys", "screen", "signing_key", "verify"]
+
+
+_SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
+
+
+def keys(
+    name: Annotated[str, typer.Argument(help="Whose identity it is.")],
+    folder: Annotated[Path, typer.Option("--folder", help="Where the two key files go.")] = Path(),
+    passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for a passphrase.")] = False,
+) -> None:
+    """Make an identity: an Ed25519 key that signs clearances and takes part in runs."""
+    from ksdp.storage.keys import make_identity
+
+    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True).encode() if passphrase else None
+    made = make_identity(folder, name, passphrase=secret)
+    typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
+    from ksdp.storage.keys import load_private, needs_passphrase
+
+    secret = None
+    if needs_passphrase(path):
+        secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
+    return load_private(path, passphrase=secret)
+
+
+def screen(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
+    key: Annotated[Path, typer.Option("--key", help="The private key of whoever decides (`ksdp keys`).")],
+    who: Annotated[str, typer.Option("--who", help="Who decides; stands in the clearance.")],
+    days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
+    salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    list_excluded: Annotated[
+        bool, typer.Option("--list-excluded", help="Name what was left out, in plain.")
+    ] = False,
+    allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided ones too.")] = False,
+    proof: Annotated[
+        bool,
+        typer.Option("--proof/--no-proof", help="Last, audit the documents to be cleared without any others."),
+    ] = True,
+    most: Annotated[
+        float, typer.Option("--most", help="Share of sensitive documents above which exclusion is called no help.")
+    ] = 0.5,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search", help="Where exclusion does not help: larger party, lower rank, fewer iterations, noise?"
+        ),
+    ] = False,
+    quota: Annotated[
+        float, typer.Option("--quota", help="Search: the share of documents that may exceed the margin.")
+    ] = 0.05,
+    sampled: Annotated[
+        int, typer.Option("--sampled", min=1, help="Search: documents drawn for each audit.")
+    ] = 200,
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
+    from datetime import UTC, datetime, timedelta
+
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.screening.screen import NO_HELP
+    from ksdp.flows.screening.screen import screen as run_screen
+    from ksdp.terminal import terminal
+
+    now = datetime.now(UTC)
+    read, base = read_spec_file(spec)
+    private = signing_key(key)
+    with terminal():
+        out = run_screen(
+            read,
+            base,
+            store,
+            clearance,
+            private,
+            who=who,
+            now=now,
+            expires=now + timedelta(days=days),
+            rounds=rounds,
+            most=most,
+            workers=workers,
+            dask=dask,
+            salted=salted,
+            list_excluded=list_excluded,
+            allow_undecided=allow_undecided,
+            proof=proof,
+            search=search,
+            quota=quota,
+            sampled=sampled,
+        )
+    if as_json:
+        typer.echo(json.dumps(out))
+    else:
+        typer.echo(f"{out['outcome']}: {out['reason']}", err=True)
+        if out["search"]:
+            found = [answer["reason"] for answer in out["search"]["answers"]]
+            typer.echo("\n".join([out["search"]["reason"], *found]), err=True)
+        elif out["outcome"] in NO_HELP:
+            typer.echo("--search tries a larger party, a lower rank, fewer iterations and noise.", err=True)
+        typer.echo(f"screen  {out['screen']}\nreport  {out['report']}", err=True)
+    raise typer.Exit(_SCREENED.get(out["outcome"], 3))
+
+
+def verify(
+    clearance: Annotated[Path, typer.Argument(help="A clearance file; or a store, or its review log.")],
+    key: Annotated[Path | None, typer.Option("--key", help="The public key it must be signed with.")] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
+    ] = None,
+    spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a clearance: whole, signed, in force, made for this corpus, mechanism and spec. Or a review log."""
+    from datetime import UTC, datetime
+
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.screening.verify import verify as run_verify
+    from ksdp.flows.screening.verify import verify_log
+    from ksdp.storage.keys import load_public
+
+    public = load_public(key) if key else None
+    if clearance.is_dir() or clearance.suffix == ".jsonl":
+        tell_chain(verify_log(clearance, against or (), public), as_json)
+        return
+    read, base = read_spec_file(spec) if spec else (None, None)
+    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
+    if as_json:
+        typer.echo(json.dumps(out, default=str))
+        return
+    typer.echo(
+        "the clearance is whole, signed and in force."
+        if key
+        else "the clearance is whole and in force. Compare the fingerprint of its signer, or name --key:"
+    )
+    typer.echo(
+        "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict))
+    )

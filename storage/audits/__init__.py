@@ -1,0 +1,1 @@
+"""What the store holds of an audit, and questions to it."""

@@ -1,0 +1,51 @@
+"""Stages of an audit beside its first look: `audits/<id>/stages/<name>.parquet`, one row a document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.interim_looks import Stage
+from ksdp.storage.store import write_whole
+
+__all__ = ["read_stage", "stage_names", "write_stage"]
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / "stages" / f"{name}.parquet"
+
+
+def write_stage(folder: Path, stage: Stage) -> None:
+    """Write a stage; the same audit resumed writes the same one again."""
+    about = {"seed": stage.seed, "runs": stage.runs, "statistics": stage.statistics, "before": stage.before}
+    table = pa.table({"row": np.asarray(stage.rows, dtype=np.int64)}).replace_schema_metadata(
+        {"ksdp.stage": json.dumps(about)}
+    )
+    write_whole(_file(folder, stage.name), lambda part: pq.write_table(table, part, compression="zstd"))
+
+
+def read_stage(folder: Path, name: str) -> Stage:
+    """Read a stage.
+
+    Raises
+    ------
+    StoreError
+        If it is not there.
+    """
+    try:
+        table = pq.read_table(_file(folder, name))
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"audit {folder.name!r} has no stage {name!r}; run it again.") from error
+    about = json.loads(table.schema.metadata[b"ksdp.stage"])
+    rows = table["row"].to_numpy()
+    return Stage(name, about["seed"], about["runs"], rows, tuple(about["statistics"]), about["before"])
+
+
+def stage_names(folder: Path) -> list[str]:
+    """Names of the stages that an audit has reached, beside its first look."""
+    return sorted(file.stem for file in folder.glob("stages/*.parquet"))

@@ -1,0 +1,1 @@
+"""Schedules, their history, and notices that are to be sent."""

@@ -1,0 +1,268 @@
+"""What a scheduled audit changed: the verdicts as they stand, and their drift against earlier audits.
+
+::
+
+    schedules/<name>/standing/<run>.parquet         one row a document: its verdict and the audit it came from
+                     drift/<audit>-verdicts.parquet one row a verdict that changed
+                           <audit>-distances.parquet one row a (document, statistic) measured before and now
+                           <audit>.json             their summary
+
+A history line names the standing file that belongs to it: a file that none names was never finished with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.findings import read_statistics, read_verdicts
+from ksdp.storage.schedules.schedule_files import schedule_folder
+from ksdp.storage.store import Store, write_json, write_whole
+
+__all__ = [
+    "Changes",
+    "Drift",
+    "compare",
+    "measure_drift",
+    "read_drift",
+    "read_standing",
+    "standing_after",
+    "verdict_counts",
+    "write_drift",
+    "write_standing",
+]
+
+_STANDING = pa.schema(
+    [
+        ("document", pa.string()),
+        ("digest", pa.string()),
+        ("verdict", pa.string()),
+        ("audit", pa.string()),
+        ("statistic", pa.string()),
+        ("distance", pa.float64()),
+        ("log10_adjusted_p", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Ids of documents against those that stand."""
+
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+
+    def counts(self) -> dict[str, int]:
+        """How many of each."""
+        names = ("new", "changed", "removed", "unchanged")
+        return {name: len(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """How verdicts and distances moved between a document's earlier audit and its latest."""
+
+    verdicts: pa.Table
+    """`document`, `before`, `after`, `audit_before`, `audit`: those that differ."""
+    distances: pa.Table
+    """`document`, `statistic`, `version`, `before`, `after`, `change`, `audit_before`, `audit`."""
+    became_sensitive: int
+    """Documents that are sensitive and were not, or were not there."""
+
+    @property
+    def largest(self) -> float | None:
+        """Largest |change of D|; None where nothing was measured twice."""
+        changes = np.abs(self.distances["change"].to_numpy())
+        changes = changes[np.isfinite(changes)]
+        return float(changes.max()) if len(changes) else None
+
+    def summary(self) -> dict[str, Any]:
+        """Counts of verdict changes, and per statistic the median and the extremes of the change of D."""
+        moves = zip(self.verdicts["before"].to_pylist(), self.verdicts["after"].to_pylist(), strict=True)
+        names = np.asarray(self.distances["statistic"].to_pylist(), dtype=object)
+        change = self.distances["change"].to_numpy()
+        statistics = {}
+        for name in sorted(set(names.tolist())):
+            own = change[(names == name) & np.isfinite(change)]
+            if len(own):
+                statistics[name] = {
+                    "pairs": len(own),
+                    "median": float(np.median(own)),
+                    "largest_fall": float(own.min()),
+                    "largest_rise": float(own.max()),
+                }
+        return {
+            "verdicts": dict(Counter(f"{before} to {after}" for before, after in moves)),
+            "became_sensitive": self.became_sensitive,
+            "statistics": statistics,
+        }
+
+
+def compare(standing: pa.Table | None, digests: Mapping[str, str]) -> Changes:
+    """What is new, changed, gone or as it was, in the order of `digests` (of `standing` for what is gone)."""
+    before: dict[str, str] = {}
+    if standing is not None:
+        columns = standing["document"].to_pylist(), standing["digest"].to_pylist()
+        before = dict(zip(*columns, strict=True))
+    return Changes(
+        new=tuple(name for name in digests if name not in before),
+        changed=tuple(name for name, digest in digests.items() if before.get(name, digest) != digest),
+        removed=tuple(name for name in before if name not in digests),
+        unchanged=tuple(name for name, digest in digests.items() if before.get(name) == digest),
+    )
+
+
+def standing_after(
+    standing: pa.Table | None, digests: Mapping[str, str], store: Store, audit: str | None
+) -> pa.Table:
+    """The verdicts as they stand after an audit of some documents; None: after documents were removed.
+
+    Documents that the audit was not about keep verdict, digest and audit; those that are gone are gone.
+    """
+    old = _STANDING.empty_table() if standing is None else standing
+    parts = []
+    if audit is not None:
+        found = read_verdicts(store.audit(audit))
+        names = [str(name) for name in found["document"].to_pylist()]
+        columns = {
+            "document": pa.array(names, pa.string()),
+            "digest": pa.array([digests.get(name, "") for name in names], pa.string()),
+            "verdict": found["verdict"].cast(pa.string()),
+            "audit": pa.array([audit] * len(names), pa.string()),
+            "statistic": found["statistic"].cast(pa.string()),
+            "distance": found["distance"].cast(pa.float64()),
+            "log10_adjusted_p": found["log10_adjusted_p"].cast(pa.float64()),
+        }
+        parts.append(pa.table(columns, schema=_STANDING))
+        old = old.filter(pc.invert(pc.is_in(old["document"], parts[0]["document"].combine_chunks())))
+    present = pa.array(list(digests), pa.string())
+    return pa.concat_tables([old.filter(pc.is_in(old["document"], present)), *parts]).combine_chunks()
+
+
+def verdict_counts(standing: pa.Table) -> dict[str, int]:
+    """How many documents have each verdict."""
+    counts = Counter(standing["verdict"].to_pylist())
+    return {name: counts.get(name, 0) for name in ("sensitive", "clear", "undecided")}
+
+
+def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit: str) -> Drift:
+    """Compare what an audit found with what stood before, document by document.
+
+    Distances are compared where the same version of a statistic measured the same document; findings that are no
+    longer in the store are passed over.
+    """
+    mine = after.filter(pc.equal(after["audit"], audit)).select(["document", "verdict"])
+    old = (_STANDING.empty_table() if before is None else before).select(["document", "verdict", "audit"])
+    pairs = mine.join(old, "document", right_suffix="_before").rename_columns(
+        ["document", "after", "before", "audit_before"]
+    )
+    was = pc.fill_null(pc.equal(pairs["before"], "sensitive"), False)
+    became = pc.sum(pc.and_(pc.equal(pairs["after"], "sensitive"), pc.invert(was))).as_py() or 0
+    known = pairs.filter(pc.is_valid(pairs["before"]))
+    moved = known.filter(pc.not_equal(known["before"], known["after"]))
+    moved = moved.select(["document", "before", "after", "audit_before"])
+    moved = moved.append_column("audit", pa.array([audit] * len(moved), pa.string()))
+    return Drift(moved, _distances(known, store, audit), int(became))
+
+
+def _distances(known: pa.Table, store: Store, audit: str) -> pa.Table:
+    now = _measured(store, audit)
+    schema = ["document", "statistic", "version", "before", "after", "change", "audit_before", "audit"]
+    parts = []
+    for earlier in sorted(set(known["audit_before"].to_pylist())):
+        mine = known.filter(pc.equal(known["audit_before"], earlier))["document"].combine_chunks()
+        try:
+            then = _measured(store, earlier)
+        except StoreError:
+            continue
+        then = then.filter(pc.is_in(then["document"], mine)).rename_columns([*_KEYS, "before"])
+        both = then.join(now.rename_columns([*_KEYS, "after"]), _KEYS, join_type="inner")
+        both = both.append_column("change", pc.subtract(both["after"], both["before"]))
+        both = both.append_column("audit_before", pa.array([earlier] * len(both), pa.string()))
+        parts.append(both.append_column("audit", pa.array([audit] * len(both), pa.string())).select(schema))
+    if parts:
+        return pa.concat_tables(parts)
+    text, number = pa.array([], pa.string()), pa.array([], pa.float64())
+    version = pa.array([], pa.int32())
+    return pa.table([text, text, version, number, number, number, text, text], names=schema)
+
+
+_KEYS = ["document", "statistic", "version"]
+
+
+def _measured(store: Store, audit: str) -> pa.Table:
+    table = read_statistics(store.audit(audit)).select([*_KEYS, "distance"])
+    return pa.table(
+        {
+            "document": table["document"].cast(pa.string()),
+            "statistic": table["statistic"].cast(pa.string()),
+            "version": table["version"].cast(pa.int32()),
+            "distance": table["distance"].cast(pa.float64()),
+        }
+    )
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    write_whole(path, lambda part: pq.write_table(table, part, compression="zstd"))
+
+
+def write_standing(store: Store, name: str, run: str, standing: pa.Table) -> str:
+    """Write the verdicts as they stand; the file's name, for the history."""
+    file = f"{run}.parquet"
+    _write(schedule_folder(store, name) / "standing" / file, standing)
+    return file
+
+
+def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
+    """The verdicts that a line of the history names (`ScheduledRun.standing`); None where it names none.
+
+    Raises
+    ------
+    StoreError
+        If the file is not there or damaged.
+    """
+    if file is None:
+        return None
+    try:
+        return pq.read_table(schedule_folder(store, name) / "standing" / file)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"the verdicts of schedule {name!r} cannot be read; add it anew.") from error
+
+
+def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:
+    """Write both tables and, last, their summary."""
+    folder = schedule_folder(store, name) / "drift"
+    _write(folder / f"{audit}-verdicts.parquet", drift.verdicts)
+    _write(folder / f"{audit}-distances.parquet", drift.distances)
+    write_json(folder / f"{audit}.json", drift.summary())
+
+
+def read_drift(store: Store, name: str, audit: str) -> dict[str, Any]:
+    """The summary, and both tables under `verdict_changes` and `distance_changes`.
+
+    Raises
+    ------
+    StoreError
+        If there is none.
+    """
+    folder = schedule_folder(store, name) / "drift"
+    try:
+        summary = dict(json.loads((folder / f"{audit}.json").read_text(encoding="utf-8")))
+        tables: Sequence[pa.Table] = [
+            pq.read_table(folder / f"{audit}-{part}.parquet") for part in ("verdicts", "distances")
+        ]
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StoreError(f"schedule {name!r} has no drift for audit {audit!r}.") from error
+    return summary | {"verdict_changes": tables[0], "distance_changes": tables[1]}

@@ -1,0 +1,104 @@
+"""Notices that are to be sent: `schedules/<name>/outbox/<id>.json`, a file each until delivered or given up.
+
+The file is written before the first attempt, so a notice outlives the process that wanted to send it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from ksdp.storage.schedules.schedule_files import Event, Notice, schedule_folder
+from ksdp.storage.store import Store, write_json
+
+__all__ = ["MOST_ATTEMPTS", "Waiting", "attempted", "notices_sent", "put_notice", "waiting_notices"]
+
+MOST_ATTEMPTS = 10
+"""Then a notice is given up; with doubling delays that is after half a day and more."""
+
+_FIRST_DELAY = 60.0
+
+
+class Waiting(BaseModel):
+    """A notice on its way."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: str
+    event: Event
+    notice: Notice
+    body: Mapping[str, Any]
+    """Counts and links."""
+    created: AwareDatetime
+    attempts: int = 0
+    next_try: AwareDatetime
+    error: str | None = None
+    """Why the latest attempt failed."""
+    done: AwareDatetime | None = None
+    delivered: bool = False
+
+
+def put_notice(
+    store: Store, name: str, event: Event, notice: Notice, body: Mapping[str, Any], now: datetime
+) -> Waiting:
+    """Queue a notice."""
+    made = f"{now.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(4)}"
+    item = Waiting(id=made, event=event, notice=notice, body=body, created=now, next_try=now)
+    _write(store, name, item)
+    return item
+
+
+def _write(store: Store, name: str, item: Waiting) -> None:
+    write_json(schedule_folder(store, name) / "outbox" / f"{item.id}.json", item.model_dump(mode="json"))
+
+
+def waiting_notices(store: Store, name: str, now: datetime | None = None) -> list[Waiting]:
+    """Notices that are not delivered yet, oldest first; with `now` those whose turn it is."""
+    items = []
+    for file in sorted((schedule_folder(store, name) / "outbox").glob("*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            items.append(Waiting.model_validate(json.loads(file.read_text(encoding="utf-8"))))
+    return [item for item in items if now is None or item.next_try <= now]
+
+
+def attempted(store: Store, name: str, item: Waiting, error: str | None, now: datetime) -> Waiting:
+    """Record an attempt: done with if it went well or was the last, else tried again after a doubled delay."""
+    attempts = item.attempts + 1
+    over = error is None or attempts >= MOST_ATTEMPTS
+    delay = timedelta(seconds=_FIRST_DELAY * 2 ** (attempts - 1))
+    after = item.model_copy(
+        update={
+            "attempts": attempts,
+            "error": error,
+            "next_try": now + delay,
+            "done": now if over else None,
+            "delivered": error is None,
+        }
+    )
+    folder = schedule_folder(store, name)
+    if not over:
+        _write(store, name, after)
+        return after
+    with (folder / "notices.jsonl").open("ab") as file:
+        file.write(after.model_dump_json().encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    (folder / "outbox" / f"{item.id}.json").unlink(missing_ok=True)
+    return after
+
+
+def notices_sent(store: Store, name: str) -> list[Waiting]:
+    """Notices that were delivered or given up, oldest first."""
+    path = schedule_folder(store, name) / "notices.jsonl"
+    sent = []
+    for line in path.read_bytes().splitlines() if path.is_file() else []:
+        with contextlib.suppress(ValueError):
+            sent.append(Waiting.model_validate(json.loads(line)))
+    return sent

@@ -1,0 +1,79 @@
+"""Who runs now: one scheduled audit a store at a time, and a mark that says which one, should it die.
+
+The lock is the operating system's: it is free as soon as its holder is dead, however it died. The mark stays, so
+that an interrupted run is known and made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from ksdp.storage.schedules.schedule_files import schedule_folder
+from ksdp.storage.store import Store, write_json
+
+__all__ = ["Running", "begin", "finish", "hold", "interrupted", "running"]
+
+
+class Running(BaseModel):
+    """A run under way, or one that died."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    planned: AwareDatetime | None
+    """None where somebody asked for it."""
+    started: AwareDatetime
+    pid: int
+    full: bool = False
+    crashes: int = 0
+    """Earlier attempts whose process died."""
+    stopped: bool = False
+    """`ksdp serve` was told to stop: its death is no crash."""
+    flow_run: str | None = None
+    """Prefect's id."""
+
+
+@contextlib.contextmanager
+def hold(store: Store) -> Iterator[bool]:
+    """Try to hold the store's schedules; whether it went well."""
+    folder = store.root / "schedules"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+def begin(store: Store, name: str, mark: Running) -> None:
+    """Leave the mark; whoever calls holds the store."""
+    write_json(schedule_folder(store, name) / "running.json", mark.model_dump(mode="json"))
+
+
+def finish(store: Store, name: str) -> None:
+    """Take the mark away: the run stands in the history."""
+    (schedule_folder(store, name) / "running.json").unlink(missing_ok=True)
+
+
+def running(store: Store, name: str) -> Running | None:
+    """The mark, whether its process lives or not."""
+    path = schedule_folder(store, name) / "running.json"
+    try:
+        return Running.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def interrupted(store: Store, name: str) -> Running | None:
+    """The mark of a run that is not under way any more: its process died."""
+    mark = running(store, name)
+    if mark is None:
+        return None
+    with hold(store) as free:
+        return running(store, name) if free else None

@@ -1,0 +1,1 @@
+"""Screens and signed clearances in the store."""

@@ -1,0 +1,268 @@
+"""The clearance: the signed list of documents that may enter a protocol run.
+
+One JSON file: `clearance` is what is said, `signature` who said it. The signature (Ed25519) is over the
+canonical form of `clearance` (sorted keys, no spaces, ASCII) behind a fixed prefix, so that it can never pass
+for a signature of something else. The whole file has one canonical form as well, and a file in any other is
+refused: no byte of it can change unnoticed.
+
+Whoever has a key can sign. That a file is whole says nothing until its public key, or the fingerprint, is compared
+with one that came by another way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed
+from ksdp.storage.keys import fingerprint
+from ksdp.storage.store import write_whole
+
+__all__ = [
+    "Verified",
+    "read_clearance",
+    "verify_clearance",
+    "write_clearance",
+]
+
+FORMAT = 1
+_PREFIX = b"ksdp-clearance-1\n"
+_OPTIONAL = ("reviewed",)
+"""Fields that came later: not written where they say nothing, so that older files keep their one form."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A clearance that passed every check it was put to."""
+
+    clearance: Clearance
+    public_key: Ed25519PublicKey
+    fingerprint: str
+    checked: tuple[str, ...]
+    """`content`, `signature` and `time` always; `signer`, `corpus`, `mechanism`, `spec` where they were given."""
+
+
+def _content(clearance: Clearance) -> dict[str, Any]:
+    said: dict[str, Any] = {"format": FORMAT}
+    for field in fields(clearance):
+        value = getattr(clearance, field.name)
+        if field.name in _OPTIONAL and value is None:
+            continue
+        if isinstance(value, datetime):
+            value = value.astimezone(UTC).isoformat()
+        elif isinstance(value, bytes):
+            value = value.hex()
+        elif isinstance(value, MechanismIdentity):
+            value = {"name": value.name, "version": value.version, "parameters": dict(value.parameters)}
+        elif isinstance(value, Reviewed):
+            value = asdict(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif isinstance(value, Mapping):
+            value = dict(value)
+        said[field.name] = value
+    return said
+
+
+def _clearance(said: dict[str, Any]) -> Clearance:
+    values = dict(said)
+    if values.pop("format") != FORMAT:
+        raise ValueError("another format")
+    for name in ("audits", "allowed", "documents", "excluded_documents"):
+        values[name] = None if values[name] is None else tuple(values[name])
+    for name in ("created", "expires"):
+        values[name] = datetime.fromisoformat(values[name])
+    values["salt"] = None if values["salt"] is None else bytes.fromhex(values["salt"])
+    values["mechanism"] = MechanismIdentity(**values["mechanism"])
+    if "reviewed" in values:
+        values["reviewed"] = Reviewed(**values["reviewed"])
+    return Clearance(**values)
+
+
+def _signed_bytes(said: Mapping[str, Any]) -> bytes:
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _PREFIX + text.encode("ascii")
+
+
+def _file_bytes(whole: Mapping[str, Any]) -> bytes:
+    return (json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+
+
+def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519PrivateKey) -> None:
+    """Sign a clearance and write it whole; a file that is there is replaced.
+
+    Raises
+    ------
+    ValueError
+        If a parameter of the mechanism is not JSON.
+    """
+    said = _content(clearance)
+    signed = _signed_bytes(said)
+    whole = {
+        "clearance": said,
+        "signature": {
+            "algorithm": "ed25519",
+            "content": hashlib.sha256(signed).hexdigest(),
+            "fingerprint": fingerprint(private_key),
+            "public_key": private_key.public_key().public_bytes_raw().hex(),
+            "signature": private_key.sign(signed).hex(),
+        },
+    }
+    content = _file_bytes(whole)
+
+    def write(part: Path) -> None:
+        part.write_bytes(content)
+
+    write_whole(path, write)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    """The file's two parts, if it is in its canonical form."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ClearanceError("file", f"the clearance {path} cannot be read: {error.strerror}.") from error
+    try:
+        whole = json.loads(raw.decode("ascii"))
+        known = isinstance(whole, dict) and set(whole) == {"clearance", "signature"}
+        canonical = known and _file_bytes(whole) == raw
+    except (ValueError, RecursionError) as error:
+        raise ClearanceError("file", f"{path.name} is not a clearance: it is no JSON in ASCII.") from error
+    if not known:
+        raise ClearanceError("file", f"{path.name} is not a clearance.")
+    if not canonical:
+        raise ClearanceError("content", f"{path.name} was changed: it is not in the form it was written in.")
+    return dict(whole)
+
+
+def _open(path: Path, said: Any) -> Clearance:
+    try:
+        clearance = _clearance(said)
+        same = _content(clearance) == said
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ClearanceError("file", f"{path.name} is not a clearance of format {FORMAT}.") from error
+    if not same:
+        raise ClearanceError("content", f"{path.name} was changed: it is not in the form it was written in.")
+    return clearance
+
+
+def read_clearance(path: Path) -> Clearance:
+    """Read a clearance to look at it. Nothing is verified: use `verify_clearance` before acting on it.
+
+    Raises
+    ------
+    ClearanceError
+        If the file is not a clearance.
+    """
+    return _open(path, _parse(path)["clearance"])
+
+
+def _signer(path: Path, signature: Any, signed: bytes) -> Ed25519PublicKey:
+    """The key that signed these bytes, by the file's own account, verified."""
+    try:
+        if set(signature) != {"algorithm", "content", "fingerprint", "public_key", "signature"}:
+            raise ValueError("other keys")
+        if signature["algorithm"] != "ed25519":
+            raise ValueError("another algorithm")
+        key_bytes, value = (bytes.fromhex(signature[name]) for name in ("public_key", "signature"))
+        if [key_bytes.hex(), value.hex()] != [signature["public_key"], signature["signature"]]:
+            raise ValueError("another spelling")
+        key = Ed25519PublicKey.from_public_bytes(key_bytes)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ClearanceError("signature", f"{path.name} has no Ed25519 signature that can be read.") from error
+    if signature["content"] != hashlib.sha256(signed).hexdigest():
+        raise ClearanceError("content", f"{path.name} was changed after it was signed.")
+    if signature["fingerprint"] != fingerprint(key):
+        raise ClearanceError("signature", f"{path.name}: the fingerprint is not that of the public key.")
+    try:
+        key.verify(value, signed)
+    except InvalidSignature as error:
+        raise ClearanceError(
+            "signature", f"{path.name}: the signature is not of this content by this key."
+        ) from error
+    return key
+
+
+def verify_clearance(
+    path: Path,
+    *,
+    now: datetime,
+    public_key: Ed25519PublicKey | None = None,
+    corpus_hash: str | None = None,
+    mechanism: MechanismIdentity | None = None,
+    spec_hash: str | None = None,
+    left_out: Sequence[str] = (),
+) -> Verified:
+    """Read a clearance and refuse it unless every check holds.
+
+    Parameters
+    ----------
+    path : Path
+    now : datetime
+        With a time zone.
+    public_key : Ed25519PublicKey, optional
+        The signer's, from elsewhere. Without it the file is only known to be whole: the caller must compare
+        `Verified.fingerprint`.
+    corpus_hash, mechanism, spec_hash : optional
+        What is about to be run. What is not given is not checked; `Verified.checked` says what was.
+    left_out : sequence of str
+        Parameters of the mechanism that may differ; `Verified.checked` names them.
+
+    Raises
+    ------
+    ClearanceError
+        Naming the first check that failed.
+    """
+    if now.tzinfo is None:
+        raise InputError("`now` must have a time zone.")
+    whole = _parse(path)
+    key = _signer(path, whole["signature"], _signed_bytes(whole["clearance"]))
+    clearance = _open(path, whole["clearance"])
+    checked = ["content", "signature"]
+    if public_key is not None:
+        if key.public_bytes_raw() != public_key.public_bytes_raw():
+            raise ClearanceError(
+                "signer",
+                f"{path.name} is signed by {fingerprint(key)}; it should be by {fingerprint(public_key)}.",
+            )
+        checked.append("signer")
+    if now < clearance.created:
+        raise ClearanceError("early", f"{path.name} is not valid before {clearance.created.isoformat()}.")
+    if now >= clearance.expires:
+        raise ClearanceError("expired", f"{path.name} expired at {clearance.expires.isoformat()}.")
+    checked.append("time")
+    bound: tuple[tuple[str, Any, Any], ...] = (
+        ("corpus", clearance.corpus, corpus_hash),
+        ("mechanism", clearance.mechanism, mechanism),
+        ("spec", clearance.spec, spec_hash),
+    )
+    for name, cleared, wanted in bound:
+        if wanted is None:
+            continue
+        but = left_out if name == "mechanism" else ()
+        if but:
+            cleared, wanted = cleared.without(but), wanted.without(but)
+        if cleared != wanted:
+            raise ClearanceError(name, f"{path.name} is for another {name}: {_differs(cleared, wanted)}.")
+        checked.append(f"{name} (but for {', '.join(but)})" if but else name)
+    return Verified(clearance, key, fingerprint(key), tuple(checked))
+
+
+def _differs(cleared: Any, wanted: Any) -> str:
+    if not isinstance(cleared, MechanismIdentity):
+        return f"it clears {cleared}, and this is {wanted}"
+    for name in ("name", "version"):
+        if getattr(cleared, name) != getattr(wanted, name):
+            return f"it clears {name} {getattr(cleared, name)}, and this is {getattr(wanted, name)}"
+    ours, theirs = dict(cleared.parameters), dict(wanted.parameters)
+    other = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k, ...) != theirs.get(k, ...))
+    return f"parameter {other[0]} differs"

@@ -1,0 +1,86 @@
+"""How an audit is named to a worker, which rebuilds its plan from what is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ksdp.audit.interim_looks import FIRST, Stage
+from ksdp.audit.plan import Plan, make_plan
+from ksdp.storage.audits.stage_tables import read_stage
+from ksdp.storage.findings import read_spec
+from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.store import Store, content_key
+
+__all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage"]
+
+
+@dataclass(frozen=True)
+class AuditRef:
+    """Names a stage of an audit to a worker."""
+
+    store: str
+    audit: str
+    corpus: str
+    """Hash of the corpus."""
+    may_sample: bool = True
+    """False: only cached observables may be used."""
+    stage: str = FIRST
+
+    def at(self, stage: str) -> AuditRef:
+        """Another stage of the same audit."""
+        return replace(self, stage=stage)
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the blocks of a stage are, and what their keys must be."""
+
+    observables: Path
+    values: Path
+    key: str
+    values_key: str
+
+
+@lru_cache(maxsize=4)
+def open_audit(ref: AuditRef) -> Plan:
+    """The plan of the whole audit, from a reference to its first look."""
+    store = Store(Path(ref.store))
+    return make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
+
+
+@lru_cache(maxsize=8)
+def open_stage(ref: AuditRef) -> Stage:
+    """The stage that a reference names; the first look is what the plan says."""
+    if ref.stage != FIRST:
+        return read_stage(Store(Path(ref.store)).audit(ref.audit), ref.stage)
+    plan = open_audit(ref)
+    names = tuple(s.name for s in plan.statistics)
+    return Stage(FIRST, plan.design.seed, plan.looks[0].runs, plan.audited, names)
+
+
+@lru_cache(maxsize=4)
+def open_plan(ref: AuditRef) -> Plan:
+    """Rebuild the plan of a stage from the store, once a process."""
+    return open_audit(ref.at(FIRST)).narrowed(open_stage(ref))
+
+
+@lru_cache(maxsize=4)
+def folders_of(ref: AuditRef) -> Folders:
+    """Folders and keys of a stage's blocks."""
+    plan = open_plan(ref)
+    folder = Store(Path(ref.store)).runs(plan.runs_identity)
+    key = content_key(plan.runs_identity)
+    # Values are of these documents, in this order, under these statistics of these observables.
+    chosen = content_key(
+        {
+            "statistics": {s.name: s.version for s in plan.statistics},
+            "sees": list(plan.seen),
+            "rows": hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest(),
+        }
+    )
+    return Folders(folder / "observables", folder / "values" / chosen, key, f"{key}/{chosen}")

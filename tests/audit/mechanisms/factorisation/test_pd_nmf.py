@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import FrozenInstanceError
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
+from ksdp.audit.mechanisms.factorisation.pd_nmf import MECHANISMS, PDNMF, pd_nmf_iter
+from ksdp.audit.mechanisms.factorisation.rri_nmf import rri_nmf
+from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
+
+PENALTIES = [
+    {},
+    {"alpha": 0.3},
+    {"beta": 0.5},
+    {"gamma": 0.2},
+    {"delta": 0.7},
+    {"alpha": 0.05, "beta": 0.1, "gamma": 0.02, "delta": 0.2},
+]
+RNG = np.random.default_rng(0)
+
+
+def corpus(n, d, seed, topics=4):
+    rng = np.random.default_rng(seed)
+    words = rng.dirichlet(np.full(d, 0.1), size=topics)
+    return sp.csr_array(rng.poisson(40 * rng.dirichlet(np.full(topics, 0.3), size=n) @ words).astype(float))
+
+
+def split(X, cuts):
+    edges = [0, *cuts, X.shape[0]]
+    return tuple(sp.csr_array(X[a:b]) for a, b in pairwise(edges))
+
+
+class Party:
+    """One party's side of Algorithm 1: it sees its own rows, T, and nothing else."""
+
+    def __init__(self, X, k):
+        self.X, self.W = X.toarray(), np.zeros((X.shape[0], k))
+
+    def share(self, t, T, gamma, delta):
+        R = self.X - self.W @ T + np.outer(self.W[:, t], T[t])
+        self.W[:, t] = np.maximum(R @ T[t] - gamma, 0) / (T[t] @ T[t] + delta)
+        return self.W[:, t] @ R, self.W[:, t] @ self.W[:, t]
+
+
+def algorithm_1(parties, T, sweeps, outside, alpha=0.0, beta=0.0, gamma=0.0, delta=0.0):
+    """The messages of the protocol, line by line; returns T and the sums over the `outside` parties."""
+    T, k = T.copy(), len(T)
+    sides = [Party(X, k) for X in parties]
+    for _ in range(sweeps):
+        numerators, denominators = np.zeros_like(T), np.zeros(k)
+        for t in range(k):
+            shares = [side.share(t, T, gamma, delta) for side in sides]
+            numerator, denominator = (sum(parts) for parts in zip(*shares, strict=True))
+            numerators[t] = sum(shares[m][0] for m in outside)
+            denominators[t] = sum(shares[m][1] for m in outside)
+            T[t] = np.maximum(numerator - alpha, 0) / (denominator + beta)
+            if alpha == beta == gamma == delta == 0:
+                T[t] = project_simplex(T[t])
+    return T, numerators, denominators
+
+
+@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
+@pytest.mark.parametrize("cuts", [(25,), (10, 10, 47), (1, 2, 3, 30)])
+def test_theorem_1(penalties, cuts):
+    X = corpus(60, 70, seed=1)
+    start = random_topics(70, 5, 0)
+    together = rri_nmf(X, start, sweeps=30, tolerance=0, **penalties)
+    apart = pd_nmf_iter(split(X, cuts), start, sweeps=30, tolerance=0, **penalties)
+    for name in ("T", "W", "numerators", "denominators"):
+        ours, theirs = getattr(apart, name), getattr(together, name)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
+@pytest.mark.parametrize("coalition", [set(), {2}, {1, 2}, {1, 2, 3}])
+@pytest.mark.parametrize("sweeps", [1, 8])
+def test_the_view_is_that_of_algorithm_1_less_the_coalitions_share(penalties, coalition, sweeps):
+    parties = split(corpus(60, 70, seed=2), (20, 35, 50))
+    database = Database(parties, frozenset(coalition))
+    mechanism = PDNMF(
+        rank=3, sweeps=sweeps, tolerance=0, announce=("T", "numerators", "denominators"), start_seed=4, **penalties
+    )
+    seen = mechanism.run(database, RNG)
+    expected = algorithm_1(parties, random_topics(70, 3, 4), sweeps, database.outside, **penalties)
+    for name, theirs in zip(("T", "numerators", "denominators"), expected, strict=True):
+        np.testing.assert_allclose(seen[name], theirs, rtol=1e-9, atol=1e-9 * np.abs(theirs).max())
+
+
+@given(
+    start=st.sampled_from(STARTS),
+    weighted=st.booleans(),
+    announce=st.lists(st.sampled_from(["T", "numerators", "denominators"]), min_size=1, unique=True),
+    at=st.lists(st.sampled_from(["last", 1, 3, 6]), min_size=1, unique=True),
+    several=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_announces_what_it_says(start, weighted, announce, at, several):
+    X = corpus(30, 25, seed=3)
+    database = Database(split(X, (15,)) if several else (X,))
+    mechanism = PDNMF(rank=3, start=start, sweeps=6, weighted=weighted, announce=announce, at=at)
+    schema = {a.name: a.shape for a in mechanism.observables(25)}
+    seen = mechanism.run(database, RNG)
+    assert {name: array.shape for name, array in seen.items()} == schema
+    assert all(np.isfinite(array).all() for array in seen.values())
+    assert 1 <= seen["sweeps"][0] <= mechanism.cap
+
+
+def test_looks_at_the_sweeps_it_is_told_to():
+    database = Database((corpus(40, 30, seed=4),))
+    seen = PDNMF(rank=3, at=("last", 2, 20), tolerance=0.02).run(database, RNG)
+    assert 2 < seen["sweeps"][0] < 20
+    shorter = PDNMF(rank=3, sweeps=2, tolerance=0).run(database, RNG)
+    np.testing.assert_array_equal(seen["T@2"], shorter["T"])
+    np.testing.assert_array_equal(seen["denominators@2"], shorter["denominators"])
+    np.testing.assert_array_equal(seen["T@20"], seen["T"])
+
+
+def test_random_2x_does_twice_the_sweeps_from_the_same_start():
+    database = Database((corpus(40, 30, seed=5),))
+    double = PDNMF(rank=3, start="random-2x", sweeps=7, tolerance=0).run(database, RNG)
+    plain = PDNMF(rank=3, sweeps=14, tolerance=0).run(database, RNG)
+    assert double["sweeps"][0] == 14
+    np.testing.assert_array_equal(double["T"], plain["T"])
+
+
+def test_the_start_is_announced_where_it_holds_data():
+    database = Database(split(corpus(40, 30, seed=6), (20,)))
+    mechanism = PDNMF(rank=3, start="pd-nmf-init", announce=("T", "start"))
+    seen = mechanism.run(database, RNG)
+    again = pd_nmf_iter(database.parties, seen["start"])
+    np.testing.assert_array_equal(seen["T"], again.T)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_same_bits_with_any_number_of_threads_and_after_pickling(start):
+    database = Database((corpus(600, 900, seed=7),))
+    mechanism = PDNMF(rank=4, start=start, sweeps=3)
+    with threadpool_limits(1):
+        one = mechanism.run(database, np.random.default_rng(1))
+    with threadpool_limits(2):
+        two = pickle.loads(pickle.dumps(mechanism)).run(database, np.random.default_rng(2))
+    assert [array.tobytes() for array in one.values()] == [array.tobytes() for array in two.values()]
+
+
+def test_is_a_frozen_mechanism_that_accepts_what_a_spec_holds():
+    mechanism = PDNMF(rank=3, beta=1, announce=["T"], at=["last", 3])
+    assert isinstance(mechanism, Mechanism)
+    assert (mechanism.name, mechanism.version) == ("pd-nmf", 1)
+    assert MECHANISMS["pd-nmf"] is PDNMF
+    assert hash(mechanism) == hash(PDNMF(rank=3, beta=1.0, announce=("T",), at=("last", 3)))
+    with pytest.raises(FrozenInstanceError):
+        mechanism.rank = 4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"rank": 0}, "`rank` must be a whole number of at least 1; got 0"),
+        ({"rank": 2.5}, "`rank` must be a whole number"),
+        ({"rank": True}, "`rank` must be a whole number"),
+        ({"sweeps": -1}, "`sweeps` must be"),
+        ({"start_seed": -1}, "`start_seed` must be"),
+        ({"tolerance": -1e-3}, "`tolerance` must be a finite number of at least 0"),
+        ({"alpha": float("nan")}, "`alpha` must be a finite number"),
+        ({"delta": "1"}, "`delta` must be a number; got '1'"),
+        ({"start": "svd"}, "`start` must be one of random"),
+        ({"weighted": 1}, "`weighted` must be true or false"),
+        ({"announce": ()}, "`announce` must be a list of different entries"),
+        ({"announce": ("T", "T")}, "`announce` must be a list of different entries"),
+        ({"announce": ("W",)}, "`announce` must be among T, numerators, denominators, start; got 'W'"),
+        ({"announce": ("start",)}, "`announce` must not name the start"),
+        ({"announce": "T"}, "`announce` must be a list"),
+        ({"at": (0,)}, '`at` must hold "last" or sweeps from 1 to 20; got 0'),
+        ({"at": (21,)}, '`at` must hold "last" or sweeps from 1 to 20; got 21'),
+        ({"at": ("first",)}, "`at` must hold"),
+    ],
+)
+def test_refuses_wrong_parameters(parameters, message):
+    with pytest.raises(SpecError, match=message):
+        PDNMF(**parameters)
+
+
+def test_refuses_data_that_is_not_for_it():
+    with pytest.raises(CorpusError, match="non-negative"):
+        PDNMF(rank=2).run(Database((sp.csr_array(-np.eye(5)),)), RNG)
+    with pytest.raises(CorpusError, match="same features"):
+        PDNMF(rank=2).run(Database((sp.csr_array(np.eye(5)), sp.csr_array(np.eye(4)))), RNG)
+    with pytest.raises(SpecError, match="smallest party"):
+        PDNMF(rank=6, start="best-of-m").run(Database((sp.csr_array(np.eye(5)),)), RNG)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.factorisation.simplex import project_simplex, simplex_threshold
+
+unhurried = settings(deadline=None)  # the first call may compile
+vectors = arrays(np.float64, st.integers(1, 40), elements=st.floats(-50, 50, allow_subnormal=False))
+
+
+def by_sorting(v):
+    """The textbook projection: sort, find the last index that stays positive."""
+    u = np.sort(v)[::-1]
+    excess = np.cumsum(u) - 1
+    last = np.nonzero(u - excess / np.arange(1, len(u) + 1) > 0)[0][-1]
+    return np.maximum(v - excess[last] / (last + 1), 0)
+
+
+@given(vectors)
+@unhurried
+def test_agrees_with_sorting(v):
+    np.testing.assert_allclose(project_simplex(v), by_sorting(v), atol=1e-12)
+
+
+@given(vectors)
+@unhurried
+def test_is_a_point_of_the_simplex_and_stays_there(v):
+    x = project_simplex(v)
+    assert (x >= 0).all()
+    assert x.sum() == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(project_simplex(x), x, atol=1e-12)
+
+
+@given(vectors, st.floats(-1000, 1000))
+@unhurried
+def test_a_shift_of_all_entries_changes_nothing(v, shift):
+    np.testing.assert_allclose(project_simplex(v + shift), project_simplex(v), atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_agrees_with_a_quadratic_program(seed):
+    v = np.random.default_rng(seed).normal(size=4)
+    found = minimize(
+        lambda x: 0.5 * ((x - v) ** 2).sum(),
+        np.full(4, 0.25),
+        jac=lambda x: x - v,
+        bounds=[(0, None)] * 4,
+        constraints={"type": "eq", "fun": lambda x: x.sum() - 1},
+        method="SLSQP",
+        options={"ftol": 1e-14},
+    )
+    np.testing.assert_allclose(project_simplex(v), found.x, atol=1e-6)
+
+
+def test_rows_are_projected_one_by_one_and_the_input_is_kept():
+    rows = np.random.default_rng(1).normal(size=(3, 500))
+    before = rows.copy()
+    np.testing.assert_allclose(project_simplex(rows), [by_sorting(row) for row in before], atol=1e-13)
+    np.testing.assert_array_equal(rows, before)
+
+
+@given(vectors, st.integers(0, 30), st.floats(-100, 100))
+@settings(max_examples=200, deadline=None)
+def test_threshold_from_any_guess_with_entries_that_are_not_stored(v, zeros, guess):
+    theta = simplex_threshold(v, zeros, guess)
+    x = np.maximum(np.concatenate([v, np.zeros(zeros)]) - theta, 0)
+    np.testing.assert_allclose(x, by_sorting(np.concatenate([v, np.zeros(zeros)])), atol=1e-11)
+
+
+def test_huge_entries_and_ties():
+    np.testing.assert_array_equal(project_simplex([1e17, 1e17, 0.0, -1e300]), [0.5, 0.5, 0, 0])
+    np.testing.assert_allclose(project_simplex(np.zeros(10)), np.full(10, 0.1))
+    np.testing.assert_array_equal(project_simplex([-7.0]), [1.0])
+
+
+@pytest.mark.parametrize("bad", [[], [np.nan, 1.0], [np.inf], 3.0, np.zeros((2, 2, 2)), np.zeros((3, 0))])
+def test_refuses_what_has_no_projection(bad):
+    with pytest.raises(InputError, match="`vectors` must"):
+        project_simplex(bad)

@@ -1,0 +1,95 @@
+"""Who is listed, and whether the words say how many."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ksdp.audit.reviewing import Decision, Entry, State, Status
+from ksdp.audit.screening.clearance_list import Selection, review_statement, select
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SAID = {d: Entry(1, "a", "x", d, "why", "Ana", NOW, 0, "", "") for d in Decision}
+
+
+def state(decided: str | None = None, waiting: str | None = None, earlier: str | None = None) -> State:
+    def entry(name: str | None) -> Entry | None:
+        return SAID[Decision(name)] if name else None
+
+    return State("a", "x", Status.OPEN, 1, decided=entry(decided), waiting=entry(waiting), earlier=entry(earlier))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "found", "place"),
+    [
+        ("clear", None, "proved"),
+        ("clear", state("accept"), "proved"),
+        ("clear", state("exclude"), "excluded"),
+        ("clear", state("more-runs"), "left_open"),
+        ("clear", state(earlier="accept"), "proved"),
+        ("clear", state(earlier="exclude"), "left_open"),
+        ("clear", state("accept", earlier="exclude"), "proved"),
+        ("clear", state("exclude", waiting="withdraw"), "left_open"),
+        ("sensitive", None, "left_open"),
+        ("sensitive", state("accept"), "accepted"),
+        ("sensitive", state(waiting="accept"), "left_open"),
+        ("undecided", state("accept", waiting="withdraw"), "left_open"),
+        ("undecided", state("exclude"), "excluded"),
+        ("undecided", state(earlier="accept"), "left_open"),
+    ],
+)
+def test_where_a_document_goes(verdict: str, found: State | None, place: str) -> None:
+    chosen = select({"x": verdict}, {"x": found} if found else {})
+    assert getattr(chosen, place) == ("x",)
+    assert chosen.listed == (("x",) if place in {"proved", "accepted"} else ())
+    assert chosen.waiting == (("x",) if found and found.waiting else ())
+
+
+names = st.sampled_from([None, "exclude", "accept", "more-runs"])
+found_states = st.builds(state, names, st.sampled_from([None, "exclude", "accept", "withdraw"]), names)
+
+
+verdicts = st.sampled_from(["sensitive", "clear", "undecided"])
+
+
+@given(st.dictionaries(st.text(max_size=3), st.tuples(verdicts, found_states)))
+def test_every_document_goes_to_one_place_and_none_enters_unproved_without_a_word(
+    documents: dict[str, tuple[str, State]],
+) -> None:
+    chosen = select({k: v for k, (v, _) in documents.items()}, {k: s for k, (_, s) in documents.items()})
+    assert sorted(chosen.listed + chosen.excluded + chosen.left_open) == sorted(documents)
+    for name in chosen.listed:
+        verdict, found = documents[name]
+        assert verdict == "clear" or found.decision is Decision.ACCEPT
+        assert found.decision is not Decision.EXCLUDE
+
+
+def test_the_statement_counts_and_does_not_praise() -> None:
+    chosen = Selection(("a", "b", "c"), ("d", "e"), ("f",), ("g", "h"), ("h",))
+    values = {"margin": 0.2, "levels": [0.05, 0.025], "rows": 30, "among": 900, "selection": chosen}
+    said = review_statement(**values, accepted_sensitive=1, four_eyes=True, newest=True)
+    for words in (
+        "3 documents are listed because they were proved clear",
+        "is below 0.2, in databases of 30 documents drawn from 900",
+        "so far: 2; their levels add up to 0.075",
+        "2 are listed by decision alone: 1 were proved sensitive, of 1 nothing is proved",
+        "3 documents are not listed: 1 excluded by decision, 2 left open",
+        "was not audited again",
+        "confirmed by a second person",
+        "not differential privacy",
+    ):
+        assert words in said, words
+    assert "later audit" not in said
+    alone = review_statement(
+        **values | {"selection": Selection(("a",), (), (), (), ())},
+        accepted_sensitive=0,
+        four_eyes=False,
+        newest=False,
+    )
+    assert "Every document of the audit is listed." in alone
+    assert "one person each" in alone
+    assert "A later audit asked the same" in alone
+    assert "by decision alone" not in alone

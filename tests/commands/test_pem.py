@@ -1,0 +1,233 @@
+"""The command `pem`, as a person runs it: real processes, refusals before any starts, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.pem.budget import Budget, tight_epsilon
+from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
+from ksdp.audit.mechanisms.pem.ideal import run_ideal
+from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.cli import app
+from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec
+
+RNG = np.random.default_rng(5)
+ROWS = 80
+COLOURS = RNG.choice(["red", "green", "blue"], ROWS)
+SIZES = RNG.integers(0, 100, ROWS)
+SITES = RNG.choice(["north", "south"], ROWS)
+
+TABLE = {"data": ['path = "records.csv"', 'client = "site"', "edges = { size = [20, 60] }"]}
+COLOUR = 'categories = { colour = ["red", "green", "blue"] }'
+KMEANS = ['name = "k-means"', "clusters = 2", "iterations = 3", "bound = 2.0", "fraction_bits = 0"]
+LOGISTIC = ['name = "logistic"', "iterations = 4", "bound = 2.0"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = [
+        f"{c},{s},{site},{'yes' if s > 50 else 'no'}" for c, s, site in zip(COLOURS, SIZES, SITES, strict=True)
+    ]
+    (tmp_path / "records.csv").write_text("colour,size,site,big\n" + "\n".join(lines) + "\n")
+    return tmp_path
+
+
+def write(folder: Path, **sections: list[str]) -> Path:
+    spec = folder / "spec.toml"
+    told = {"data": [*TABLE["data"], COLOUR], "algorithm": KMEANS, "budget": ["epsilon = 1.0"]} | sections
+    spec.write_text("\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in told.items()))
+    return spec
+
+
+def run(spec: Path, *arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["pem", str(spec), *arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
+    """Epsilon so large that noise is 0 but with probability 1e-20."""
+    out = folder / "out"
+    spec = write(folder, budget=["epsilon = 1e4"], run=["servers = 3", "sampler = 'discrete'"])
+    code, text, _ = run(spec, "--out", str(out))
+    assert code == 0
+    assert "3 of 3 iterations" in text
+    assert "epsilon 1e+04 at delta 0" in text
+    told = json.loads((out / "result.json").read_text())
+    assert told["columns"] == [
+        "size < 20",
+        "20 <= size < 60",
+        "size >= 60",
+        *(f"colour = {c}" for c in ("red", "green", "blue")),
+    ]
+    rows = np.column_stack(
+        [SIZES < 20, (SIZES >= 20) & (SIZES < 60), SIZES >= 60, *(c == COLOURS for c in ("red", "green", "blue"))]
+    )
+    ideal = run_ideal(
+        PemKMeans(2, 6, 2.0, fraction_bits=0), [sp.csr_array(rows.astype(float))], Budget(1e4, 3), Vetted()
+    )
+    model = np.load(out / "model.npz")
+    np.testing.assert_array_equal(model["centres"], ideal.final.arrays["centres"])
+    assert told["records"] == [ROWS] * 3
+    assert (told["clients"], told["lost_clients"], told["servers"]) == (2, [], 3)
+    assert told["sampler"]["protects"]
+    assert "OpenDP" in told["sampler"]["drawn_by"]
+    assert told["arrays"] == {"centres": [2, 6]}
+    assert told["started"] <= told["finished"]
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "records.csv", "spec.toml"]
+
+
+def test_a_simulation_says_that_it_protects_nobody(folder: Path) -> None:
+    sp.save_npz(folder / "counts.npz", sp.csr_matrix((RNG.random((60, 9)) < 0.5).astype(np.int64)))
+    spec = write(
+        folder,
+        data=['path = "counts.npz"', "clients = 7"],
+        algorithm=['name = "apriori"', "longest = 6", "support = 0.1", "length = 2"],
+        budget=["epsilon = 50.0", "sampling = 0.9"],
+        run=['sampler = "fast"', "seed = 3"],
+    )
+    code, text, err = run(spec, "--out", str(folder / "out"), "--json")
+    told = json.loads(text)
+    assert code == 0
+    assert "NOT PRIVATE" in err
+    assert not told["sampler"]["protects"]
+    assert told["found"].startswith("frequent itemsets by length: 9, ")
+    assert told["cost"]["epsilon"] == 50.0
+    assert told["cost"]["tight_epsilon"] == pytest.approx(tight_epsilon(Budget(50.0, 2), 1e-5))
+    assert told["records"] == [60, 60]  # how many are drawn, nobody learns
+
+
+def test_a_stream_takes_each_record_once_and_sparse_vectors_are_sent(folder: Path) -> None:
+    label = ['label = "big"', 'positive = "yes"']
+    spec = write(
+        folder,
+        data=['path = "records.csv"', "clients = 4", COLOUR, 'columns = ["size"]', *label],
+        algorithm=LOGISTIC,
+        budget=["epsilon = 2.0", "batch = 6", "sparse = { threshold = 0.5, most = 2 }"],
+        run=['sampler = "fast"'],
+    )
+    code, text, _ = run(spec, "--out", str(folder / "out"), "--json")
+    told = json.loads(text)
+    assert code == 0
+    assert told["records"] == [24, 24, 24, 8]  # 20 records a client
+    assert told["cost"]["epsilon"] == 2.0
+    assert told["columns"][-1] == "big"
+
+
+NUMBERS = ['path = "records.csv"', "clients = 2", 'columns = ["size"]']
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"run": ["severs = 3"]}, "`run.severs`"),
+        ({"run": ["seed = 4"]}, "sampler` fast only"),
+        ({"run": ['sampler = "numpy"']}, "`run.sampler`"),
+        ({"run": ["servers = 1"]}, "`run.servers`"),
+        ({"run": ["least_clients = 3"]}, "number of clients, 2"),
+        ({"budget": ["epsilon = inf"]}, "`budget.epsilon`"),
+        ({"budget": ["epsilon = 1.0", "sparse = { threshold = 1.0, most = 2 }"]}, "those of k-means have 2"),
+        ({"budget": ["epsilon = 1e-9"], "run": ["field_bits = 32"]}, "the field has 32"),
+        ({"algorithm": ['name = "means"']}, "`algorithm`"),
+        ({"algorithm": [*KMEANS[:-1], "fraction_bits = 0", "clusters_ = 1"]}, "clusters_"),
+        ({"algorithm": LOGISTIC}, "go with logistic"),
+        ({"data": [*NUMBERS, 'label = "big"']}, "go together"),
+        ({"data": [*NUMBERS, 'client = "site"']}, "one of `client` and `clients`"),
+        ({"data": ['path = "records.csv"', "clients = 2"]}, "must say what the columns"),
+        ({"data": ['path = "records.csv"', "clients = 81", COLOUR]}, "records.csv: has 80 records, which cannot"),
+        ({"data": [*NUMBERS[:2], 'columns = ["colour"]']}, "records.csv, row 1, column `colour`: is not a number"),
+        ({"data": ['path = "records.csv"', "clients = 2", 'columns = ["weight"]']}, "there is no column `weight`"),
+        ({"data": ['path = "none.csv"', "clients = 2", 'columns = ["size"]']}, "none.csv: there is no such file"),
+        ({"data": [*NUMBERS, "edges = { size = [1] }"]}, "'size' is named twice"),
+        ({"data": ['path = "records.csv"', "clients = 2", "edges = { size = [3, 1] }"]}, "must ascend"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_before_anything_starts(sections: dict, message: str, folder: Path) -> None:
+    spec = write(folder, **sections)
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        run(spec, "--out", str(folder / "out"))
+    assert not (folder / "out").exists()
+
+
+def test_a_value_that_the_spec_does_not_list_is_named_by_its_place_and_never_shown(folder: Path) -> None:
+    spec = write(
+        folder, data=['path = "records.csv"', "clients = 2", 'categories = { colour = ["red", "green"] }']
+    )
+    row = int((COLOURS == "blue").argmax()) + 1
+    with pytest.raises(
+        InputError, match=f"records.csv, row {row}, column `colour`: is none of the categories"
+    ) as seen:
+        prepare_pem(*read_pem_spec(spec))
+    assert "blue" not in str(seen.value)
+
+
+def test_a_label_of_a_matrix_must_be_a_bit_and_clients_may_be_named_beside_it(folder: Path) -> None:
+    counts = np.zeros((80, 3), dtype=np.int64)
+    counts[:, 0] = 1
+    counts[7, 2] = 2
+    sp.save_npz(folder / "counts.npz", sp.csr_matrix(counts))
+    data = ['path = "counts.npz"', 'labels = "records.csv"', 'client = "site"']
+    spec = write(folder, data=data, algorithm=[*LOGISTIC, "label = 2"])
+    with pytest.raises(InputError, match="counts.npz, row 8, column `3`: is not 0 or 1"):
+        prepare_pem(*read_pem_spec(spec))
+    spec = write(folder, data=data, algorithm=[*LOGISTIC, "label = 1"])
+    prepared = prepare_pem(*read_pem_spec(spec))
+    assert prepared.records.clients == ("north", "south")
+    assert [part.shape[0] for part in prepared.records.parts()] == [
+        (SITES == "north").sum(),
+        (SITES == "south").sum(),
+    ]
+
+
+def test_a_folder_with_something_in_it_is_left_alone(folder: Path) -> None:
+    with pytest.raises(InputError, match="is not empty"):
+        run(write(folder), "--out", str(folder))
+
+
+@pytest.mark.parametrize("processes", [3, 6])  # while parties start; while they compute
+def test_ctrl_c_leaves_no_process_and_no_result(processes: int, folder: Path) -> None:
+    spec = write(folder, algorithm=[*KMEANS[:2], "iterations = 100000", *KMEANS[3:]])
+    command = [sys.executable, "-m", "ksdp", "pem", str(spec), "--out", str(folder / "out")]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    end = time.monotonic() + 120
+    while _group(running.pid) < processes:
+        assert time.monotonic() < end
+        assert running.poll() is None
+        time.sleep(0.02)
+    if processes == 6:
+        time.sleep(4)
+    end = time.monotonic() + 10
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    assert "the same command" in err
+    while _group(running.pid):  # Python's own resource tracker goes a moment after its parent
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert sorted(path.name for path in folder.iterdir()) == ["records.csv", "spec.toml"]
+
+
+def _group(leader: int) -> int:
+    """Processes of a process group, but for those that are dead and not yet buried."""
+    found = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        found += group == str(leader) and state != "Z"
+    return found

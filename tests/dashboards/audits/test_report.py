@@ -1,0 +1,351 @@
+"""The report: read back as a browser would, from audits that were really decided."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from ksdp.audit.errors import StoreError
+from ksdp.dashboards.audits.audit_model import LISTED, read_audit_view
+from ksdp.dashboards.audits.report import render_report
+from ksdp.storage.store import Store
+
+DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards"
+SECTIONS = (
+    "result", "asked", "chance", "statistics", "worst", "undecided", "controls", "cost", "limits", "provenance",
+)  # fmt: skip
+VOID_ELEMENTS = {"meta", "link", "br"}
+EIGHT = (
+    "best-cosine", "coefficient-mahalanobis", "d-square-sum", "leverage-revealed", "mean-alignment",
+    "row-space-energy", "w-max", "w-square-sum",
+)  # fmt: skip
+
+MakeAudit = Callable[..., tuple[Store, str]]
+
+
+class Page(HTMLParser):
+    """Elements with attributes and the text inside, and proof that tags are balanced."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
+        self._open: list[int] = []
+        self.feed(source)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {k: v or "" for k, v in attrs}, []))
+        if tag not in VOID_ELEMENTS:
+            self._open.append(len(self.elements) - 1)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {k: v or "" for k, v in attrs}, []))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.elements[self._open.pop()][0] == tag
+
+    def handle_data(self, data: str) -> None:
+        for at in self._open:
+            self.elements[at][2].append(data)
+
+    def all(self, tag: str, **attributes: str) -> list[tuple[dict[str, str], str]]:
+        return [
+            (attrs, " ".join("".join(text).split()))
+            for name, attrs, text in self.elements
+            if name == tag and all(attrs.get(k.rstrip("_")) == v for k, v in attributes.items())
+        ]
+
+    def text(self) -> str:
+        return self.all("body")[0][1]
+
+
+def read(make_audit: MakeAudit, **options: Any) -> Page:
+    return Page(render_report(*make_audit(**options)))
+
+
+def section(page: Page, name: str) -> str:
+    return page.all("section", id=name)[0][1]
+
+
+@pytest.fixture(scope="module")
+def usual(make_audit: MakeAudit) -> tuple[Store, str]:
+    return make_audit(parties={"north": 40, "south & co": 20})
+
+
+@pytest.fixture(scope="module")
+def page(usual: tuple[Store, str]) -> Page:
+    return Page(render_report(*usual))
+
+
+def test_every_section_is_there_in_order_and_in_the_navigation(page: Page) -> None:
+    assert [attrs["id"] for attrs, _ in page.all("section")] == list(SECTIONS)
+    links = [attrs["href"] for attrs, _ in page.all("a")]
+    assert links == ["#content", *(f"#{name}" for name in SECTIONS)]
+    ids = [attrs["id"] for _, attrs, _ in page.elements if "id" in attrs]
+    assert len(set(ids)) == len(ids)
+    assert {link[1:] for link in links} <= set(ids)
+
+
+def test_headings_never_skip_a_level(page: Page) -> None:
+    levels = [int(tag[1]) for tag, _, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_tables_have_captions_and_scopes_and_images_names(page: Page) -> None:
+    assert len(page.all("caption")) == len(page.all("table")) >= 3
+    assert all(attrs.get("scope") in ("col", "row") for attrs, _ in page.all("th"))
+    for attrs, _ in page.all("svg"):
+        assert attrs.get("aria-hidden") == "true" or (attrs["role"] == "img" and len(attrs["aria-label"]) > 20)
+
+
+def test_nothing_is_loaded_and_nothing_runs(page: Page) -> None:
+    for tag, attrs, _ in page.elements:
+        assert tag not in {"script", "iframe", "object", "embed", "img", "form", "base"}
+        for name, value in attrs.items():
+            assert not name.startswith("on")
+            assert name != "style"
+            if name in ("src", "href"):
+                assert value.startswith("#") or value == "data:,"
+    (css,) = [text for _, _, text in (e for e in page.elements if e[0] == "style")]
+    source = "".join(css)
+    assert "url(" not in source
+    assert "@import" not in source
+    policy = page.all("meta", **{"http-equiv": "Content-Security-Policy"})[0][0]["content"]
+    assert base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() in policy
+    assert "default-src 'none'" in policy
+
+
+def test_the_headline_and_the_counts_are_those_of_the_tables(usual: tuple[Store, str], page: Page) -> None:
+    verdicts = pq.read_table(usual[0].audit(usual[1]) / "verdicts.parquet").to_pandas()
+    counts = verdicts["verdict"].value_counts()
+    (headline,) = [text for attrs, text in page.all("p", class_="headline")]
+    assert headline.startswith(f"PD-SVD gives away {counts['sensitive']} of 60 documents: ")
+    assert "false discovery rate of 5 %" in headline
+    assert counts["sensitive"] > 10
+    found = verdicts[verdicts["verdict"] == "sensitive"]
+    text = section(page, "result")
+    for value in (found["distance"].median(), found["distance"].quantile(0.9), found["distance"].max()):
+        assert f"{value:.2f}" in text
+    rows = [text for attrs, text in page.all("tr")]
+    worst = found.sort_values(["log10_p", "distance"], ascending=[True, False]).iloc[0]
+    first = next(row for row in rows if row.startswith(worst["document"]))
+    assert f"{worst['distance']:.2f}{worst['band_low']:.2f}–{worst['band_high']:.2f}" in first.replace(" ", "")
+    assert f"{worst['n_with']} / {worst['n_without']}" in first
+
+
+def test_every_sensitive_document_is_listed_once(usual: tuple[Store, str], page: Page) -> None:
+    verdicts = pq.read_table(usual[0].audit(usual[1]) / "verdicts.parquet").to_pandas()
+    listed = [text for attrs, text in page.all("th", scope="row") if text.startswith("mail-")]
+    assert sorted(listed) == sorted(verdicts["document"][verdicts["verdict"] == "sensitive"])
+
+
+def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str], page: Page) -> None:
+    view = read_audit_view(*usual)
+    medians = [row.median for row in view.statistics]
+    assert medians == sorted(medians, reverse=True)
+    alone, said = view.summary["paper_alone"], section(page, "statistics")
+    assert alone["sensitive"] < view.summary["verdicts"]["sensitive"]
+    assert f"), {alone['sensitive']} documents would have been flagged" in said
+    assert f"would have flagged {alone['uncorrected_below_level']}" in said
+    assert [(p.paper, p.strongest) for p in view.p_values] == [(True, False), (False, True)]
+    assert len([1 for attrs, _ in page.all("svg") if attrs["class"] == "chart histogram"]) == 2
+
+
+def test_the_worst_documents_are_drawn_with_the_papers_beside(usual: tuple[Store, str], page: Page) -> None:
+    view = read_audit_view(*usual)
+    assert len(view.worst) == 12
+    for item in view.worst:
+        assert item.row.verdict == "sensitive"
+        assert 1 <= len(item.pictures) <= 2
+        assert any(picture.paper for picture in item.pictures)
+        assert item.pictures[0].statistic == item.row.statistic
+        assert f"D is {item.pictures[0].distance:.2f}" in item.pictures[0].chart
+    drawn = [1 for attrs, _ in page.all("svg") if attrs["class"] == "chart ecdf"]
+    assert len(drawn) == sum(len(item.pictures) for item in view.worst)
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_the_banner_is_there_iff_the_audit_is_void(make_audit: MakeAudit, valid: bool) -> None:
+    def change(summary: dict[str, Any]) -> None:
+        summary["valid"] = valid
+        summary["controls"]["reason"] = None if valid else "a null control was detected (p = 3.1e-09)"
+
+    page = read(make_audit, change=change)
+    banners = page.all("aside", class_="void-banner")
+    assert len(banners) == (not valid)
+    assert ("void" in page.all("title")[0][1]) == (not valid)
+    assert ("gives away" in page.all("p", class_="headline")[0][1]) == valid
+    if not valid:
+        body = next(at for at, (tag, _, _) in enumerate(page.elements) if tag == "body")
+        assert page.elements[body + 2][0] == "aside"  # right after the skip link
+        assert "No verdict in this report may be used" in banners[0][1]
+        for text in (banners[0][1], section(page, "result"), section(page, "controls")):
+            assert "a null control was detected (p = 3.1e-09)" in text
+        assert "No verdict may be used" in section(page, "result")
+        assert all("(void" in text for attrs, text in page.all("p") if attrs.get("class", "").startswith("tag "))
+
+
+def test_hostile_names_are_text(make_audit: MakeAudit) -> None:
+    hostile = "<script>alert('&')</script><img src=x onerror=1>" + "\0" + "y" * 300
+    page = read(
+        make_audit,
+        ids=[f"{n}{hostile}" for n in range(60)],
+        names=("row-space-energy", '"><b id=x>'),
+        parties={hostile: 60},
+        spec={"corpus": {"path": '"><script>.parquet', "text": "</pre><script>"}},
+    )
+    assert not page.all("script")
+    assert not page.all("img")
+    assert not page.all("b")
+    assert "0<script>alert('&')</scr…" in page.text()
+    assert '"text": "</pre><script>"' in page.all("pre")[0][1]
+    assert max(len(value) for _, attrs, _ in page.elements for value in attrs.values() if "title" in attrs) <= 201
+
+
+def test_nothing_sensitive_no_paper_statistic_no_parties(make_audit: MakeAudit) -> None:
+    page = read(make_audit, leaking=0.0, names=("row-space-energy",))
+    assert "No document was proved to be given away by PD-SVD, but all 60 are undecided" in page.text()
+    assert "The strongest evidence" in page.text()
+    assert "None of the paper’s own statistics was part of this audit." in section(page, "statistics")
+    assert "None named." in section(page, "asked")
+    assert not page.all("table", class_="listing")
+    assert len([1 for attrs, _ in page.all("svg") if attrs["class"] == "chart histogram"]) == 1
+    assert [attrs["id"] for attrs, _ in page.all("section")] == list(SECTIONS)
+
+
+def test_all_clear_is_said_with_its_limit(make_audit: MakeAudit) -> None:
+    page = read(make_audit, documents=20, runs=4000, leaking=0.0, spec={"decision": {"margin": 0.6}})
+    assert "All 20 documents are clear of PD-SVD: under every statistic tried" in page.text()
+    assert "Nothing: every document was decided." in section(page, "undecided")
+    assert "could certify is" in section(page, "undecided")
+
+
+def test_one_document_two_runs_of_one_arm_can_be_reported(make_audit: MakeAudit) -> None:
+    page = read(make_audit, documents=1, runs=12, leaking=0.0)
+    assert "1 document is undecided" in section(page, "undecided")
+
+
+def test_an_empty_arm_is_counted_and_not_drawn(make_audit: MakeAudit) -> None:
+    store, audit = make_audit(documents=40, runs=8, leaking=0.0, seed=2)
+    verdicts = pq.read_table(store.audit(audit) / "verdicts.parquet").to_pandas()
+    empty = int((verdicts["n_with"] == 0).sum())
+    assert empty > 1
+    page = Page(render_report(store, audit))
+    assert f"For {empty} of them one arm was empty" in section(page, "undecided")
+
+
+@pytest.mark.parametrize("kind", ["shared", "balanced", "literal"])
+@pytest.mark.parametrize("decision", [{"error": "fwer"}, {"procedure": "bh"}, {}])
+def test_designs_and_corrections_have_words(make_audit: MakeAudit, kind: str, decision: dict[str, str]) -> None:
+    design = {"kind": kind, "documents": 20, "sampling": "poisson"}
+    page = read(make_audit, documents=20, spec={"design": design, "decision": decision})
+    text = section(page, "asked")
+    assert {"shared": "One pool of", "balanced": "probability one half", "literal": "Algorithm 5"}[kind] in text
+    assert "Part of what is detected may be the size" in text
+    word = "Holm" if decision.get("error") else "Hochberg" if decision.get("procedure") else "Yekutieli"
+    assert word in text
+
+
+def test_other_parties_damage_and_skips_are_told(make_audit: MakeAudit) -> None:
+    def change(summary: dict[str, Any]) -> None:
+        summary["design"] |= {"honest_rows": 1234, "coalition_rows": 1}
+        summary["damaged_blocks"] = [f"observables/00-{n:04d}.parquet" for n in range(10)]
+        summary["announced"] = [{"name": "V", "shape": [7, 12164]}]
+        summary["controls"]["planted_largest_p"] = 0.0
+
+    page = read(make_audit, change=change)
+    asked = section(page, "asked")
+    assert "1,234 rows of honest parties" in asked
+    assert "the coalition’s own 1 row is in every run" in asked
+    assert "It announces V (7 × 12,164)." in asked
+    assert "w-max-revealed (needs sigma, which is not announced)" in asked
+    assert "10 stored blocks were found damaged" in section(page, "cost")
+    assert "and 2 more" in section(page, "cost")
+    assert "largest p below 10−300.0" in section(page, "controls")
+
+
+def test_a_thousand_documents_fit_in_half_a_megabyte(make_audit: MakeAudit) -> None:
+    store, audit = make_audit(
+        documents=1000, runs=600, names=EIGHT, families={"d-square-sum": "paper", "w-square-sum": "paper"},
+        strength=4.0, ids=[f"<20011114.{n:07d}.JavaMail.evans@thyme.example>" for n in range(1000)],
+    )  # fmt: skip
+    assert len(render_report(store, audit).encode()) < 500_000
+
+
+def test_twenty_thousand_documents_stay_small_and_quick(make_audit: MakeAudit) -> None:
+    store, audit = make_audit(documents=20_000, runs=80, names=EIGHT, leaking=0.8, strength=12.0)
+    render_report(store, audit)
+    started = time.perf_counter()
+    source = render_report(store, audit)
+    assert time.perf_counter() - started < 1.0
+    assert len(source.encode()) < 600_000
+    page, view = Page(source), read_audit_view(store, audit)
+    assert len(view.listed) == LISTED < view.summary["verdicts"]["sensitive"]
+    assert f"The {LISTED} most sensitive documents" in page.text()
+    assert "verdicts.parquet, beside this report, has every document" in section(page, "worst")
+    # Those listed are the worst.
+    verdicts = pq.read_table(store.audit(audit) / "verdicts.parquet").to_pandas()
+    least = max(row.log10_adjusted for row in view.listed)
+    assert (verdicts["log10_adjusted_p"] < least).sum() <= LISTED
+
+
+def test_what_is_not_finished_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no finished audit 'nothing'"):
+        render_report(Store.open(tmp_path / "store"), "nothing")
+
+
+def _luminance(colour: str) -> float:
+    full = colour[1:] if len(colour) == 7 else "".join(c * 2 for c in colour[1:])
+    linear = [
+        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
+        for v in (int(full[i : i + 2], 16) / 255 for i in (0, 2, 4))
+    ]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def test_colours_contrast_in_both_schemes() -> None:
+    css = (DASHBOARDS / "static" / "app.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    schemes = [dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in blocks]
+    assert len(schemes) == 3  # light, dark, print
+    for scheme in schemes:
+
+        def contrast(one: str, other: str, scheme: dict[str, str] = scheme) -> float:
+            light, dark = sorted((_luminance(scheme[one]), _luminance(scheme[other])), reverse=True)
+            return (light + 0.05) / (dark + 0.05)
+
+        assert min(contrast(text, "paper") for text in ("ink", "soft", "accent", "void")) >= 4.5
+        assert contrast("void-ink", "void") >= 4.5
+        assert contrast("ink", "wash") >= 4.5
+        assert contrast("grey", "paper") >= 3
+    # Colours live in those blocks only.
+    rest = css
+    for block in blocks:
+        rest = rest.replace(block, "")
+    assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", rest)
+
+
+def test_dashboards_import_storage_and_nothing_else_of_ksdp() -> None:
+    for file in DASHBOARDS.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                if name.split(".")[0] == "ksdp":
+                    allowed = ("ksdp.storage", "ksdp.dashboards", "ksdp.audit.errors", "ksdp.audit.reviewing")
+                    assert name.startswith(allowed), f"{file.name}: {name}"

@@ -1,0 +1,59 @@
+"""What a report says of a mechanism's own claim."""
+
+from __future__ import annotations
+
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower
+from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.dashboards.audits.guarantee_words import promised, proved
+
+
+def test_a_claim_stands_beside_what_was_proved() -> None:
+    summary = {"guarantee": HardtRoth(epsilon=0.5).guarantee.as_json(), "fresh": {"largest_epsilon_low": 1.25}}
+    told = promised(summary)
+    assert told is not None
+    assert "claims epsilon 0.5 at delta 1e-05" in told
+    assert "at least 1.25" in told
+    assert "fast sampler" in told
+
+
+def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
+    finding = {
+        "claimed_epsilon": 1.0,
+        "claimed_delta": 0.0,
+        "measured_low": 0.773,
+        "runs": 2000,
+        "confidence": 0.95,
+        "refuted": False,
+    }
+    summary = {"guarantee": HardtRoth(epsilon=1.0).guarantee.as_json()}
+    kept = promised(summary, {"finding": finding})
+    assert kept is not None
+    assert "Claimed epsilon 1 at delta 0; proved on its worst case: at least 0.773 (2,000 runs" in kept
+    assert "That does not refute it." in kept
+    assert "not tried" not in kept
+    refuted = {"finding": finding | {"measured_low": 3.0, "refuted": True}}
+    loud = promised(summary, refuted)
+    assert loud is not None
+    assert f"REFUTED: it does not keep its claim. {proved(refuted)}" in loud
+    assert "not refute" not in loud
+    assert "not tried in this store" in str(promised(summary))
+
+
+def test_unsound_claims_are_said_to_be() -> None:
+    told = promised({"guarantee": FedPower().guarantee.as_json()})
+    assert told is not None
+    assert "does not hold" in told
+    assert "different observers" in told
+
+
+def test_an_epsilon_that_follows_from_the_sizes() -> None:
+    told = promised({"guarantee": PrivateFedPower(noise=0.1).guarantee.as_json()})
+    assert told is not None
+    assert "follows from the sizes" in told
+
+
+def test_where_nothing_is_claimed_nothing_is_said() -> None:
+    assert promised({"guarantee": PDSVD().guarantee.as_json()}) is None
+    assert promised({}) is None

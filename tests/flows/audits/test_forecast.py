@@ -1,0 +1,31 @@
+"""`ksdp plan`: what is said before the audit is what the audit then does, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.prepare import read_spec_file
+
+
+def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Path]) -> None:
+    path = spec("forecast", with_runs=60)
+    before = sorted(path.parent.iterdir())
+    said = forecast(*read_spec_file(path))
+    assert sorted(path.parent.iterdir()) == before
+    assert (said["documents"], said["runs"]) == (120, 300)
+    assert (said["n_with"], said["n_without"]) == (60, 240)
+    assert "row-space-energy" in said["statistics"]
+    assert said["skipped_statistics"]["sigma"] == "needs T, denominators"
+    assert 0 < said["detectable_D"] < 1
+    assert said["bytes"] == 300 * (3 * 60 + (120 + 32) * len(said["statistics"])) * 4
+    assert said["seconds_a_run"] > 0
+
+
+def test_more_runs_find_less_and_certify_less(spec: Callable[..., Path]) -> None:
+    few = forecast(*read_spec_file(spec("few", with_runs=60)))
+    many = forecast(*read_spec_file(spec("many", with_runs=600)))
+    assert many["detectable_D"] < few["detectable_D"]
+    assert many["certifiable_margin"] < few["certifiable_margin"]
+    assert many["runs_for_margin"] == few["runs_for_margin"] > many["runs"] > few["runs"]

@@ -1,0 +1,164 @@
+"""Groups through the commands: planned, audited, screened; a clearance lists all documents of a group or none."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from ksdp.storage.screening.clearances import read_clearance
+
+MODULE = '''
+"""Column sums under fixed noise."""
+from dataclasses import dataclass
+import numpy as np
+from ksdp.audit.mechanisms.contract import Announced, Observables
+
+@dataclass(frozen=True)
+class Sums:
+    name: str = "sums"
+    version: int = 1
+
+    def observables(self, features):
+        return (Announced("total", (features,)),)
+
+    def run(self, database, rng):
+        total = sum(np.asarray(part.sum(axis=0)).ravel() for part in database.parties)
+        return Observables({"total": total + 0.5 * rng.standard_normal(len(total))})
+
+@dataclass(frozen=True)
+class Overlap:
+    name: str = "overlap"
+    version: int = 1
+    family: str = "test"
+    needs: tuple = ("total",)
+
+    def evaluate(self, observables, documents):
+        return np.asarray(documents.matrix @ observables["total"]).ravel()
+
+OVERLAP = Overlap()
+'''
+
+SPEC = """
+seed = 5
+[corpus]
+path = "counts.npz"
+labels = "labels.csv"
+id = "mail"
+group = "owner"
+weighting = "counts"
+[mechanism]
+name = "summed:Sums"
+[design]
+unit = "group"
+party_size = 0.2
+with_runs = 60
+[statistics]
+families = []
+names = ["summed:OVERLAP"]
+[decision]
+margin = 0.8
+"""
+
+LOUD = ["ann", "bob", "cid"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 owners of 3 mails, all alike but one mail each of three owners."""
+    made = tmp_path_factory.mktemp("groups")
+    matrix = np.zeros((120, 4))
+    matrix[:, 3] = 1.0
+    owners = np.array([*LOUD, *(f"owner {i}" for i in range(37))] * 3)
+    matrix[range(3), range(3)] = 6.0
+    sp.save_npz(made / "counts.npz", sp.csr_matrix(matrix))
+    pd.DataFrame({"mail": [f"m{i}" for i in range(120)], "owner": owners}).to_csv(made / "labels.csv", index=False)
+    (made / "summed.py").write_text(MODULE)
+    (made / "groups.toml").write_text(SPEC)
+    return made
+
+
+@pytest.fixture(scope="module")
+def environment(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
+
+
+def test_the_plan_counts_groups(ksdp: Callable, folder: Path, environment: dict[str, str]) -> None:
+    said = ksdp("plan", folder / "groups.toml", "--json", environment=environment, check=0).out
+    assert (said["documents"], said["unit"], said["runs"]) == (40, "group", 300)
+
+
+def test_a_screen_leaves_whole_groups_out_and_lists_documents(
+    ksdp: Callable, folder: Path, environment: dict[str, str], tmp_path: Path, pages: Callable
+) -> None:
+    ksdp("keys", "ana", "--folder", tmp_path, check=0)
+    store, clearance = tmp_path / "store", tmp_path / "mail.clearance"
+    arguments = ("--clearance", clearance, "--key", tmp_path / "ana.key", "--who", "Ana", "--store", store)
+    out = ksdp("screen", folder / "groups.toml", *arguments, "--json", environment=environment, check=0).out
+    assert out["outcome"] == "cleared", out["reason"]
+    assert [about["documents"] for about in out["rounds"]] == [40, 37]
+    assert [about["sensitive"] for about in out["rounds"]] == [3, 0]
+    assert (out["unit"], out["documents"], out["excluded"], out["allowed"]) == ("group", 120, 9, 111)
+    assert "Without 3 groups" in out["reason"]
+
+    labels = pd.read_csv(folder / "labels.csv")
+    excluded = pd.read_parquet(store / "screens" / f"{out['screen']}-excluded.parquet")
+    assert sorted(excluded["document"]) == sorted(labels["mail"][labels["owner"].isin(LOUD)])
+    owner = labels.set_index("mail")["owner"]
+    assert (excluded["group"].to_numpy() == owner[excluded["document"]].to_numpy()).all()
+    cleared = read_clearance(clearance)
+    assert set(cleared.documents) == set(labels["mail"]) - set(excluded["document"])
+    assert "Groups were audited" in cleared.statement
+    checked = ksdp(
+        "verify", clearance, "--key", tmp_path / "ana.pub", "--spec", folder / "groups.toml", "--json",
+        environment=environment, check=0,
+    ).out  # fmt: skip
+    assert (checked["allowed"], checked["of"]) == (111, 120)
+
+    first = out["rounds"][0]["audit"]
+    summary = json.loads((store / "audits" / first / "audit.json").read_text())
+    assert set(summary["statistics"]) == {"overlap", "overlap-of-rows"}
+    assert summary["design"]["unit"] == "group"
+    verdicts = pd.read_parquet(store / "audits" / first / "verdicts.parquet").set_index("document")["verdict"]
+    assert (verdicts[LOUD] == "sensitive").all()
+    curves = pd.read_parquet(store / "audits" / first / "curves.parquet")
+    assert set(LOUD) <= set(curves["document"]) <= set(labels["owner"])
+    report = (store / "audits" / first / "report.html").read_text(encoding="utf-8")
+    assert "gives away 3 of 40 groups" in report
+    assert "Audited are groups" in report
+    shown = ksdp("show", first, "ann", "--store", store, "--json", check=0).out
+    assert shown["verdict"] == "sensitive"
+
+    # The dashboard says "groups", and shows the screening and its page.
+    look, audit = pages(store), out["rounds"][0]["audit"]
+    for address, said in (
+        (f"/audits/{audit}", "gives away 3 of 40 groups"),
+        (f"/audits/{audit}?verdict=sensitive", "3 groups with the verdict sensitive"),
+        (f"/queue?audit={audit}", "3 groups to decide about"),
+        ("/audits", "40 groups"),
+    ):
+        assert said in look.words(address), address
+    assert "One group: all documents of one person" in look.words(f"/audits/{audit}/document?id={LOUD[0]}")
+    screen = f"/screens/{out['screen']}"
+    assert "Without 3 groups" in look.words(screen)
+    assert f'href="{screen}/report.html"' in look.client.get(screen).text
+    alone = look.client.get(f"{screen}/report.html")
+    assert alone.text == Path(out["report"]).read_text(encoding="utf-8")
+    assert "style-src 'sha256-" in alone.headers["content-security-policy"]
+    assert look.client.get("/screens/none/report.html").status_code == 404
+
+
+def test_a_corpus_without_groups_is_refused(
+    ksdp: Callable, folder: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    spec = folder / "none.toml"
+    spec.write_text(SPEC.replace('group = "owner"\n', ""))
+    ran = ksdp("audit", spec, "--store", tmp_path / "store", environment=environment, check=2)
+    assert "set `corpus.group`" in ran.err
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,212 @@
+"""Several views through the command: a leak that one of them shows, nothing sampled twice, one page for all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ksdp.audit.errors import StoreError
+from ksdp.dashboards.audits.views_report import render_views
+from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.audits.views import finished_views, read_view_verdicts, read_views
+from ksdp.storage.store import Store
+
+MODULE = '''
+"""Sums of everybody outside the coalition, under noise that only honest parties add; a final output of noise."""
+from dataclasses import dataclass
+import numpy as np
+from ksdp.audit.mechanisms.contract import Announced, Observables
+
+@dataclass(frozen=True)
+class Hidden:
+    name: str = "hidden"
+    version: int = 1
+    final: tuple = ("basis",)
+
+    def observables(self, features):
+        return (Announced("total", (features,)), Announced("basis", (features,)))
+
+    def run(self, database, rng):
+        total = sum(np.asarray(database.parties[i].sum(axis=0)).ravel() for i in database.outside)
+        noise = 0.1 if len(database.outside) == 1 else 1e4
+        return Observables({
+            "total": total + noise * rng.standard_normal(len(total)),
+            "basis": rng.standard_normal(len(total)),
+        })
+
+@dataclass(frozen=True)
+class Overlap:
+    name: str
+    needs: tuple
+    version: int = 1
+    family: str = "test"
+
+    def evaluate(self, observables, documents):
+        return np.asarray(documents.matrix @ observables[self.needs[0]]).ravel()
+
+TOTAL, BASIS = Overlap("total-overlap", ("total",)), Overlap("basis-overlap", ("basis",))
+'''
+
+SPEC = """
+seed = 3
+[corpus]
+path = "{counts}"
+[mechanism]
+name = "seen_by:Hidden"
+[design]
+party_size = 0.2
+with_runs = 80
+[statistics]
+families = []
+names = ["seen_by:TOTAL", "seen_by:BASIS"]
+[decision]
+level = 0.06
+[views]
+coalitions = [0, 0.1]
+final = true
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, corpus_folder: Path) -> Path:
+    made = tmp_path_factory.mktemp("views")
+    (made / "seen_by.py").write_text(MODULE)
+    (made / "views.toml").write_text(SPEC.format(counts=corpus_folder / "counts.npz"))
+    return made
+
+
+def python_path(folder: Path) -> dict[str, str]:
+    """The folder with the module, before what is on the path already."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
+
+
+class Shape(HTMLParser):
+    """Proof that tags are balanced, and the text."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(source)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in {"meta", "link", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data.split()
+
+
+def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
+    ksdp: Callable, folder: Path, tmp_path: Path, pages: Callable
+) -> None:
+    store, environment = tmp_path / "store", python_path(folder)
+    arguments = ("audit", folder / "views.toml", "--store", store, "--workers", 2, "--json")
+    ran = ksdp(*arguments, environment=environment, check=3)
+    out: dict[str, Any] = ran.out
+    outsider, coalition, final = out["views"]
+    assert [view["name"] for view in out["views"]] == ["outsider", "coalition of 12 documents", "final output"]
+    assert out["valid"]
+    assert outsider["verdicts"]["sensitive"] == final["verdicts"]["sensitive"] == 0
+    assert coalition["verdicts"]["sensitive"] == coalition["sensitive_here_alone"] > 50
+    assert out["verdicts"]["sensitive"] == coalition["verdicts"]["sensitive"]
+    assert out["documents"] == sum(out["verdicts"].values()) == 108
+    # The final output was measured on the outsider's observables: no run for it.
+    assert [view["sampled_runs"] for view in out["views"]] == [360, 360, 0]
+    assert [view["runs"] for view in out["views"]] == [360, 360, 360]
+    assert out["runs"] == 720
+    assert final["observables"] == ["basis"]
+    assert set(out["statistics"]) == {"total-overlap", "basis-overlap"}
+
+    rows = pd.read_parquet(store / "views" / f"{out['audit']}.parquet")
+    sensitive = rows[rows["verdict"] == "sensitive"]
+    assert set(sensitive["view"]) == {"coalition of 12 documents"}
+    assert set(sensitive["statistic"]) == {"total-overlap"}
+    assert (sensitive["log10_adjusted_p"] <= np.log10(0.06)).all()
+    of_view = pd.read_parquet(store / "audits" / coalition["audit"] / "verdicts.parquet")
+    together = of_view.set_index("document").loc[sensitive["document"], "log10_adjusted_p"].to_numpy()
+    assert sensitive["log10_adjusted_p"].to_numpy() == pytest.approx(together + np.log10(3))
+    assert len(of_view) == len(rows)
+
+    page = Shape(Path(out["report"]).read_text(encoding="utf-8"))
+    said = " ".join(page.words)
+    assert f"gives away {len(sensitive)} of 108 documents in at least one of the views tried" in said
+    opened = Store.open(store, create=False)
+    assert read_views(opened, out["audit"])["views"] == out["views"]
+    assert len(read_view_verdicts(opened, out["audit"])) == 108
+
+    again = ksdp(*arguments, environment=environment, check=3).out
+    assert again["audit"] == out["audit"]
+    assert again["cached_runs"] == again["runs"] == out["runs"]
+    assert again["verdicts"] == out["verdicts"]
+
+    assert finished_views(opened) == [out["audit"]]
+    name = str(sensitive["document"].iloc[0])
+    shown = ksdp("show", out["audit"], name, "--store", store, "--json", check=0).out
+    assert (shown["verdict"], shown["sensitive_in"]) == ("sensitive", ["coalition of 12 documents"])
+    assert ksdp("show", out["audit"], "--store", store, "--json", check=0).out["verdicts"] == out["verdicts"]
+    assert "no document 'nobody'" in ksdp("show", out["audit"], "nobody", "--store", store, check=1).err
+
+    # The dashboard: in the list, on a page of its own, from its views and back.
+    look, here = pages(store), f"/views/{out['audit']}"
+    assert "1 audit of several views" in look.words("/audits")
+    assert look.words("/views").count("outsider, coalition of 12 documents, final output") == 1
+    assert f"gives away {len(sensitive)} of 108 documents in at least one of the views tried" in look.words(here)
+    shown_page = look.client.get(here).text
+    assert f'href="/audits/{coalition["audit"]}/document?id={name}"' in shown_page
+    assert all(f'href="/audits/{view["audit"]}"' in shown_page for view in out["views"])
+    for view in out["views"]:
+        assert f'href="{here}"' in look.client.get(f"/audits/{view['audit']}").text
+    alone = look.client.get(f"{here}/report.html")
+    assert alone.text == Path(out["report"]).read_text(encoding="utf-8")
+    assert "style-src 'sha256-" in alone.headers["content-security-policy"]
+    for missing in ("/views/none", "/views/none/report.html", "/views/..%2Faudits"):
+        assert look.client.get(missing).status_code == 404
+
+    # A void view makes everything void.
+    void = read_views(opened, out["audit"]) | {"valid": False, "controls": {"reason": "outsider: <a test>"}}
+    (store / "views" / f"{out['audit']}.json").write_text(json.dumps(void))
+    text = render_views(opened, out["audit"])
+    assert "No verdict on this page may be used" in text
+    assert "outsider: &lt;a test&gt;" in text
+    assert "void: outsider: <a test>" in look.words("/views")
+    assert "No verdict on this page may be used" in look.words(here)
+    assert "<a test>" not in text
+
+
+def test_the_forecast_is_of_all_views(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
+    said = forecast(*read_spec_file(folder / "views.toml"))
+    assert [view["shared"] for view in said["views"]] == [False, False, True]
+    assert said["runs"] == said["views"][0]["runs"] + said["views"][1]["runs"]
+    assert said["detectable_D"] == max(view["detectable_D"] for view in said["views"])
+
+
+def test_a_view_that_cannot_be_is_refused_before_anything_is_written(
+    ksdp: Callable, folder: Path, tmp_path: Path
+) -> None:
+    bad = folder / "bad.toml"
+    bad.write_text((folder / "views.toml").read_text().replace("[0, 0.1]", "[0, 119]"))
+    ran = ksdp("audit", bad, "--store", tmp_path / "store", environment=python_path(folder), check=2)
+    assert "`design.party_size`" in ran.err
+    assert not (tmp_path / "store").exists()
+
+
+def test_views_that_are_not_there(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    for read in (read_views, read_view_verdicts):
+        with pytest.raises(StoreError, match="no finished views 'none'"):
+            read(store, "none")

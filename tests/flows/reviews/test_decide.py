@@ -1,0 +1,218 @@
+"""From an audit through people to a clearance that a protocol run accepts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ksdp.audit.errors import InputError, StoreError
+from ksdp.cli import main
+from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.reviews.decide import decide, more_runs
+from ksdp.flows.screening.clear import clearance_from_decisions
+from ksdp.flows.screening.verify import verify, verify_log
+from ksdp.storage.audits.continuations import read_progress
+from ksdp.storage.keys import load_private, load_public
+from ksdp.storage.reviews.decisions import Policy, read_log, states, write_policy
+from ksdp.storage.screening.clearances import read_clearance
+from ksdp.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Said:
+    out: dict[str, Any]
+    err: str
+
+
+# After the audit was finished, whenever that was.
+NOW = datetime(2100, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(decided: Path) -> Path:
+    """A copy to decide in."""
+    return decided
+
+
+def sign(audited: tuple[Path, str], store: Path, audit: str | None = None, **arguments: Any) -> dict[str, Any]:
+    return clearance_from_decisions(
+        store,
+        audit or audited[1],
+        store.parent / "clearance.json",
+        load_private(audited[0] / "ana.key"),
+        **{"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=9)} | arguments,
+    )
+
+
+def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]]
+) -> None:
+    folder, audit = audited
+    proved_out, accepted, excluded = kinds["clear"][0], kinds["sensitive"][0], kinds["sensitive"][1]
+    decide(store, audit, [accepted, kinds["undecided"][0]], "accept", "small", "Ana", NOW)
+    decide(store, audit, [excluded, proved_out], "exclude", "a minor's letter", "Ana", NOW)
+    decide(store, audit, [kinds["clear"][1]], "accept", "fine anyway", "Ana", NOW)
+    decide(store, audit, [kinds["undecided"][1]], "more-runs", "close", "Ana", NOW)
+    out = sign(audited, store)
+    path = Path(out["clearance"])
+    cleared = read_clearance(path)
+    assert set(cleared.documents) == {*kinds["clear"][1:], accepted, kinds["undecided"][0]}
+    assert (out["proved"], out["accepted"], out["excluded"]) == (len(kinds["clear"]) - 1, 2, 2)
+    assert out["left_open"] == len(kinds["sensitive"]) + len(kinds["undecided"]) - 3
+    assert cleared.reviewed is not None
+    assert cleared.reviewed.log_entries == 6
+    assert cleared.reviewed.log_head == read_log(Store(store))[-1].hash
+    assert cleared.excluded == len(kinds["sensitive"]) - 1 + 1
+    for said in ("listed by decision alone: 1 were proved sensitive, of 1", "one person each", "0.05"):
+        assert said in cleared.statement
+    spec, base = read_spec_file(folder / "spec.toml")
+    checked = verify(path, now=NOW, public_key=load_public(folder / "ana.pub"), spec=spec, base=base)
+    assert checked["checked"][2:] == ["signer", "time", "corpus", "mechanism", "spec"]
+    assert (checked["allowed"], checked["reviewed"]["accepted"]) == (out["listed"], 2)
+    # The log still holds what was signed for after more was added; a log made anew does not.
+    decide(store, audit, [excluded], "withdraw", "found consent", "Ana", NOW)
+    assert verify_log(store, [path])["whole"]
+    shutil.rmtree(store / "reviews")
+    for name in (accepted, excluded, proved_out, *kinds["undecided"][:4]):
+        decide(store, audit, [name], "accept", "forged", "Ana", NOW)
+    assert verify_log(store)["whole"]
+    assert verify_log(store, [path])["broken"] == 6
+
+
+def test_nothing_is_signed_while_a_second_person_is_awaited(
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]]
+) -> None:
+    audit, opened = audited[1], Store(store)
+    write_policy(opened, Policy(four_eyes=True))
+    accepted, waiting = kinds["sensitive"][:2]
+    for name in (accepted, waiting, kinds["clear"][0]):
+        decide(store, audit, [name], "accept" if name != kinds["clear"][0] else "exclude", "why", "Ana", NOW)
+    decide(store, audit, [accepted], "confirm", "agreed", "Ben", NOW, saw=1)
+    with pytest.raises(InputError, match="2 documents wait for a second person"):
+        sign(audited, store)
+    assert not (store.parent / "clearance.json").exists()
+    out = sign(audited, store, leave_out_waiting=True)
+    cleared = read_clearance(Path(out["clearance"]))
+    assert set(cleared.documents) == {*kinds["clear"][1:], accepted}
+    assert "confirmed by a second person" in cleared.statement
+    assert out["waiting"] == 2
+
+
+def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Path) -> None:
+    audit = audited[1]
+    for arguments, message in (
+        ({"who": " "}, "`who` must say"),
+        ({"expires": NOW}, "later than now"),
+        ({"now": NOW.replace(tzinfo=None)}, "time zone"),
+    ):
+        with pytest.raises(InputError, match=message):
+            sign(audited, store, **arguments)
+    with pytest.raises(InputError, match="`decision` must be one of exclude, accept"):
+        decide(store, audit, ["1"], "burn", "why", "Ana", NOW)
+    with pytest.raises(InputError, match="at least one"):
+        decide(store, audit, [], "accept", "why", "Ana", NOW)
+    with pytest.raises(InputError, match="nobody asked for more runs"):
+        more_runs(store, audit)
+    with pytest.raises(InputError, match="must be above the 150"):
+        more_runs(store, audit, ["1"], with_runs=150)
+    decide(store, audit, ["1"], "exclude", "why", "Ana", NOW)
+    log = store / "reviews" / "log.jsonl"
+    log.write_bytes(log.read_bytes() + b"{")
+    with pytest.raises(StoreError, match="not whole.*cut short"):
+        sign(audited, store)
+
+
+def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], run_ksdp: Callable
+) -> None:
+    folder, audit = audited
+    asked, excluded = kinds["undecided"][0], kinds["clear"][0]
+    decide(store, audit, [excluded], "exclude", "why", "Ana", NOW)
+    ran = run_ksdp(
+        *("decide", audit, asked, "--decision", "more-runs", "--reason", "close", "--who", "Ana", "--run"),
+        *("--store", store, "--json"),
+    )
+    again = ran.out
+    assert ran.code in {0, 3, 4}, ran.err
+    assert again["cached_runs"] == 256
+    assert again["runs"] >= 600
+    progress = read_progress(Store(store), audit)
+    assert progress is not None
+    assert (progress["state"], progress["audit"], progress["documents"]) == ("done", again["audit"], 1)
+    with pytest.raises(InputError, match=f"audit {again['audit']} asked the same later"):
+        sign(audited, store)
+    with pytest.raises(InputError, match="audited again"):
+        decide(store, audit, [asked], "accept", "why", "Ana", NOW)
+    decide(store, again["audit"], [asked], "accept", "small", "Ana", NOW)
+    out = sign(audited, store, again["audit"])
+    cleared = read_clearance(Path(out["clearance"]))
+    assert cleared.allows([asked, excluded]).tolist() == [True, False]  # nobody took the exclusion back
+    assert cleared.audits == (audit, again["audit"])
+    assert "so far: 2; their levels add up to 0.075" in cleared.statement
+    spec, base = read_spec_file(folder / "spec.toml")  # the spec that people wrote is the one that is cleared
+    assert verify(Path(out["clearance"]), now=NOW, spec=spec, base=base)["allowed"] == out["listed"]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """The command in this process: it starts no flow here, and a process costs seconds."""
+
+    def run(*arguments: str | Path, check: int) -> Said:
+        monkeypatch.setattr(sys, "argv", ["ksdp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        assert left.value.code == check, captured.err
+        out = captured.out.strip()
+        return Said(json.loads(out) if out.startswith("{") else {}, captured.err)
+
+    return run
+
+
+def test_the_commands_and_their_exit_codes(
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], said: Callable, tmp_path: Path
+) -> None:
+    folder, audit = audited
+    name, there = kinds["sensitive"][0], ("--store", store)
+    told = ("--reason", "known risk", "--who", "Ana", *there)
+    made = said("decide", audit, name, "--decision", "accept", *told, "--saw", "0", "--json", check=0).out
+    (entry,) = made["entries"]
+    assert (entry["number"], entry["document"], entry["decision"]) == (1, name, "accept")
+    late = said("decide", audit, name, "--decision", "exclude", *told, "--saw", "0", "--json", check=2)
+    assert late.out["newer"] == entry
+    assert "is newer than what was seen" in late.err
+    said("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
+    said("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
+    said("decide", "--policy", "four-eyes", *there, check=0)
+    signed = ("--clearance", tmp_path / "c.json", "--key", folder / "ana.key", "--who", "Ana", *there)
+    assert "wait for a second person" in said("clear", audit, *signed, check=2).err
+    said("decide", "--policy", "one-person", *there, check=0)
+    out = said("clear", audit, *signed, "--days", "3", "--json", check=0).out
+    assert out["accepted"] == 1
+    assert said("log", *there, "--json", check=0).out["entries"] == [entry]
+    said("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
+    good = said("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
+    assert (good["whole"], good["entries"], good["anchors"]) == (True, 1, 1)
+    for nothing in (tmp_path, tmp_path / "none.jsonl"):
+        said("verify", nothing, check=1)
+    log = store / "reviews" / "log.jsonl"
+    log.write_bytes(log.read_bytes() + b"torn")
+    assert said("verify", log, "--json", check=1).out["torn"] == 4
+    said("log", "--set-torn-aside", *there, check=0)
+    said("verify", log, check=0)
+    log.write_bytes(log.read_bytes().replace(b"known risk", b"known fact"))
+    bad = said("verify", log, "--json", check=1).out
+    assert bad["broken"] == 1
+    assert "entry 1 is not what was written" in json.dumps(bad)
+
+
+def test_states_are_there_for_documents_that_nobody_touched(audited: tuple[Path, str], store: Path) -> None:
+    assert states(Store(store), audited[1], ["1"])["1"].version == 0

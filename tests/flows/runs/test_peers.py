@@ -1,0 +1,244 @@
+"""Mechanisms with noise among real processes over real TLS, with a server where they need one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import ClearanceError, InputError, SpecError
+from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.screening.clearance import MechanismIdentity
+from ksdp.flows.runs.local_run import run_local
+from ksdp.flows.runs.node_run import claimed, guarantee_words
+from ksdp.flows.runs.take_part import run_server
+from ksdp.flows.runs.terms import read_run
+from ksdp.storage.keys import load_private, make_identity
+
+from .test_protocol import Organisations, organisations
+
+SERVER = "hub"
+DISCRETE = '\nsampler = "discrete"'
+POWER = f'name = "hardt-roth"\nrank = 2\niterations = 2\nepsilon = 50.0{DISCRETE}'
+PCA = f'name = "dpdispca"\nrank = 2\nintermediate = 4\nepsilon = 50.0\nrow_bound = 4.0{DISCRETE}'
+FEDPOWER = f'name = "fedpower"\nrank = 2\niterations = 2\nperiod = 1{DISCRETE}'
+UTILITY = (
+    f'name = "fedpower-utility"\nrank = 2\niterations = 2\nperiod = 1\nnoise = 2.0\nrow_bound = 4.0{DISCRETE}'
+)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Organisations:
+    """Three parties and the key of a server."""
+    folder = tmp_path_factory.mktemp("peers")
+    make_identity(folder, SERVER)
+    return organisations(folder, 3)
+
+
+def run_all(org: Organisations, protocol: Path) -> dict[str, dict[str, Any]]:
+    """`run.json` of every node, after a run without a fault; the result is the same everywhere."""
+    read, out = read_run(protocol), protocol.with_suffix("")
+    ends = run_local(read, protocol, org.folder, out, uncleared=True)
+    assert {end["code"] for end in ends.values()} == {0}, ends
+    first = np.load(out / "ada" / "result.npz")
+    for node in ends:
+        found = np.load(out / node / "result.npz")
+        assert all(found[name].tobytes() == first[name].tobytes() for name in first)
+    return {node: json.loads((out / node / "run.json").read_text()) for node in ends}
+
+
+def without_noise(org: Organisations, protocol: Path, bound: float) -> np.ndarray[Any, Any]:
+    rows = np.vstack([matrix.toarray() for matrix in org.database(protocol).parties])
+    rows *= np.minimum(1.0, bound / np.maximum(np.linalg.norm(rows, axis=1), 1e-12))[:, None]
+    return np.linalg.svd(rows)[2][:2]
+
+
+def test_sums_with_noise_need_no_server(four: Organisations) -> None:
+    protocol = four.protocol(POWER)
+    abouts = run_all(four, protocol)
+    assert set(abouts) == {"ada", "bob", "cyd"}
+    about = abouts["bob"]
+    assert about["guarantee"]["protects"] is True
+    assert about["guarantee"]["sampler"]["name"] == "discrete"
+    assert about["claimed"] == {"epsilon": 50.0, "delta": 1e-5}
+    assert (about["server"], about["sizes"], about["asked"]) == (None, None, {"sum": 2})
+    assert guarantee_words(about).startswith("guarantee: epsilon 50 at delta 1e-05; unit: one record")
+    V = np.load(protocol.with_suffix("") / "ada" / "result.npz")["V"]
+    assert subspace_sine(V[:1], without_noise(four, protocol, 1.0)) < 0.5, "noise, not nonsense"
+
+
+def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:
+    protocol = four.protocol(PCA, SERVER)
+    abouts = run_all(four, protocol)
+    assert {about["session"] for about in abouts.values()} == {abouts["ada"]["session"]}
+    assert abouts["ada"]["sizes"] == abouts[SERVER]["sizes"] == [12, 12, 12]
+    assert abouts[SERVER]["collects"] is True
+    assert abouts["ada"]["server"] == SERVER
+    assert set(abouts["ada"]["parties"]) == {"ada", "bob", "cyd"}
+    lines = [
+        json.loads(line)
+        for line in (protocol.with_suffix("") / SERVER / "transcript.jsonl").read_text().splitlines()
+    ]
+    assert lines[0]["collects"] is True
+    assert lines[-1]["grounds"] == {
+        **{name: {"cleared": False, "clearance": None} for name in ("ada", "bob", "cyd")},
+        SERVER: {"collects": True},
+    }
+    assert np.load(protocol.with_suffix("") / SERVER / "own.npz").files == []
+    assert set(np.load(protocol.with_suffix("") / "ada" / "own.npz").files) == {"ids"}
+
+
+def test_all_noises_but_one_are_taken_away(four: Organisations) -> None:
+    """With the Paillier keys of real runs: 3072 bits."""
+    protocol = four.protocol(UTILITY, SERVER)
+    abouts = run_all(four, protocol)
+    assert read_run(protocol).terms.terms["server.key_bits"] == 3072
+    assert abouts["ada"]["asked"] == {"sizes": 1, "one-noise": 2}
+    epsilon, delta = read_run(protocol).terms.mechanism.claim([12] * 3, 14)  # type: ignore[attr-defined]
+    assert abouts["ada"]["claimed"] == {"epsilon": epsilon, "delta": delta}
+    assert 1 < epsilon < 20
+    V = np.load(protocol.with_suffix("") / "cyd" / "result.npz")["V"]
+    assert V.shape == (2, 14)
+    np.testing.assert_allclose(V @ V.T, np.eye(2), atol=1e-9)
+
+
+def test_an_unsound_claim_is_told_at_the_end(four: Organisations) -> None:
+    protocol = four.protocol(FEDPOWER, SERVER)
+    ada = [*four.command(protocol, "ada")]
+    others = {
+        "bob": four.command(protocol, "bob"),
+        "cyd": four.command(protocol, "cyd"),
+        SERVER: server_command(four, protocol),
+    }
+    started = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for command in others.values()
+    ]
+    done = subprocess.run(ada, capture_output=True, text=True, timeout=90)
+    assert [process.wait(timeout=60) for process in started] == [0, 0, 0]
+    assert done.returncode == 0, done.stderr
+    assert "1 x sizes, 2 x upload" in done.stdout
+    assert "epsilon 2 at delta 2e-05; unit: as printed" in done.stdout
+    assert "UNSOUND as printed: Local and central noise" in done.stdout
+    assert "uncleared: ada, bob, cyd\n" in done.stdout, "the server is not among them"
+
+
+def server_command(org: Organisations, protocol: Path, *more: str) -> list[str]:
+    key, out = str(org.folder / f"{SERVER}.key"), str(protocol.with_suffix("") / SERVER)
+    base = [sys.executable, "-m", "ksdp", "party", str(protocol), "--me", SERVER]
+    return [*base, "--key", key, "--out", out, *more]
+
+
+def refusal(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stdout + done.stderr
+    return " ".join(done.stderr.split())
+
+
+def test_documents_are_for_parties_only(four: Organisations) -> None:
+    protocol = four.protocol(PCA, SERVER)
+    said = refusal(server_command(four, protocol, "--corpus", str(four.folder / "ada.npz")))
+    assert "hub is the server, which enters nothing" in said
+    bare = [word for word in four.command(protocol, "ada") if not word.endswith(".npz") and word != "--corpus"]
+    assert "`--corpus` must be given for ada" in refusal(bare)
+    assert not (protocol.with_suffix("")).exists(), "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('sampler = "discrete"', 'sampler = "fast"', "the other protects nobody"),
+        ("bound = 4096.0", "bound = 4096.0\nfraction_bits = 20", "`precision.fraction_bits` must be 31"),
+        ("[server]", "[[parties]]", "`server` must be given for dpdispca: it collects"),
+        ('name = "hub"', 'name = "ada"', "and from the server's"),
+        ('key = "hub.pub"', 'key = "ada.pub"', "same identity key"),
+        ('key = "hub.pub"', 'key = "hub.pub"\nport = 7', "server.port"),
+    ],
+)
+def test_a_protocol_file_is_refused_with_its_fault(four: Organisations, old: str, new: str, message: str) -> None:
+    path = four.protocol(PCA, SERVER)
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError, match=message):
+        read_run(path)
+
+
+def test_a_server_is_refused_where_none_is_needed(four: Organisations) -> None:
+    for mechanism in (POWER, 'name = "pd-nmf"\nrank = 2'):
+        path = four.protocol(mechanism, SERVER)
+        with pytest.raises(InputError, match="`server` must not be given for"):
+            read_run(path)
+    with pytest.raises(InputError, match="names no server"):
+        run_server(read_run(four.protocol(POWER)), load_private(four.folder / "hub.key"), four.folder / "no")
+    with pytest.raises(SpecError, match="in a run among parties"):
+        read_run(four.protocol(f'name = "broken-power"\nrank = 2{DISCRETE}'))
+
+
+def test_the_server_is_among_those_who_are_waited_for(four: Organisations) -> None:
+    protocol = four.protocol(PCA, SERVER)
+    done = subprocess.run(
+        [sys.executable, "-m", "ksdp", "run", str(protocol), "--json"], capture_output=True, text=True
+    )
+    said = json.loads(done.stdout)
+    assert said["absent"] == ["ada", "bob", "cyd", "hub"]
+    assert said["terms"]["server"][0] == "hub"
+    (four.folder / "hub.key").rename(four.folder / "hub.kept")
+    try:
+        with pytest.raises(InputError, match=r"must hold hub.key"):
+            run_local(read_run(protocol), protocol, four.folder, four.folder / "no", uncleared=True)
+    finally:
+        (four.folder / "hub.kept").rename(four.folder / "hub.key")
+
+
+def test_an_audit_may_have_simulated_with_another_sampler_and_with_nothing_else(four: Organisations) -> None:
+    read = read_run(four.protocol(POWER))
+    mechanism: Any = read.terms.mechanism
+    fast = replace(mechanism, sampler="fast")
+    assert parameters_of(fast) != parameters_of(mechanism)
+    audited = MechanismIdentity(fast.name, fast.version, parameters_of(fast))
+    entered = four.enter(read, "ada", clearance=four.clear(read, "ada", ["1", "2"], mechanism=audited))
+    assert len(entered.corpus) == 2
+    assert "mechanism (but for sampler)" in entered.clearance["checked"]
+    for other in (replace(fast, epsilon=49.0), replace(mechanism, iterations=3)):
+        wrong = MechanismIdentity(other.name, other.version, parameters_of(other))
+        path = four.clear(read, "ada", ["1", "2"], mechanism=wrong)
+        with pytest.raises(ClearanceError, match="parameter (epsilon|iterations) differs"):
+            four.enter(read, "ada", clearance=path)
+
+
+def test_no_clearance_is_taken_whose_audit_has_not_looked_at_what_a_server_sees(four: Organisations) -> None:
+    read = read_run(four.protocol(FEDPOWER, SERVER))
+    mechanism: Any = read.terms.mechanism
+    identity = MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))
+    path = four.clear(read, "ada", ["1", "2"], mechanism=identity)
+    with pytest.raises(SpecError, match="must name uploads, scales"):
+        four.enter(read, "ada", clearance=path)
+    looked = read_run(four.protocol(FEDPOWER + '\nannounce = ["V", "uploads", "scales"]', SERVER))
+    mechanism = looked.terms.mechanism
+    identity = MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))
+    entered = four.enter(looked, "ada", clearance=four.clear(looked, "ada", ["1", "2"], mechanism=identity))
+    assert len(entered.corpus) == 2
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "server", "words"),
+    [
+        (UTILITY.replace("noise = 2.0", "noise = 1e-6"), SERVER, "e+12 at delta 1e-05; unit: one record"),
+        (UTILITY.replace("period = 1", "period = 2"), SERVER, "guarantee: none. Needs `row_bound` and `period` 1"),
+        (FEDPOWER + "\nnoise = 0.0\ncentral_noise = 0.0", SERVER, "no epsilon; unit: as printed"),
+        ('name = "pd-nmf"\nrank = 2', "", "guarantee: measured, not promised. A measurement"),
+    ],
+)
+def test_a_claim_that_says_nothing_is_told_as_such(
+    four: Organisations, mechanism: str, server: str, words: str
+) -> None:
+    terms = read_run(four.protocol(mechanism, server)).terms
+    said = {"guarantee": guarantee_of(terms.mechanism).as_json()}
+    assert words in guarantee_words(said | {"claimed": claimed(terms.mechanism, (12, 12, 12), 14)})

@@ -1,0 +1,341 @@
+"""Real processes over real TLS: the commands of three organisations, from their files to the same result."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import ClearanceError, InputError, SpecError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.screening.clearance import Clearance, MechanismIdentity
+from ksdp.flows.runs.take_part import enter_documents, run_party
+from ksdp.flows.runs.terms import Run, read_run
+from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.screening.clearances import write_clearance
+
+NAMES = ("ada", "bob", "cyd", "dan", "eve")
+TERMS = [f"term{i:02d}" for i in range(14)]
+NMF = 'name = "pd-nmf"\nrank = 2\nsweeps = 5\ntolerance = 0.0\nannounce = ["T", "numerators", "denominators"]'
+LONG = 'name = "pd-nmf"\nrank = 2\nsweeps = 1000000\ntolerance = 0.0'
+SVD = 'name = "sigma-svd"\nrank = 2\nsolver = "power"\niterations = 6\ntolerance = 0.0'
+NORMED = 'name = "pd-svd"\nrank = 2\nsolver = "power"\niterations = 2\ntolerance = 0.0'
+SLOW = pytest.mark.validity
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Organisations:
+    """Files of several parties in one folder: NAME.key, NAME.pub, NAME.npz, vocabulary.txt."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+    def protocol(self, mechanism: str = NMF, server: str = "") -> Path:
+        nodes = (*self.names, server) if server else self.names
+        with contextlib.ExitStack() as stack:
+            held = [stack.enter_context(socket.socket()) for _ in nodes]
+            for each in held:
+                each.bind(("127.0.0.1", 0))
+            ports = [each.getsockname()[1] for each in held]
+        parties = "".join(
+            f'{"[server]" if n == server else "[[parties]]"}\nname = "{n}"\naddress = "127.0.0.1:{p}"\n'
+            f'key = "{n}.pub"\n'
+            for n, p in zip(nodes, ports, strict=True)
+        )
+        path = self.folder / f"protocol-{ports[0]}.toml"
+        path.write_text(
+            f'protocol = 1\n[mechanism]\n{mechanism}\n[features]\nvocabulary = "vocabulary.txt"\n'
+            f"[timeouts]\npresent = 120\nmessage = 60\nreconnect = 1\n[precision]\nbound = 4096.0\n{parties}"
+        )
+        return path
+
+    def command(self, protocol: Path, name: str, *grounds: str, out: Path | None = None) -> list[str]:
+        files = ["--key", str(self.folder / f"{name}.key"), "--corpus", str(self.folder / f"{name}.npz")]
+        where = str(out or protocol.with_suffix("") / name)
+        base = [sys.executable, "-m", "ksdp", "party", str(protocol), "--me", name]
+        return [*base, *files, "--out", where, *(grounds or ("--uncleared",))]
+
+    def start(self, protocol: Path, name: str, *grounds: str) -> subprocess.Popen[str]:
+        command = self.command(protocol, name, *grounds)
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, **pipes)
+
+    def run(self, protocol: Path) -> dict[str, tuple[int, str]]:
+        started = {name: self.start(protocol, name) for name in self.names}
+        said = {name: process.communicate(timeout=90) for name, process in started.items()}
+        return {name: (started[name].returncode, output + error) for name, (output, error) in said.items()}
+
+    def database(self, protocol: Path) -> Database:
+        read = read_run(protocol)
+        return Database(tuple(self.enter(read, name, uncleared=True).corpus.matrix for name in self.names))
+
+    def enter(self, run: Run, name: str, **other: Any) -> Any:
+        key = load_private(self.folder / f"{name}.key")
+        said = {"clearance": None, "uncleared": False, "signer": key.public_key(), "now": NOW}
+        return enter_documents(run, self.folder / f"{name}.npz", **(said | other))
+
+    def clear(self, run: Run, name: str, ids: list[str], signer: str | None = None, **changes: Any) -> Path:
+        whole = self.enter(run, name, uncleared=True).corpus
+        mechanism = run.terms.mechanism
+        values: dict[str, Any] = {
+            "corpus": whole.hash,
+            "mechanism": MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+            "spec": "sha256:00",
+            "audits": ("one",),
+            "verdicts": {"sensitive": 0, "clear": len(ids), "undecided": 0},
+            "allowed": ("clear",),
+            "documents": Clearance.entries(ids, None),
+            "salt": None,
+            "excluded": 0,
+            "excluded_documents": None,
+            "reviewer": "Ana Lytic",
+            "created": NOW - timedelta(days=1),
+            "expires": datetime(2100, 1, 1, tzinfo=UTC),
+            "statement": "It promises little.",
+        }
+        path = self.folder / f"{name}-{len(ids)}.clearance"
+        write_clearance(path, Clearance(**values | changes), load_private(self.folder / f"{signer or name}.key"))
+        return path
+
+
+def organisations(folder: Path, m: int) -> Organisations:
+    rng = np.random.default_rng(3)
+    for name in NAMES[:m]:
+        make_identity(folder, name)
+        sp.save_npz(folder / f"{name}.npz", sp.csr_array(rng.poisson(0.8, (12, len(TERMS))).astype(float)))
+    (folder / "vocabulary.txt").write_text("\n".join(TERMS) + "\n")
+    return Organisations(folder, NAMES[:m])
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Organisations:
+    return organisations(tmp_path_factory.mktemp("three"), 3)
+
+
+def results(protocol: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    folder = protocol.with_suffix("")
+    return {name: dict(np.load(folder / name / "result.npz")) for name in names}
+
+
+def check_ideal(org: Organisations, protocol: Path, atol: float) -> None:
+    read = read_run(protocol)
+    ends = org.run(protocol)
+    assert {code for code, _ in ends.values()} == {0}, ends
+    found = results(protocol, org.names)
+    ideal = read.terms.mechanism.run(org.database(protocol), np.random.default_rng(0))
+    for name, array in ideal.items():
+        for party in org.names:
+            assert found[party][name].tobytes() == found[org.names[0]][name].tobytes()
+        np.testing.assert_allclose(found[org.names[0]][name], array, rtol=0, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("m", "mechanism"), [(2, NMF), (3, NORMED), pytest.param(3, SVD, marks=SLOW), pytest.param(5, NMF, marks=SLOW)]
+)
+def test_the_real_run_announces_what_the_ideal_functionality_does(tmp_path: Path, m: int, mechanism: str) -> None:
+    org = organisations(tmp_path, m)
+    check_ideal(org, org.protocol(mechanism), atol=1e-6)
+
+
+LISTED = ["2", "3", "5", "7", "11"]
+
+
+@pytest.fixture(scope="module")
+def cleared(three: Organisations) -> tuple[Path, dict[str, Path]]:
+    """A run in which ada and bob are cleared for some documents, and cyd enters all: (file, clearances)."""
+    protocol = three.protocol()
+    read = read_run(protocol)
+    clearances = {name: three.clear(read, name, LISTED) for name in ("ada", "bob")}
+    started = {n: three.start(protocol, n, "--clearance", str(clearances[n])) for n in ("ada", "bob")}
+    started["cyd"] = three.start(protocol, "cyd", "--uncleared")
+    for process in started.values():
+        _, error = process.communicate(timeout=90)
+        assert process.returncode == 0, error
+    return protocol, clearances
+
+
+def test_a_cleared_run_enters_what_is_listed_and_says_who_is_not_cleared(
+    three: Organisations, cleared: tuple[Path, dict[str, Path]]
+) -> None:
+    protocol, clearances = cleared
+    read, out = read_run(protocol), protocol.with_suffix("")
+    matrices = [
+        three.enter(read, name, **({"uncleared": True} if name == "cyd" else {"clearance": clearances[name]}))
+        for name in three.names
+    ]
+    assert [len(entered.corpus) for entered in matrices] == [5, 5, 12]
+    ideal = read.terms.mechanism.run(
+        Database(tuple(entered.corpus.matrix for entered in matrices)), np.random.default_rng(0)
+    )
+    np.testing.assert_allclose(results(protocol, ("ada",))["ada"]["T"], ideal["T"], rtol=0, atol=1e-6)
+    own = np.load(out / "ada" / "own.npz")
+    assert own["ids"].tolist() == LISTED
+    assert own["W"].shape == (5, 2)
+    for name in three.names:
+        about = json.loads((out / name / "run.json").read_text())
+        assert {n: said["cleared"] for n, said in about["parties"].items()} == {
+            "ada": True,
+            "bob": True,
+            "cyd": False,
+        }
+        lines = [json.loads(line) for line in (out / name / "transcript.jsonl").read_text().splitlines()]
+        assert lines[0]["uncleared"] is (name == "cyd")
+        assert lines[-1]["grounds"]["cyd"] == {"cleared": False, "clearance": None}
+        assert lines[-1]["what"] == "done"
+        assert sum(line["what"] == "sent" and line["kind"] == "sum" for line in lines) == 2 * about["sums"]
+
+
+def test_a_transcript_holds_no_value(cleared: tuple[Path, dict[str, Path]]) -> None:
+    """Of every line the keys and their kinds are known; none is a list of numbers."""
+    protocol, _ = cleared
+    known = {"time", "what", "kind", "round", "peer", "bytes", "me", "agreement", "mechanism", "documents", "of"}
+    known |= {"uncleared", "clearance", "checked", "peers", "session", "result", "grounds"}
+    lines = (protocol.with_suffix("") / "bob" / "transcript.jsonl").read_text().splitlines()
+    for line in map(json.loads, lines):
+        assert set(line) <= known
+        numbers = [value for value in line.values() if isinstance(value, float)]
+        assert numbers == []
+
+
+def test_a_killed_party_ends_the_run_for_the_others_without_a_result(three: Organisations) -> None:
+    protocol = three.protocol(LONG)
+    started = {name: three.start(protocol, name) for name in three.names}
+    transcript = protocol.with_suffix("") / "cyd" / "transcript.jsonl"
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (transcript.exists() and '"kind": "sum"' in transcript.read_text()):
+        time.sleep(0.1)
+    started["bob"].send_signal(signal.SIGKILL)
+    for name in ("ada", "cyd"):
+        _, error = started[name].communicate(timeout=60)
+        assert started[name].returncode == 1
+        assert "bob" in error
+        assert "disappeared" in error or "it lost bob" in error
+        left = sorted(path.name for path in (protocol.with_suffix("") / name).iterdir())
+        assert left == ["transcript.jsonl"], "no partial result"
+        last = (protocol.with_suffix("") / name / "transcript.jsonl").read_text().splitlines()[-1]
+        assert json.loads(last)["what"] == "ended without a result"
+
+
+@pytest.mark.parametrize(
+    ("changes", "failed"),
+    [
+        ({"expires": NOW}, "expired"),
+        ({"corpus": "sha256:of another"}, "corpus"),
+        ({"mechanism": MechanismIdentity("pd-nmf", 1, {"rank": 3})}, "mechanism"),
+        ({"signer": "bob"}, "signer"),
+    ],
+)
+def test_a_clearance_that_is_not_for_this_run_is_refused(
+    three: Organisations, changes: dict[str, Any], failed: str
+) -> None:
+    read = read_run(three.protocol())
+    path = three.clear(read, "ada", ["1", "2"], **changes)
+    with pytest.raises(ClearanceError) as refused:
+        three.enter(read, "ada", clearance=path)
+    assert refused.value.failed == failed
+
+
+def test_without_a_clearance_nobody_enters_anything_unless_it_is_written_out(three: Organisations) -> None:
+    read = read_run(three.protocol())
+    with pytest.raises(InputError, match="--uncleared"):
+        three.enter(read, "ada")
+    with pytest.raises(InputError, match="exclude each other"):
+        three.enter(read, "ada", uncleared=True, clearance=Path("x"))
+    path = three.clear(read, "ada", ["nobody's"])
+    with pytest.raises(ClearanceError, match="lists no document"):
+        three.enter(read, "ada", clearance=path)
+
+
+def test_other_features_are_refused(three: Organisations, tmp_path: Path) -> None:
+    protocol = three.protocol()
+    text = protocol.read_text().replace("vocabulary.txt", "turned.txt")
+    (three.folder / "turned.txt").write_text("\n".join(reversed(TERMS)) + "\n")
+    other = protocol.with_name("turned.toml")
+    other.write_text(text)
+    spec = tmp_path / "ada.toml"
+    spec.write_text(
+        f'[corpus]\npath = "{three.folder}/ada.npz"\nvocabulary = "{three.folder}/vocabulary.txt"\n'
+        '[mechanism]\nname = "pd-nmf"\n'
+    )
+    said: dict[str, Any] = {"clearance": None, "uncleared": True, "now": NOW}
+    signer = load_private(three.folder / "ada.key").public_key()
+    assert len(enter_documents(read_run(protocol), spec, signer=signer, **said).corpus) == 12
+    with pytest.raises(InputError, match="or their order"):
+        enter_documents(read_run(other), spec, signer=signer, **said)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("protocol = 1", "protocol = 2", "`protocol`"),
+        ("rank = 2", "rank = 2\nranks = 3", "ranks"),
+        ("bound = 4096.0", "bound = 1e300", "needs"),
+        ("present = 120", "patience = 120", "timeouts.patience"),
+        ("rank = 2", 'rank = 2\nstart = "nnsvd"', "needs more than sums"),
+        ('key = "bob.pub"', 'key = "ada.pub"', "same identity key"),
+        ('key = "bob.pub"', 'key = "nobody.pub"', "cannot be read"),
+        ('name = "bob"', 'name = "ada"', "must differ from party to party"),
+        ('name = "bob"', 'name = "bo b"', "parties.1.name"),
+        ('vocabulary = "vocabulary.txt"', 'hash = "sha256:0"', "features.hash"),
+        ("127.0.0.1", "127.0.0.1:", "HOST:PORT"),
+    ],
+)
+def test_a_protocol_file_is_refused_with_its_fault(three: Organisations, old: str, new: str, message: str) -> None:
+    path = three.protocol()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError, match=message):
+        read_run(path)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [
+        ('name = "pd-svd"\nrank = 2', "`solver` must be 'power'"),
+        ('name = "null"', "must be pd-nmf, pd-svd"),
+        ('name = "pd-nmf"\nrank = 2\nweighted = true', "`weighted` must be false"),
+    ],
+)
+def test_what_no_parties_can_run_as_it_was_audited_is_refused(
+    three: Organisations, mechanism: str, message: str
+) -> None:
+    path = three.protocol(mechanism)
+    with pytest.raises(SpecError, match=message):
+        read_run(path)
+
+
+def test_a_result_is_never_overwritten(three: Organisations, tmp_path: Path) -> None:
+    read = read_run(three.protocol())
+    (tmp_path / "result.npz").write_bytes(b"")
+    entered = three.enter(read, "ada", uncleared=True)
+    with pytest.raises(InputError, match="holds the result of a run already"):
+        run_party(read, "ada", load_private(three.folder / "ada.key"), entered, tmp_path)
+    with pytest.raises(InputError, match="not the one that the protocol file names"):
+        run_party(read, "ada", load_private(three.folder / "bob.key"), entered, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_run_checks_the_file_and_says_who_is_there(three: Organisations) -> None:
+    protocol = three.protocol()
+    with socket.create_server(("127.0.0.1", read_run(protocol).address("bob").port)):
+        done = subprocess.run(
+            [sys.executable, "-m", "ksdp", "run", str(protocol), "--json"], capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["absent"] == ["ada", "cyd"]
+    assert said["terms"]["mechanism.rank"] == 2

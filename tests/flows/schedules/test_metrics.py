@@ -1,0 +1,83 @@
+"""What Prometheus scrapes, from a real port."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ksdp.audit.errors import InputError
+from ksdp.flows.schedules.metrics import metrics_server
+from ksdp.flows.schedules.notices import utc_now
+from ksdp.storage.schedules.history import ScheduledRun, append_run
+from ksdp.storage.schedules.schedule_files import check_schedule, write_schedule
+from ksdp.storage.store import Store
+
+
+def scrape(port: int) -> dict[tuple[str, ...], float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def run(finished: datetime, **about: object) -> ScheduledRun:
+    return ScheduledRun.model_validate({"planned": finished, "started": finished, "finished": finished} | about)
+
+
+def test_metrics_follow_the_store(tmp_path: Path) -> None:
+    store, now = Store.open(tmp_path / "store"), utc_now()
+    with metrics_server(store, 0) as port:
+        assert scrape(port) == {}
+        values = {"spec": "/s", "cron": "0 0 1 1 *", "created": now - timedelta(hours=2)}
+        write_schedule(store, check_schedule(values | {"name": "quiet", "paused": True}))
+        write_schedule(store, check_schedule(values | {"name": "mail", "cron": "* * * * *"}))
+        append_run(
+            store,
+            "mail",
+            run(
+                now - timedelta(minutes=30),
+                outcome="audited",
+                missed=4,
+                verdicts={"sensitive": 2, "clear": 7, "undecided": 1},
+                became_sensitive=2,
+                largest_d=0.75,
+                seconds=12.5,
+                level_left=0.03,
+            ),
+        )
+        append_run(store, "mail", run(now - timedelta(minutes=20), outcome="failed", reason="no", missed=1))
+        found = scrape(port)
+    assert found[("ksdp_scheduled_runs_total", "audited", "mail")] == 1
+    assert found[("ksdp_scheduled_runs_total", "failed", "mail")] == 1
+    assert found[("ksdp_missed_runs_total", "mail")] == 5
+    assert found[("ksdp_documents", "clear", "mail")] == 7
+    assert found[("ksdp_largest_d", "mail")] == 0.75
+    assert found[("ksdp_audit_seconds", "mail")] == 12.5
+    assert found[("ksdp_level_left", "mail")] == 0.03
+    assert found[("ksdp_level_left", "quiet")] == 0.05
+    assert found[("ksdp_seconds_since_success", "mail")] == pytest.approx(1800, abs=60)
+    assert found[("ksdp_seconds_since_success", "quiet")] == pytest.approx(7200, abs=60)
+    assert found[("ksdp_overdue", "mail")] == 1
+    assert found[("ksdp_paused", "quiet")] == 1
+    assert ("ksdp_largest_d", "quiet") not in found
+    assert datetime.fromtimestamp(found[("ksdp_last_success_timestamp_seconds", "mail")], UTC) < now
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(InputError, match=f"`metrics-port` {port} on 127.0.0.1 cannot be had"),
+            metrics_server(Store.open(tmp_path / "store"), port),
+        ):
+            pass

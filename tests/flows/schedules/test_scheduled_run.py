@@ -1,0 +1,303 @@
+"""A schedule's runs one after the other, with a real Prefect server: first, unchanged, changed, failed, slow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.special import zeta
+
+from ksdp.audit.errors import SpecError
+from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.schedules.changes import check_schedulable, spec_basis
+from ksdp.flows.schedules.notices import body, utc_now
+from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.schedules.changes import read_drift, read_standing
+from ksdp.storage.schedules.history import ScheduledRun, read_runs
+from ksdp.storage.schedules.outbox import waiting_notices
+from ksdp.storage.schedules.running import Running, begin, running
+from ksdp.storage.schedules.schedule_files import check_schedule, read_schedule, set_paused, write_schedule
+from ksdp.storage.store import Store
+
+SPEC = """
+seed = 3
+[corpus]
+path = "counts.npz"
+labels = "labels.csv"
+id = "id"
+[mechanism]
+name = "pd-svd"
+rank = 3
+[design]
+party_size = 0.2
+with_runs = 40
+[statistics]
+families = ["geometry"]
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A folder with a corpus that changes, a store, a schedule, and a way to run it."""
+
+    folder: Path
+    store: Store
+    settings: Any
+
+    def write(self, rows: list[int]) -> None:
+        """Documents by their numbers; those from 1000 on are other texts under the id below."""
+        rng = np.random.default_rng(11)
+        topics = rng.dirichlet(np.full(60, 0.08), size=3)
+        mixture = rng.dirichlet(np.full(3, 0.4), size=140) @ topics
+        counts = np.array([rng.multinomial(40, row / row.sum()) for row in mixture])
+        other = np.array([rng.multinomial(40, row / row.sum()) for row in mixture])
+        chosen = [other[row - 1000] if row >= 1000 else counts[row] for row in rows]
+        sp.save_npz(self.folder / "counts.npz", sp.csr_matrix(np.array(chosen)))
+        ids = [f"d{row % 1000}" for row in rows]
+        pd.DataFrame({"id": ids}).to_csv(self.folder / "labels.csv", index=False)
+
+    def schedule(self, **changes: Any) -> None:
+        values = {"name": "nightly", "spec": str(self.folder / "spec.toml"), "cron": "0 2 * * *", "workers": 2}
+        values |= {"created": utc_now() - timedelta(days=3), "retries": 1, "backoff": 0.1}
+        notice = {"kind": "command", "command": ["cp", "/dev/stdin", str(self.folder / "told.json")]}
+        write_schedule(self.store, check_schedule(values | {"notices": [notice]} | changes))
+
+    def run(self, **how: Any) -> tuple[ScheduledRun, Any]:
+        """Run it: (the newest line of the history, the flow's final state)."""
+        from prefect.settings import temporary_settings
+
+        from ksdp.flows.schedules.scheduled_run import scheduled_audit
+
+        with temporary_settings(self.settings):
+            state = asyncio.run(scheduled_audit(str(self.store.root), "nightly", **how, return_state=True))
+        return read_runs(self.store, "nightly")[-1], state
+
+    def told(self) -> dict[str, Any]:
+        """The latest notice; it is taken away."""
+        path = self.folder / "told.json"
+        said = dict(json.loads(path.read_text()))
+        path.unlink()
+        return said
+
+
+def make_site(folder: Path, server: dict[str, str]) -> Site:
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
+
+    (folder / "spec.toml").write_text(SPEC)
+    settings = {
+        PREFECT_API_URL: server["PREFECT_API_URL"],
+        PREFECT_API_AUTH_STRING: server["PREFECT_API_AUTH_STRING"],
+    }
+    made = Site(folder, Store.open(folder / "store"), settings)
+    made.write(list(range(120)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, server: dict[str, str]) -> Site:
+    made = make_site(tmp_path_factory.mktemp("scheduled"), server)
+    made.schedule()
+    made.run(only_due=True)
+    return made
+
+
+def test_the_first_run_audits_everything_once_for_all_that_was_missed(site: Site) -> None:
+    run, state = site.run(only_due=True)  # nothing is due any more
+    assert state.name == "Skipped"
+    assert len(read_runs(site.store, "nightly")) == 1
+    assert (run.outcome, run.full, run.missed, run.number) == ("audited", True, 2, 1)
+    assert run.documents == {"new": 120, "changed": 0, "removed": 0, "unchanged": 0, "audited": 120}
+    assert run.audit is not None
+    spec = read_spec(site.store.audit(run.audit))
+    assert spec.decision.level == run.level == pytest.approx(0.0109, abs=1e-4)
+    assert spec.design.documents is None
+    assert sum(run.verdicts.values()) == 120
+    assert run.became_sensitive == run.verdicts["sensitive"] > 0
+    assert site.told()["event"] == "not-run"  # of the two that were missed; "sensitive" came before
+    assert waiting_notices(site.store, "nightly") == []
+
+
+def test_the_links_of_a_notice_lead_to_pages(site: Site, pages: Callable) -> None:
+    site.schedule(link="https://review.example:8700")
+    run = next(past for past in read_runs(site.store, "nightly") if past.audit)
+    links = body(site.store, read_schedule(site.store, "nightly"), "sensitive", run)["links"]
+    site.schedule()
+    assert Path(urlsplit(links["report"]).path).is_file()
+    address = urlsplit(links["dashboard"])
+    assert address.netloc == "review.example:8700"
+    look = pages(site.store.root)
+    assert f"Audit {run.audit}" in look.words(address.path)
+    assert f'href="{address.path}"' in look.client.get("/schedules/nightly").text
+
+
+def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(site: Site) -> None:
+    before, state = site.run()
+    assert (before.outcome, state.name) == ("unchanged", "Unchanged")
+    assert (before.audit, before.level, before.seconds < 5) == (None, None, True)
+    site.write([*range(5, 119), 1119, *range(120, 124)])
+    run, state = site.run()
+    assert state.is_completed()
+    assert run.documents == {"new": 4, "changed": 1, "removed": 5, "unchanged": 114, "audited": 5}
+    assert (run.full, run.number, run.planned, run.missed) == (False, 2, None, 0)
+    first = next(past for past in read_runs(site.store, "nightly") if past.audit)
+    assert first.audit is not None
+    assert run.audit is not None
+    spec = read_spec(site.store.audit(run.audit))
+    assert spec.design.documents == ("d119", "d120", "d121", "d122", "d123")
+    assert spec.seed != read_spec(site.store.audit(first.audit)).seed  # fresh runs: what LORD++ asks for
+    assert run.level == spec.decision.level
+    standing = read_standing(site.store, "nightly", run.standing)
+    assert standing is not None
+    came_from = dict(zip(standing["document"].to_pylist(), standing["audit"].to_pylist(), strict=True))
+    assert set(came_from) == {f"d{n}" for n in range(5, 124)}
+    assert {name for name, audit in came_from.items() if audit == run.audit} == set(spec.design.documents)
+    drift = read_drift(site.store, "nightly", run.audit)
+    assert set(drift["distance_changes"]["document"].to_pylist()) == {"d119"}  # the only one measured twice
+    moved = drift["distance_changes"].to_pylist()[0]
+    assert moved["change"] == pytest.approx(moved["after"] - moved["before"])
+    assert run.largest_drift == pytest.approx(max(map(abs, drift["distance_changes"]["change"].to_pylist())))
+
+
+def test_prefects_pages_tell_the_story(site: Site) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.settings import temporary_settings
+
+    async def artifacts() -> dict[str, Any]:
+        async with get_client() as client:
+            found = await client.read_artifacts(limit=200)
+        return {artifact.key: artifact for artifact in sorted(found, key=lambda one: one.created) if artifact.key}
+
+    with temporary_settings(site.settings):
+        shown = asyncio.run(artifacts())
+    history = json.loads(shown["schedule-nightly-history"].data)
+    assert {line["outcome"] for line in history} >= {"audited", "unchanged"}
+    statistics = json.loads(shown["schedule-nightly-statistics"].data)
+    assert all(0 <= line["largest D"] <= 1 for line in statistics)
+    assert "report.html" in shown["schedule-nightly-report"].data
+    verdicts = json.loads(shown["schedule-nightly-verdicts"].data)
+    assert [line["verdict"] for line in verdicts] == ["sensitive", "clear", "undecided"]
+
+
+def test_one_that_fails_is_tried_again_told_of_and_spends_nothing(site: Site) -> None:
+    before = read_runs(site.store, "nightly")
+    kept = (site.folder / "counts.npz").read_bytes()
+    (site.folder / "counts.npz").unlink()
+    run, state = site.run()
+    (site.folder / "counts.npz").write_bytes(kept)
+    assert (run.outcome, run.attempts, run.budget) == ("failed", 2, None)
+    assert run.reason == "counts.npz: there is no such file."
+    assert state.is_failed()
+    said = site.told()
+    assert (said["event"], said["outcome"], said["attempts"]) == ("not-run", "failed", 2)
+    assert "counts.npz" not in json.dumps(said)
+    again, _ = site.run()
+    assert again.outcome == "unchanged"
+    assert again.level_left == next(past.level_left for past in reversed(before) if past.level_left)
+    assert running(site.store, "nightly") is None
+
+
+def test_one_that_takes_too_long_ends_and_leaves_no_worker(site: Site) -> None:
+    import psutil
+
+    site.write([*range(5, 130)])
+    site.schedule(timeout=1.0, retries=0)
+    run, state = site.run()
+    site.schedule()
+    assert (run.outcome, run.attempts) == ("timed-out", 1)
+    assert run.reason == "an attempt took longer than 1.0 s."
+    assert state.is_failed()
+    workers = [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if "spawn_main" in " ".join(child.cmdline()) and child.status() != psutil.STATUS_ZOMBIE
+    ]
+    assert workers == []
+
+
+def test_a_process_that_keeps_dying_is_given_up(site: Site) -> None:
+    begin(site.store, "nightly", Running(planned=None, started=utc_now(), pid=1, crashes=1))
+    run, state = site.run()
+    assert (run.outcome, run.reason) == ("crashed", "its process died 2 times.")
+    assert state.is_failed()
+    assert running(site.store, "nightly") is None
+    assert site.told()["outcome"] == "crashed"
+
+
+def test_a_paused_schedule_is_run_only_by_a_person(site: Site) -> None:
+    site.schedule(created=utc_now() - timedelta(days=9), cron="* * * * *")
+    set_paused(site.store, "nightly", True, utc_now())
+    count = len(read_runs(site.store, "nightly"))
+    _, state = site.run(only_due=True)
+    assert (state.name, state.message) == ("Skipped", "the schedule is paused.")
+    assert len(read_runs(site.store, "nightly")) == count
+
+
+def test_what_a_verdict_depends_on_besides_the_documents(site: Site) -> None:
+    spec, _ = read_spec_file(site.folder / "spec.toml")
+    change = spec.model_copy
+    same = [
+        change(update={"seed": 4}),
+        change(update={"corpus": spec.corpus.model_copy(update={"path": "later.npz"})}),
+        change(update={"decision": spec.decision.model_copy(update={"level": 0.01})}),
+    ]
+    other = [
+        change(update={"mechanism": spec.mechanism.model_copy(update={"rank": 4})}),
+        change(update={"decision": spec.decision.model_copy(update={"margin": 0.3})}),
+        change(update={"corpus": spec.corpus.model_copy(update={"weighting": "counts"})}),
+    ]
+    assert {spec_basis(one) for one in same} == {spec_basis(spec)}
+    assert len({spec_basis(one) for one in [spec, *other]}) == 4
+    with pytest.raises(SpecError, match="must name ids or be left out"):
+        check_schedulable(change(update={"design": spec.design.model_copy(update={"documents": 10})}))
+
+
+def test_a_summary_says_what_the_history_says(site: Site) -> None:
+    for run in read_runs(site.store, "nightly"):
+        if run.audit is not None:
+            summary = read_summary(site.store.audit(run.audit))
+            assert (summary["documents"], summary["corpus"]) == (run.documents["audited"], run.corpus)
+
+
+def test_every_second_audit_of_everything_and_runs_used_again_where_the_budget_allows(
+    tmp_path: Path, server: dict[str, str]
+) -> None:
+    site = make_site(tmp_path, server)
+    site.schedule(full_every=2, budget="spending", workers=1)
+    runs = []
+    for rows in (range(120), [*range(119), 1119], range(120)):
+        site.write(list(rows))
+        runs.append(site.run()[0])
+    assert [run.outcome for run in runs] == ["audited"] * 3
+    assert [(run.full, run.documents["audited"], run.documents["changed"]) for run in runs] == [
+        (True, 120, 0),
+        (False, 1, 1),
+        (True, 120, 1),  # its turn
+    ]
+    # Another corpus has other runs; the third time the first one is back, and with it its runs.
+    assert [run.cached_runs > 0 for run in runs] == [False, False, True]
+    assert runs[2].sampled_runs == 0
+    weights = np.arange(1, 4) ** -1.6
+    assert [run.level for run in runs] == pytest.approx(0.05 * weights / zeta(1.6))
+
+
+def test_a_signal_that_the_engine_stumbles_over_is_still_a_signal() -> None:
+    """Prefect raises ValueError("Task run is not set") where it is told to stop before a task has begun."""
+    from prefect.exceptions import TerminationSignal
+
+    from ksdp.flows.schedules.scheduled_run import told_to_stop
+
+    signal_ = TerminationSignal(signal=15)
+    stumbled = ValueError("Task run is not set")
+    stumbled.__context__ = signal_
+    assert told_to_stop(stumbled) is signal_
+    assert told_to_stop(ValueError("another")) is None

@@ -1,0 +1,198 @@
+"""`ksdp serve` as a person runs it: killed in the middle of a run, started again, paused on pages, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from prefect.states import Cancelling
+from typer.testing import CliRunner
+
+from ksdp.audit.errors import StoreError
+from ksdp.cli import app
+from ksdp.flows.schedules.notices import utc_now
+from ksdp.flows.schedules.serve import being_served
+from ksdp.storage.schedules.history import next_times, read_runs
+from ksdp.storage.schedules.running import interrupted, running
+from ksdp.storage.schedules.schedule_files import check_schedule, read_schedule, remove_schedule, write_schedule
+from ksdp.storage.store import Store
+
+SECONDS = 120.0
+
+
+def until(true: Callable[[], Any], what: str) -> Any:
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, ValueError):
+            if found := true():
+                return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited {SECONDS:.0f} s in vain for {what}")
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "ksdp", *map(str, arguments)]
+
+
+def typed(*arguments: str, store: Store) -> str:
+    """A command in this process, which costs no start: what it printed. What it refuses is raised."""
+    done = CliRunner().invoke(app, [*arguments, "--store", str(store.root)])
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+@contextlib.contextmanager
+def served(store: Store) -> Iterator[tuple[psutil.Process, Path]]:
+    """`ksdp serve` on this store, with a Prefect server of its own: (its process, its log)."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    log = store.root.parent / f"serve-{time.monotonic_ns()}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command("serve", "--store", store.root, "--metrics-port", "0"),
+            env=environment,
+            stderr=output,
+            stdout=output,
+        )
+    try:
+        yield psutil.Process(process.pid), log
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def api(store: Store, ask: Callable[[Any], Any]) -> Any:
+    """Ask the server that serves a store, as Prefect's pages do."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+    settings = {
+        PREFECT_API_URL: (store.prefect / "serving").read_text() + "/api",
+        PREFECT_API_AUTH_STRING: (store.prefect / "password").read_text().strip(),
+    }
+
+    async def asked() -> Any:
+        async with get_client() as client:
+            return await ask(client)
+
+    with temporary_settings(settings):
+        return asyncio.run(asked())
+
+
+def states(store: Store) -> list[str]:
+    async def ask(client: Any) -> list[str]:
+        runs = await client.read_flow_runs(limit=100)
+        wanted = [run for run in runs if run.deployment_id is not None and not run.state.is_scheduled()]
+        return sorted(f"{run.state.type.value} {run.state.name}" for run in wanted)
+
+    return list(api(store, ask))
+
+
+@pytest.fixture
+def store(tmp_path: Path, spec: Callable[..., Path]) -> Store:
+    """A store whose only schedule was due three times while nobody served it."""
+    made = Store.open(tmp_path / "store")
+    now = utc_now()
+    hour = (now - timedelta(hours=2)).hour  # far from the next time, whenever this test runs
+    values = {
+        "name": "nightly",
+        "spec": str(spec("served", with_runs=20, families=["geometry"])),
+        "cron": f"0 {hour} * * *",
+    }
+    values |= {"created": now - timedelta(days=3), "workers": 1, "retries": 2, "backoff": 1.0}
+    write_schedule(made, check_schedule(values))
+    return made
+
+
+def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> None:
+    with served(store) as (process, _):
+        mark = until(lambda: running(store, "nightly"), "the run to begin")
+        assert being_served(store)
+        family = process.children(recursive=True)
+        process.kill()
+        gone, alive = psutil.wait_procs(family, timeout=30)
+        assert alive == [], [child.cmdline() for child in alive]
+        assert gone
+    assert not being_served(store)
+    assert read_runs(store, "nightly") == []
+    assert interrupted(store, "nightly") == mark
+
+    with served(store) as (process, log):
+        (run,) = until(lambda: read_runs(store, "nightly"), "the run that was interrupted")
+        assert (run.outcome, run.missed, run.planned) == ("audited", 2, mark.planned)
+        until(lambda: "COMPLETED Completed" in states(store), "its flow to end")
+        assert states(store).count("COMPLETED Completed") == 1
+        assert "CRASHED Crashed" in states(store)  # the killed one is no zombie
+
+        # A person asks for a run; nothing has changed.
+        typed("now", "nightly", store=store)
+        until(lambda: len(read_runs(store, "nightly")) == 2, "the run that was asked for")
+        assert read_runs(store, "nightly")[1].outcome == "unchanged"
+
+        # Paused on Prefect's pages, resumed by the command: the file and the pages agree.
+        def deployments(client: Any) -> Any:
+            return client.read_deployments()
+
+        (deployment,) = api(store, deployments)
+        assert deployment.schedules[0].schedule.cron == read_schedule(store, "nightly").cron
+        api(store, lambda client: client.pause_deployment(deployment.id))
+        until(lambda: read_schedule(store, "nightly").paused, "the store to hear of the pause")
+        typed("resume", "nightly", store=store)
+        until(lambda: not api(store, deployments)[0].paused, "Prefect to hear of the resumption")
+
+        # Prefect's own calendar holds the next run: what silently fails with the wrong SQLAlchemy.
+        coming = next_times(read_schedule(store, "nightly"), utc_now())[0]
+
+        async def planned(client: Any) -> bool:
+            runs = await client.read_flow_runs(limit=200)
+            return any(run.auto_scheduled and run.expected_start_time == coming for run in runs)
+
+        until(lambda: api(store, planned), "Prefect's calendar")
+
+        # Cancelled on Prefect's pages: it is not taken up again.
+        typed("now", "nightly", "--full", store=store)
+        mark = until(lambda: running(store, "nightly"), "the run of everything")
+        api(store, lambda client: client.set_flow_run_state(mark.flow_run, Cancelling()))
+        until(lambda: len(read_runs(store, "nightly")) == 3, "the cancelled run's line")
+        assert read_runs(store, "nightly")[2].outcome == "cancelled"
+        assert running(store, "nightly") is None
+
+        # Another `ksdp serve` is refused; the listing says when it runs next.
+        with pytest.raises(StoreError, match="is running already"):
+            typed("serve", store=store)
+        said = json.loads(typed("schedules", "--json", store=store))
+        assert said["served"]
+        assert datetime.fromisoformat(said["schedules"][0]["next"][0]) > utc_now()
+        assert said["schedules"][0]["last"]["outcome"] == "cancelled"
+
+        # Schedules come and go while it runs.
+        write_schedule(store, read_schedule(store, "nightly").model_copy(update={"name": "other"}))
+        until(lambda: len(api(store, deployments)) == 2, "the other deployment")
+        remove_schedule(store, "other")
+        until(lambda: len(api(store, deployments)) == 1, "the deployment to go")
+
+        # Stopped in the middle of a run: no crash, nothing lost, nothing left behind.
+        typed("now", "nightly", "--full", store=store)
+        until(lambda: running(store, "nightly"), "the run to stop")
+        family = process.children(recursive=True)
+        process.terminate()
+        assert process.wait(timeout=60) == 0, log.read_text()
+        _, alive = psutil.wait_procs(family, timeout=30)
+        assert alive == []
+        left, runs = interrupted(store, "nightly"), read_runs(store, "nightly")
+        if left is None:  # Prefect gives a run half a minute to end: it came to its own end first
+            assert (len(runs), runs[-1].outcome, runs[-1].full) == (4, "audited", True), log.read_text()
+        else:
+            assert (len(runs), left.stopped, left.full) == (3, True, True)

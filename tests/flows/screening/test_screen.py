@@ -1,0 +1,400 @@
+"""Screening as a person runs it: a second layer that the first one hides, and data that no exclusion helps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.screening.screen import screen
+from ksdp.flows.screening.verify import verify
+from ksdp.storage.keys import load_private, load_public, make_identity
+from ksdp.storage.screening.clearances import read_clearance, verify_clearance
+from ksdp.storage.screening.screens import read_excluded, read_screen
+from ksdp.storage.store import Store
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+MODULE = '''
+"""Column sums, rounded to a part of the largest: what is big hides what is small. And means under fixed noise."""
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from ksdp.audit.mechanisms.contract import Announced, Observables
+
+def total(database):
+    return np.asarray(sum(part.sum(axis=0) for part in database.parties)).ravel()
+
+@dataclass(frozen=True)
+class Masking:
+    name: ClassVar[str] = "masking"
+    version: ClassVar[int] = 1
+    noise: float = 0.02
+
+    def observables(self, features):
+        return (Announced("total", (features,)),)
+
+    def run(self, database, rng):
+        sums = total(database)
+        return Observables({"total": sums + self.noise * sums.max() * rng.standard_normal(len(sums))})
+
+@dataclass(frozen=True)
+class Fading(Masking):
+    name: ClassVar[str] = "fading"
+    noise: float = 0.5 / 16
+
+    def run(self, database, rng):
+        sums = total(database) / database.rows
+        return Observables({"total": sums + self.noise * rng.standard_normal(len(sums))})
+
+@dataclass(frozen=True)
+class Shown:
+    """A first row that says nothing, a second one that shows who is there."""
+    name: ClassVar[str] = "shown"
+    version: ClassVar[int] = 1
+    rank: int = 2
+
+    def observables(self, features):
+        return (Announced("V", (self.rank, features)),)
+
+    def run(self, database, rng):
+        sums = total(database) / database.rows
+        rows = np.zeros((2, len(sums)))
+        rows[0, -1], rows[1, :-1] = sums[-1], sums[:-1] + 1e-3 * rng.standard_normal(len(sums) - 1)
+        return Observables({"V": rows[: self.rank]})
+
+@dataclass(frozen=True)
+class Overlap:
+    name: str = "overlap"
+    version: int = 1
+    family: str = "test"
+    needs: tuple = ("total",)
+
+    def evaluate(self, observables, documents):
+        return np.asarray(documents.matrix @ observables["total"]).ravel()
+
+OVERLAP = Overlap()
+'''
+
+SCRIPT = """
+import json, sys
+from datetime import datetime
+from pathlib import Path
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.screening.screen import screen
+from ksdp.flows.screening.lever_search import plan_search, run_search
+from ksdp.storage.keys import load_private
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    spec, base = parse_spec(asked["spec"]), Path(asked["base"])
+    common = asked["arguments"] | {"workers": 1}
+    if asked["what"] == "search":
+        corpus = spec_corpus(spec, base)
+        out = run_search(plan_search(spec, corpus, **asked["arguments"]), corpus, base / "store", workers=1)
+    else:
+        for name in ("now", "expires"):
+            common[name] = datetime.fromisoformat(common[name])
+        out = screen(spec, base, base / "store", base / "clearance.json", load_private(base / "ana.key"), **common)
+    print(json.dumps(out))
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A folder with the module, the script and the reviewer's keys."""
+    (tmp_path / "leaky.py").write_text(MODULE)
+    (tmp_path / "call.py").write_text(SCRIPT)
+    make_identity(tmp_path, "ana")
+    return tmp_path
+
+
+@pytest.fixture
+def call(base: Path, server: dict[str, str]) -> Callable[..., dict[str, Any]]:
+    """Call a flow in a process of its own, with the module where workers find it."""
+
+    def run(what: str, spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+        path = [str(base), os.environ.get("PYTHONPATH")]
+        asked = json.dumps({"what": what, "spec": spec, "base": str(base), "arguments": arguments})
+        done = subprocess.run(
+            [sys.executable, str(base / "call.py"), asked],
+            env=os.environ | server | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+    return run
+
+
+def layers(loud: float = 1000.0) -> np.ndarray:
+    """120 documents: 20 with a loud column of their own, 6 with a quiet one, the rest all alike.
+
+    With a loud one in (all but 1 % of databases of 24), the noise is 20; without, it is 0.5.
+    """
+    matrix = np.zeros((120, 27))
+    matrix[:, 26] = 1.0
+    matrix[range(26), range(26)] = [loud] * 20 + [6.0] * 6
+    return matrix
+
+
+def spec(mechanism: str, **design: Any) -> dict[str, Any]:
+    return {
+        "seed": 5,
+        "corpus": {"path": "counts.npz", "weighting": "counts"},
+        "mechanism": {"name": f"leaky:{mechanism}"},
+        "design": {"party_size": 0.2, "with_runs": 60} | design,
+        "statistics": {"families": [], "names": ["leaky:OVERLAP"]},
+        "decision": {"margin": 0.8},
+    }
+
+
+SIGNED: dict[str, Any] = {
+    "who": "Ana Lytic",
+    "now": NOW.isoformat(),
+    "expires": (NOW + timedelta(days=30)).isoformat(),
+}
+
+
+def test_the_second_layer_is_found_and_the_clearance_holds_neither(
+    base: Path, call: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
+    asked = spec("Masking")
+    found = call("screen", asked, rounds=4, **SIGNED)
+    assert (found["outcome"], found["helps"]) == ("cleared", True), found["reason"]
+    assert [about["sensitive"] for about in found["rounds"]] == [20, 6, 0]
+    assert [about["documents"] for about in found["rounds"]] == [120, 100, 94]
+    assert len({about["seed"] for about in found["rounds"]}) == 3
+    assert sum(about["level"] for about in found["rounds"]) < 0.05
+    assert found["quality"] is None
+    assert (found["exact"], found["beside"], found["why_beside"]) == (True, 0, None)
+    assert [about["proof"] for about in found["rounds"]] == [False] * 3
+    assert found["rounds"][0]["largest_D"] > 0.9 > 0.5 > found["rounds"][2]["largest_D"]
+    assert found["statement"] == read_clearance(base / "clearance.json").statement
+    page = Path(found["report"])
+    assert page.parent == base / "store" / "screens"
+    assert f"<td>{found['rounds'][1]['documents']}</td>" in page.read_text()
+
+    store = Store.open(base / "store", create=False)
+    excluded = read_excluded(store, found["screen"]).to_pandas()
+    by_round = {int(number): sorted(map(int, rows["document"])) for number, rows in excluded.groupby("round")}
+    assert by_round == {1: list(range(1, 21)), 2: list(range(21, 27))}  # ids count from 1
+    assert read_screen(store, found["screen"]) == found
+
+    path, public = base / "clearance.json", load_public(base / "ana.pub")
+    cleared = verify_clearance(path, now=NOW, public_key=public, corpus_hash=found["corpus"]).clearance
+    assert cleared.audits == tuple(about["audit"] for about in found["rounds"])
+    assert (cleared.excluded, cleared.excluded_documents, cleared.allowed) == (26, None, ("clear",))
+    assert len(cleared.documents) == cleared.verdicts["clear"] == found["allowed"] == 94
+    assert not cleared.allows(excluded["document"]).any()
+
+    # The party's own check, from spec and corpus; other data or another spec is refused.
+    monkeypatch.syspath_prepend(base)
+    about = verify(path, now=NOW, public_key=public, spec=parse_spec(asked), base=base)
+    assert (about["allowed"], about["of"]) == (94, 120)
+    with pytest.raises(ClearanceError, match="another spec"):
+        verify(path, now=NOW, spec=parse_spec(asked | {"seed": 6}), base=base)
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers() * 2))
+    with pytest.raises(ClearanceError, match="another corpus"):
+        verify(path, now=NOW, spec=parse_spec(asked), base=base)
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
+
+    # The same call reads every round; hashes instead of ids, and the exclusions named.
+    again = call("screen", asked, rounds=4, salted=True, list_excluded=True, **SIGNED)
+    assert again["screen"] == found["screen"]
+    assert all(about["cached_runs"] == about["runs"] for about in again["rounds"])
+    salted = read_clearance(path)
+    assert not set(salted.documents) & set(cleared.documents)
+    ids = [str(row) for row in range(1, 121)]
+    assert (salted.allows(ids) == cleared.allows(ids)).all()
+    assert salted.excluded_documents == tuple(sorted(excluded["document"]))
+
+
+def test_where_everything_stands_out_it_says_so_and_a_larger_party_helps(
+    base: Path, call: Callable[..., dict[str, Any]]
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.eye(120)))
+    asked = spec("Fading", party_size=8, with_runs=80)
+    found = call("screen", asked, **SIGNED)
+    assert (found["outcome"], found["helps"], len(found["rounds"])) == ("hopeless", False, 1)
+    assert "does not help" in found["reason"]
+    assert found["clearance"] is None
+    assert not (base / "clearance.json").exists()
+
+    assert found["search"] is None
+    page = Path(found["report"]).read_text()
+    assert "<code>ksdp screen --search</code>" in page
+    assert "No clearance was written." in page
+
+    # D = 2 Phi(s / 2) - 1 with s = 32 / party size: 0.95 at 8 rows, 0.85 at 11, 0.68 at 16.
+    fading = asked | {"decision": {"margin": 0.8}}
+    searched = call("search", fading, documents=60, quota=0.2, names=["party-size", "rank"])
+    assert not searched["present"]["good"]
+    assert searched["present"]["upper_limit"] > 0.9
+    size, rank = searched["answers"]
+    assert (size["search"], size["present"], size["found"]) == ("party-size", 8, 16), size
+    assert [about["value"] for about in size["tried"]] == [11, 16, 23]
+    assert [about["good"] for about in size["tried"]] == [False, True, True]
+    assert size["quality"] == {"from_all": None, "from_a_party": None}
+    assert "16 in place of 8" in size["reason"]
+    assert (rank["found"], rank["reason"]) == (None, "Nothing to search: the mechanism has no rank.")
+
+
+def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_alone(
+    base: Path, call: Callable[..., dict[str, Any]]
+) -> None:
+    """Only 45 documents are named; the 20 loud ones beside them, never audited, hide 6 of these."""
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers(2e4)))
+    named = [str(row) for row in range(21, 66)]  # the quiet ones are 21 to 26
+    asked = spec("Masking", party_size=20, documents=named, with_runs=150)
+    found = call("screen", asked, **SIGNED)
+    assert found["outcome"] == "cleared", found["reason"]
+    seen = [(about["proof"], about["among"], about["documents"], about["sensitive"]) for about in found["rounds"]]
+    assert seen == [(False, 120, 45, 0), (True, 45, 45, 6), (True, 39, 39, 0)]
+    assert (found["exact"], found["allowed"], found["excluded"]) == (True, 39, 6)
+    cleared = read_clearance(base / "clearance.json")
+    assert sorted(map(int, cleared.documents)) == list(range(27, 66))
+    assert "from the listed documents and from no others" in cleared.statement
+    levels = [about["level"] for about in found["rounds"]]
+    assert sum(levels) < 0.05
+    assert len({about["seed"] for about in found["rounds"]}) == 3
+
+    # Without the proof, the hidden ones are cleared and the clearance says what was beside them.
+    hasty = call("screen", asked, proof=False, **SIGNED)
+    assert [about["audit"] for about in hasty["rounds"]] == [found["rounds"][0]["audit"]]
+    assert (hasty["exact"], hasty["allowed"], hasty["beside"]) == (False, 45, 75)
+    assert "also held 75 documents that are not listed" in read_clearance(base / "clearance.json").statement
+
+    # Ten are too few for databases of 20: it is said so, and nothing is hidden.
+    few = call("screen", asked | {"design": asked["design"] | {"documents": named[6:16]}}, **SIGNED)
+    assert (few["outcome"], few["exact"], len(few["rounds"])) == ("cleared", False, 1)
+    assert few["why_beside"] == "10 listed documents are too few for databases of 20 (at least 35 are needed)"
+    assert few["why_beside"] in read_clearance(base / "clearance.json").statement
+    assert few["why_beside"] in Path(few["report"]).read_text()
+
+
+def test_undecided_ones_are_taken_out_until_all_that_was_audited_together_is_clear(
+    base: Path, call: Callable[..., dict[str, Any]]
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # nothing leaks; the margin is close
+    found = call("screen", spec("Masking") | {"decision": {"margin": 0.62}}, **SIGNED)
+    first, last = found["rounds"][0], found["rounds"][-1]
+    assert (first["sensitive"], first["undecided"] > 0, first["proof"]) == (0, True, False)
+    assert (last["undecided"], last["proof"]) == (0, True)
+    among = [about["among"] for about in found["rounds"]]
+    assert among[1:] == [about["clear"] for about in found["rounds"][:-1]]
+    assert (found["outcome"], found["exact"], found["allowed"]) == ("cleared", True, last["clear"])
+    assert found["reason"].endswith("It audited the listed documents by themselves.")
+
+
+def test_a_lower_rank_is_searched_with_what_it_costs(base: Path, call: Callable[..., dict[str, Any]]) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.hstack([np.eye(60), np.ones((60, 1))])))
+    asked = spec("Shown", party_size=30, with_runs=40) | {"decision": {"margin": 0.6}}
+    asked["statistics"] = {"families": [], "names": ["row-space-energy"]}
+    found = call("search", asked, documents=20, quota=0.4, names=["rank", "iterations"])
+    assert (found["design"], found["sampled"], found["population"]) == ("balanced", 20, 60)
+    assert found["level_each"] == pytest.approx(0.05 / 2)
+    assert found["present"]["above_margin"] == 20
+    rank, iterations = found["answers"]
+    assert (rank["found"], rank["values"], rank["tried"][0]["above_margin"]) == (1, [1], 0)
+    assert "at most" in rank["reason"]
+    assert iterations["reason"] == "Nothing to search: the mechanism has no number of iterations."
+    assert found["reason"].startswith("What would help: rank.")
+    # In all 60 rows the energy is 120, and 60 of it is in the shared column: all that rank 1 keeps.
+    assert rank["quality"]["from_all"] == pytest.approx(0.5)
+    assert found["present"]["quality"]["from_all"] < 0.5
+
+
+def test_a_search_that_can_show_nothing_is_refused_before_anything_is_written(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))
+    monkeypatch.syspath_prepend(base)
+    given = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=1), "search": True}
+    for asked, message in (
+        ({"sampled": 5}, "even if none of 5 documents"),
+        ({"quota": 1.5}, "`quota` must be in"),
+    ):
+        with pytest.raises(InputError, match=message):
+            screen(
+                parse_spec(spec("Masking")),
+                base,
+                base / "store",
+                base / "c.json",
+                load_private(base / "ana.key"),
+                **given | asked,
+            )
+    assert not (base / "store").exists()
+
+
+def test_undecided_documents_are_listed_only_if_the_reviewer_says_so(
+    base: Path, call: Callable[..., dict[str, Any]]
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # all alike: nothing leaks
+    asked = spec("Masking", with_runs=20) | {"decision": {"margin": 0.1}}
+    found = call("screen", asked, **SIGNED)
+    assert (found["outcome"], found["helps"], found["allowed"]) == ("nothing-proved", None, 0)
+    assert "40 documents are undecided" in found["reason"]
+    assert not (base / "clearance.json").exists()
+    allowed = call("screen", asked, allow_undecided=True, **SIGNED)
+    assert (allowed["outcome"], allowed["allowed"]) == ("cleared", 40)
+    cleared = read_clearance(base / "clearance.json")
+    assert cleared.verdicts == {"sensitive": 0, "clear": 0, "undecided": 40}
+    assert cleared.allowed == ("clear", "undecided")
+    assert "nothing is proved of them" in cleared.statement
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "message"),
+    [
+        ({}, {"who": " "}, "`who` must say"),
+        ({}, {"expires": NOW}, "later than now"),
+        ({}, {"now": NOW.replace(tzinfo=None)}, "time zone"),
+        ({}, {"rounds": 0}, "`rounds` must be at least 1"),
+        ({}, {"most": 0.0}, "`most` must be in"),
+        ({"documents": 5}, {}, "`design.documents` must name ids"),
+        ({"party_size": 12}, {}, "`design.party_size`"),
+    ],
+)
+def test_what_cannot_be_screened_is_refused_before_anything_is_written(
+    base: Path, monkeypatch: pytest.MonkeyPatch, changes: dict, arguments: dict, message: str
+) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((12, 27))))
+    monkeypatch.syspath_prepend(base)
+    key = load_private(base / "ana.key")
+    given = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=1)} | arguments
+    with pytest.raises(InputError, match=message):
+        screen(parse_spec(spec("Masking", **changes)), base, base / "store", base / "c.json", key, **given)
+    assert not (base / "store").exists()
+
+
+def test_a_file_that_is_no_clearance_is_not_overwritten(base: Path) -> None:
+    (base / "counts.json").write_text("mine")
+    with pytest.raises(InputError, match="exists and is not a clearance"):
+        screen(
+            parse_spec(spec("Masking")),
+            base,
+            base / "store",
+            base / "counts.json",
+            load_private(base / "ana.key"),
+            who="Ana",
+            now=NOW,
+            expires=NOW + timedelta(days=1),
+        )
+    assert (base / "counts.json").read_text() == "mine"

@@ -1,0 +1,115 @@
+"""Both ends get the same key, nobody another one; envelopes hold only unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.randomness import os_random
+from ksdp.protocols.channel.keys import (
+    VERSION,
+    AgreementKey,
+    Envelope,
+    Participant,
+    check_participants,
+    derive_alone,
+    open_envelope,
+    seal,
+)
+from ksdp.protocols.channel.wire import pack
+
+from ..conftest import identity, participant
+
+ADA, BOB = AgreementKey(b"a" * 32), AgreementKey(b"b" * 32)
+SESSION = bytes(32)
+
+
+def test_both_ends_derive_the_same_key_and_any_change_another() -> None:
+    ends = {
+        ADA.derive("mask", SESSION, "ada", "bob", BOB.public),
+        BOB.derive("mask", SESSION, "bob", "ada", ADA.public),
+    }
+    others = [
+        ADA.derive("tag", SESSION, "ada", "bob", BOB.public),
+        ADA.derive("mask", b"1" * 32, "ada", "bob", BOB.public),
+        ADA.derive("mask", SESSION, "ada", "bobo", BOB.public),
+        ADA.derive("mask", SESSION, "bob", "ada", BOB.public),
+        ADA.derive("mask", SESSION, "ada", "bob", AgreementKey(b"c" * 32).public),
+        derive_alone(b"a" * 32, "mask", SESSION, "ada"),
+    ]
+    assert len(ends) == 1
+    assert len(ends | set(others)) == 1 + len(others)
+
+
+def test_the_key_is_rfc_5869_written_out() -> None:
+    """HMAC by HMAC, from the raw X25519 secret."""
+    secret = X25519PrivateKey.from_private_bytes(b"a" * 32).exchange(X25519PublicKey.from_public_bytes(BOB.public))
+    salt = hashlib.sha256(pack("salt", SESSION, ADA.public, BOB.public)).digest()
+    info = pack("key", VERSION, b"mask", b"ada", b"bob")
+    extracted = hmac.digest(salt, secret, "sha256")
+    first = hmac.digest(extracted, info + b"\x01", "sha256")
+    second = hmac.digest(extracted, first + info + b"\x02", "sha256")
+    assert BOB.derive("mask", SESSION, "bob", "ada", ADA.public, length=40) == (first + second)[:40]
+
+
+@pytest.mark.parametrize("bad", [bytes(32), b"\x01" + bytes(31), b"short", b""])
+def test_keys_of_small_order_or_length_are_refused(bad: bytes) -> None:
+    with pytest.raises(ProtocolError, match="no usable X25519 key"):
+        ADA.derive("mask", SESSION, "ada", "bob", bad)
+
+
+def test_our_own_key_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="our own key back"):
+        ADA.derive("mask", SESSION, "ada", "bob", ADA.public)
+
+
+def test_an_envelope_opens_unchanged_and_no_other_way() -> None:
+    sealed = seal(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob")
+    arrived = Envelope.from_bytes(sealed.to_bytes())
+    assert arrived == sealed
+    assert open_envelope(arrived, SESSION, "kind", participant("ada"), receiver="bob") == b"body"
+    changes = [{"session": b"1" * 32}, {"kind": "other"}, {"sender": "cyd"}, {"receiver": ""}, {"body": b"bodY"}]
+    for change in [*changes, {"signature": bytes(64)}, {"signature": b""}]:
+        with pytest.raises(ProtocolError):
+            open_envelope(replace(sealed, **change), SESSION, "kind", participant("ada"), receiver="bob")
+    forged = seal(identity("cyd"), SESSION, "kind", "ada", b"body")  # somebody else under her name
+    with pytest.raises(ProtocolError, match="does not hold"):
+        open_envelope(forged, SESSION, "kind", participant("ada"))
+
+
+def test_any_changed_byte_of_an_envelope_is_refused() -> None:
+    packed = seal(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob").to_bytes()
+    for at in range(len(packed)):
+        for bit in (0x01, 0x80):
+            changed = packed[:at] + bytes([packed[at] ^ bit]) + packed[at + 1 :]
+            with pytest.raises(ProtocolError):
+                arrive(changed)
+
+
+def arrive(packed: bytes) -> bytes:
+    return open_envelope(Envelope.from_bytes(packed), SESSION, "kind", participant("ada"), receiver="bob")
+
+
+def test_participants_are_checked() -> None:
+    ada, bob = participant("ada"), participant("bob")
+    check_participants((ada, bob), 2)
+    for bad, said in [((bob, ada), "sorted"), ((ada, ada), "sorted"), ((ada,), "at least 2; got 1")]:
+        with pytest.raises(InputError, match=said):
+            check_participants(bad, 2)
+    with pytest.raises(InputError, match="same identity"):
+        check_participants((ada, Participant("bob", ada.identity)), 2)
+    with pytest.raises(InputError, match="32 bytes"):
+        Participant("ada", b"short")
+    with pytest.raises(InputError, match="must have a name"):
+        Participant(" ", ada.identity)
+    with pytest.raises(InputError, match="UTF-8"):
+        Participant("\ud800", ada.identity)
+
+
+def test_secrets_come_from_the_system() -> None:
+    assert len({os_random(32) for _ in range(50)}) == 50

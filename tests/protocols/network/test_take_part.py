@@ -1,0 +1,218 @@
+"""Runs over real TLS among parties in one event loop: they agree; what a bad network or a bad peer does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.protocols.network.links import LinkTimes
+from ksdp.protocols.runs.node import Outcome
+
+from .conftest import NAMES, NMF, Party, all_ends, free_ports, parties, party_matrix, proxy
+
+
+def ideal(m: int) -> np.ndarray:
+    matrices = tuple(party_matrix(name) for name in NAMES[:m])
+    return NMF.run(Database(matrices), np.random.default_rng(0))["T"]
+
+
+def agree(ends: list[Outcome | BaseException]) -> None:
+    outcomes = [end for end in ends if isinstance(end, Outcome)]
+    assert len(outcomes) == len(ends), ends
+    assert len({outcome.digest for outcome in outcomes}) == 1
+    np.testing.assert_allclose(outcomes[0].result.public["T"], ideal(len(ends)), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_all_get_the_ideal_result(m: int) -> None:
+    async def play() -> list[Outcome | BaseException]:
+        return await all_ends(*(party.run() for party in parties(m).values()))
+
+    agree(asyncio.run(play()))
+
+
+def test_parties_may_come_in_any_order_and_one_may_start_over_before_all_are_there() -> None:
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties()
+        early = asyncio.create_task(all_of["bob"].run())
+        runs = [asyncio.create_task(all_of["cyd"].run())]
+        await asyncio.sleep(0.5)
+        early.cancel()
+        await asyncio.wait({early})
+        return await all_ends(all_of["bob"].run(), *runs, all_of["ada"].run())
+
+    agree(asyncio.run(play()))
+
+
+def with_proxy(first: Party, second: Party) -> tuple[int, int]:
+    """Lead the later name's connection over another port: (port of the proxy, port behind it)."""
+    (port,) = free_ports(1)
+    second.ports[first.name] = port
+    return port, first.port
+
+
+def test_a_lost_connection_is_taken_up_where_it_was() -> None:
+    """Cut three times, each within a message: nothing is lost, nothing comes twice."""
+    seen = 0
+
+    async def cut(number: int, data: bytes) -> bytes | None:
+        nonlocal seen
+        seen += len(data)
+        return None if number <= 3 and seen > number * 4000 else data
+
+    all_of = parties()
+
+    async def play() -> list[Outcome | BaseException]:
+        port, to = with_proxy(all_of["ada"], all_of["bob"])
+        async with proxy(port, to, cut):
+            return await all_ends(*(party.run() for party in all_of.values()))
+
+    agree(asyncio.run(play()))
+    assert sum(event["what"] == "reconnected" for event in all_of["bob"].events) >= 2, "one may hit a handshake"
+
+
+@pytest.mark.parametrize("kind", ["change", "repeat", "reorder", "truncate"])
+def test_meddling_for_a_while_changes_nothing(kind: str) -> None:
+    """TLS refuses the bytes, the connection is dropped, and the next one goes on."""
+    met = 0
+
+    async def meddle(number: int, data: bytes) -> bytes | None:
+        nonlocal met
+        if number > 1 or len(data) < 100 or (met := met + 1) < 8:
+            return data
+        if kind == "change":
+            return data[:-1] + bytes([data[-1] ^ 1])
+        if kind == "repeat":
+            return data + data
+        half = len(data) // 2
+        if kind == "reorder":
+            return data[half:] + data[:half]
+        return data[:half] if met == 8 else None
+
+    all_of = parties()
+
+    async def play() -> list[Outcome | BaseException]:
+        port, to = with_proxy(all_of["ada"], all_of["bob"])
+        async with proxy(port, to, meddle):
+            return await all_ends(*(party.run() for party in all_of.values()))
+
+    agree(asyncio.run(play()))
+    assert any(event["what"] == "reconnected" for event in all_of["bob"].events)
+
+
+def test_a_message_that_never_comes_ends_the_run_for_all() -> None:
+    met = 0
+
+    async def withhold(number: int, data: bytes) -> bytes | None:
+        nonlocal met
+        met += 1
+        return data if met < 12 else b""
+
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties()
+        for party in all_of.values():
+            party.times = LinkTimes(message=1.0, reconnect=1.0)
+        port, to = with_proxy(all_of["ada"], all_of["bob"])
+        async with proxy(port, to, withhold):
+            return await all_ends(*(party.run() for party in all_of.values()))
+
+    ends = asyncio.run(play())
+    assert all(isinstance(end, ProtocolError) for end in ends), ends
+    assert any("sent nothing for 1 seconds" in str(end) for end in ends)
+
+
+def test_meddling_that_does_not_stop_ends_the_run_for_all() -> None:
+    met = 0
+
+    async def meddle(number: int, data: bytes) -> bytes | None:
+        nonlocal met
+        met += 1
+        return data if met < 12 else None
+
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties()
+        port, to = with_proxy(all_of["ada"], all_of["bob"])
+        async with proxy(port, to, meddle):
+            return await all_ends(*(party.run() for party in all_of.values()))
+
+    ends = asyncio.run(play())
+    assert all(isinstance(end, ProtocolError) for end in ends), ends
+    assert any("disappeared" in str(end) for end in ends[:2])
+    assert "ended the run: it lost" in str(ends[2]), "cyd's own connections are well; she is told"
+
+
+def test_who_disappears_ends_the_run_for_the_others() -> None:
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties()
+        for party in all_of.values():
+            party.mechanism = PDNMF(rank=2, sweeps=100_000, tolerance=0.0)
+        runs = [asyncio.create_task(party.run()) for party in all_of.values()]
+        while not any(event["what"] == "sent" and event["round"] > 20 for event in all_of["bob"].events):
+            await asyncio.sleep(0.02)
+        runs[1].cancel()
+        return await all_ends(*runs)
+
+    ada, bob, cyd = asyncio.run(play())
+    assert isinstance(bob, asyncio.CancelledError)
+    for end in (ada, cyd):
+        assert isinstance(end, ProtocolError)
+        assert "bob ended the run: it was stopped" in str(end)
+
+
+def test_another_key_is_nobody() -> None:
+    """Cyd is somebody else than the others think: nobody gets anything, and her name is said."""
+
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties()
+        all_of["cyd"].keys["cyd"] = all_of["cyd"].identity = Ed25519PrivateKey.generate()
+        for party in all_of.values():
+            party.present = 1.0
+        return await all_ends(*(party.run() for party in all_of.values()))
+
+    ends = asyncio.run(play())
+    assert all(isinstance(end, ProtocolError) for end in ends), ends
+    assert "Not all parties came within 1 seconds. cyd:" in str(ends[0])
+    assert "ada: it hung up" in str(ends[2])
+
+
+def test_a_false_server_is_seen_through() -> None:
+    """Somebody else answers at ada's address: with a key of their own, or with none that counts."""
+
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties(2)
+        all_of["ada"].keys["ada"] = all_of["ada"].identity = Ed25519PrivateKey.generate()
+        for party in all_of.values():
+            party.present = 1.0
+        return await all_ends(*(party.run() for party in all_of.values()))
+
+    ends = asyncio.run(play())
+    assert "does not have the key that is named for ada" in str(ends[1])
+
+
+def test_other_terms_are_named_before_anything_is_said() -> None:
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties()
+        all_of["cyd"].mechanism = PDNMF(rank=3, sweeps=4, tolerance=0.0)
+        return await all_ends(*(party.run() for party in all_of.values()))
+
+    ends = asyncio.run(play())
+    assert all(isinstance(end, ProtocolError) for end in ends), ends
+    assert "`mechanism.rank` (3 here)" in str(ends[2])
+
+
+def test_an_address_in_use_is_refused() -> None:
+    async def play() -> list[Outcome | BaseException]:
+        all_of = parties(2)
+        blocker = await asyncio.start_server(lambda r, w: None, "127.0.0.1", all_of["ada"].port)
+        async with blocker:
+            return await all_ends(all_of["ada"].run())
+
+    (end,) = asyncio.run(play())
+    assert isinstance(end, InputError)
+    assert "cannot be listened on" in str(end)

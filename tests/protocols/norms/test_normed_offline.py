@@ -1,0 +1,123 @@
+"""Material that the parties make themselves: right, uniform, and labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.protocols.norms.normed_material import check_correlations
+from ksdp.protocols.norms.normed_offline import NormedOfflineParty
+from ksdp.protocols.norms.normed_parameters import NormedSumParameters
+from ksdp.protocols.norms.normed_simulation import (
+    deliver,
+    plain_normed_sum,
+    simulate_material,
+    simulate_normed_sum,
+    simulate_setup,
+)
+from ksdp.protocols.norms.normed_sum import NormedSumParty
+from ksdp.protocols.norms.ot_setup import OtSetup, OtSetupParty
+
+
+@pytest.fixture(scope="module")
+def three() -> tuple[OtSetup, ...]:
+    return simulate_setup(3)
+
+
+@pytest.fixture(scope="module")
+def two() -> tuple[OtSetup, ...]:
+    return simulate_setup(2, random_bytes=np.random.default_rng(6).bytes)
+
+
+@pytest.mark.parametrize(("dimension", "fraction_bits", "integer_bits"), [(1, 10, 0), (7, 20, 4), (30, 31, 16)])
+def test_three_parties_make_what_a_dealer_would(
+    three: Sequence[OtSetup], dimension: int, fraction_bits: int, integer_bits: int
+) -> None:
+    terms = NormedSumParameters(3, dimension, fraction_bits, integer_bits)
+    materials = simulate_material(terms, three, dimension)
+    check_correlations(materials)
+    assert {material.offline for material in materials} == {"ot"}
+    vectors = np.random.default_rng(dimension).uniform(-1, 1, size=(3, dimension)) / (4 * dimension)
+    parties = [NormedSumParty(m, v) for m, v in zip(materials, vectors, strict=True)]
+    deliver(parties)
+    bound = terms.error_bound_at(float(np.linalg.norm(vectors.sum(axis=0))))
+    for party in parties:
+        assert party.result.offline == "ot"
+        assert np.abs(party.result.values - plain_normed_sum(vectors)).max() <= bound
+
+
+def test_the_whole_protocol_needs_no_third_party_by_default() -> None:
+    found = simulate_normed_sum([[3.0, 0.0], [0.0, 4.0]])
+    assert found.offline == "ot"
+    assert np.abs(found.values - [0.6, 0.8]).max() <= found.error_bound
+
+
+def test_one_setup_serves_many_sums_each_number_once(two: Sequence[OtSetup]) -> None:
+    terms = NormedSumParameters(2, 2, 10, 0)
+    first, second = (simulate_material(terms, two, number) for number in (100, 101))
+    check_correlations(first)
+    check_correlations(second)
+    assert first[0].batch != second[0].batch
+    assert first[0].crosses[0] != second[0].crosses[0]
+    with pytest.raises(ProtocolError, match="made before"):
+        NormedOfflineParty(two[0], terms, 100)
+
+
+def test_shares_of_nothing_look_like_any_other(two: Sequence[OtSetup]) -> None:
+    """y begins as the public 1, so the first cross is zero: its shares must still be uniform."""
+    terms = NormedSumParameters(2, 1, 10, 0, 1)
+    shares = np.array(
+        [simulate_material(terms, two, 200 + i)[0].crosses[0] / terms.scalar_ring.modulus for i in range(24)]
+    )
+    assert shares.min() < 0.25
+    assert shares.max() > 0.75
+    assert len(set(shares)) == 24
+
+
+def test_terms_that_differ_do_not_meet(two: Sequence[OtSetup]) -> None:
+    ours = NormedOfflineParty(two[0], NormedSumParameters(2, 2, 10, 0), 300)
+    theirs = NormedOfflineParty(two[1], NormedSumParameters(2, 3, 10, 0), 300)
+    ours.start()
+    (message,) = theirs.start()
+    with pytest.raises(ProtocolError, match="another session"):
+        ours.receive(message)
+
+
+def test_what_is_cut_short_or_too_long_is_refused(two: Sequence[OtSetup]) -> None:
+    terms = NormedSumParameters(2, 2, 10, 0)
+    for number, change in ((400, -1), (401, 1)):
+        ours, theirs = (NormedOfflineParty(setup, terms, number) for setup in two)
+        ours.start()
+        (message,) = theirs.start()
+        payload = message.payload[:change] if change < 0 else message.payload + b"\0"
+        with pytest.raises(ProtocolError, match="bytes"):
+            ours.receive(replace(message, payload=payload))
+
+
+def test_a_changed_announcement_gives_material_that_does_not_add_up(two: Sequence[OtSetup]) -> None:
+    """Nobody checks this in a run (parties are trusted to follow it); `check_correlations` sees it."""
+    terms = NormedSumParameters(2, 2, 10, 0)
+    parties = [NormedOfflineParty(setup, terms, 500) for setup in two]
+    waiting = [message for party in parties for message in party.start()]
+    while waiting:
+        message = waiting.pop(0)
+        if message.round == 2 and message.sender == 0:
+            message = replace(message, payload=bytes(len(message.payload)))
+        waiting += parties[message.receiver].receive(message)
+    with pytest.raises(ProtocolError, match="cubes"):
+        check_correlations([party.result for party in parties])
+
+
+def test_arguments_are_refused_before_anything_is_used(two: Sequence[OtSetup]) -> None:
+    with pytest.raises(InputError, match="2 parties"):
+        NormedOfflineParty(two[0], NormedSumParameters(3, 2), 600)
+    with pytest.raises(InputError, match="`number`"):
+        NormedOfflineParty(two[0], NormedSumParameters(2, 2), -1)
+    with pytest.raises(InputError, match="32 bytes"):
+        OtSetupParty(b"short", 0, 2)
+    with pytest.raises(InputError, match="`party`"):
+        OtSetupParty(b"s" * 32, 2, 2)

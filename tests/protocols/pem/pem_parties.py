@@ -1,0 +1,117 @@
+"""A PEM run among its machines in one process, and tiny data; plain functions for tables of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import ProtocolError
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
+from ksdp.audit.mechanisms.pem.budget import Budget
+from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Signed
+from ksdp.audit.randomness import RandomBytes
+from ksdp.protocols.pem.aggregator import PemAggregator
+from ksdp.protocols.pem.client import PemClient
+from ksdp.protocols.pem.field_shares import PrimeField
+from ksdp.protocols.pem.server import PemServer
+from ksdp.protocols.pem.terms import PemTerms, PemUpload
+
+from ..conftest import identity, participant, seeded
+
+Lost = Callable[[PemUpload], bool]
+
+
+@dataclass
+class Scripted:
+    """A sampler that remembers what it gave, or gives what it remembers."""
+
+    rng: np.random.Generator
+    given: list[Signed] = field(default_factory=list)
+    label: str = "scripted"
+
+    def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
+        drawn = np.rint(self.rng.normal(size=entries) * scale).astype(np.int64) * parties
+        self.given.append(drawn)
+        return drawn
+
+
+def terms_of(
+    algorithm: PemAlgorithm, clients: int, servers: int, budget: Budget, *, rows: int = 100, least: int = 1,
+    bits: int = 64,
+) -> PemTerms:  # fmt: skip
+    return PemTerms(
+        tuple(participant(f"client {i}") for i in range(clients)),
+        tuple(participant(f"server {j}") for j in range(servers)),
+        participant("aggregator"),
+        budget, rows, repr(algorithm), b"a test", PrimeField(bits), least,
+    )  # fmt: skip
+
+
+@dataclass
+class Parties:
+    """All machines of a run."""
+
+    clients: dict[str, PemClient]
+    servers: dict[str, PemServer]
+    aggregator: PemAggregator
+    wire: list[PemUpload] = field(default_factory=list)
+    """Every upload that was sent."""
+
+    def meet(self) -> None:
+        hellos = [c.hello() for c in self.clients.values()]
+        greetings = [s.hello() for s in self.servers.values()]
+        for client in self.clients.values():
+            client.hear(greetings)
+        for server in self.servers.values():
+            server.hear(hellos)
+
+    def step(self, lost: Lost = lambda upload: False) -> bool:
+        """One iteration; False when the run is over. Uploads that are `lost` do not arrive."""
+        state = self.aggregator.begin()
+        going = [server.open(state) for server in self.servers.values()]
+        for client in self.clients.values():
+            for upload in client.answer(state).values():
+                self.wire.append(upload)
+                if not lost(upload):
+                    try:
+                        self.servers[upload.receiver].take(PemUpload.from_bytes(upload.to_bytes()))
+                    except ProtocolError:  # removed earlier
+                        assert upload.sender not in self.aggregator.present
+        if not all(going):
+            return False
+        roster = self.aggregator.roster([s.present() for s in self.servers.values()])
+        self.aggregator.reduce([s.total(roster) for s in self.servers.values()])
+        return True
+
+
+def parties_of(
+    terms: PemTerms, algorithm: PemAlgorithm, parts: Sequence[sp.csr_array], samplers: Sequence[Sampler],
+    random: RandomBytes | None = None,
+) -> Parties:  # fmt: skip
+    clients = {
+        p.name: PemClient(
+            terms, p.name, identity(p.name), algorithm, part,
+            random=random or seeded(p.name), sampler=Scripted(np.random.default_rng(0)),
+        )
+        for p, part in zip(terms.clients, parts, strict=True)
+    }  # fmt: skip
+    servers = {
+        p.name: PemServer(terms, p.name, identity(p.name), sampler=sampler, random=seeded(p.name))
+        for p, sampler in zip(terms.servers, samplers, strict=True)
+    }
+    return Parties(clients, servers, PemAggregator(terms, identity("aggregator"), algorithm))
+
+
+def one_hot(rows: int, seed: int, attributes: int = 3, values: int = 3) -> sp.csr_array:
+    """Records of so many attributes, one column a value, around a few prototypes."""
+    rng = np.random.default_rng(seed)
+    prototypes = np.random.default_rng(0).integers(0, values, size=(3, attributes))
+    picked = prototypes[rng.integers(0, 3, size=rows)]
+    picked = np.where(rng.random((rows, attributes)) < 0.15, rng.integers(0, values, picked.shape), picked)
+    columns = picked + values * np.arange(attributes)
+    dense = np.zeros((rows, attributes * values))
+    np.put_along_axis(dense, columns, 1.0, axis=1)
+    return sp.csr_array(dense)

@@ -1,0 +1,52 @@
+"""PD-SVD and PD-PCA by normed sums, in one process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.protocols.runs.normed_rounds import check_normed
+from ksdp.protocols.runs.party_programs import Precision, party_steps, sum_entries
+from ksdp.protocols.runs.party_rounds import largest_message, run_together
+
+from .test_party_rounds import NAMES, parts, run, side, terms_of
+
+
+@pytest.mark.parametrize("m", [2, 3])
+@pytest.mark.parametrize("kind", [PDSVD, PDPCA])
+def test_the_run_announces_what_was_audited(kind: type[PDSVD], m: int) -> None:
+    mechanism = kind(rank=2, solver="power", iterations=4, tolerance=0.0)
+    outcomes, said = run(m, mechanism, Precision(fraction_bits=31, bound=2.0**12))
+    ideal = mechanism.run(Database(tuple(parts(m))), np.random.default_rng(0))
+    assert len({outcome.digest for outcome in outcomes.values()}) == 1
+    public = outcomes["ada"].result.public
+    assert set(public) == set(ideal), "nothing but what the audited mechanism announces; no singular value"
+    for name, array in ideal.items():
+        np.testing.assert_allclose(public[name], array, rtol=0, atol=1e-7, err_msg=name)
+    assert outcomes["ada"].normed_sums == 8
+    assert outcomes["ada"].sums == (kind is PDPCA), "plain sums are taken of the mean only"
+    assert "not its length" in outcomes["ada"].reveals
+    limit = largest_message(terms_of(m, mechanism), sum_entries(mechanism, 12))
+    assert all(len(message) <= limit for _, spoken in said for message in spoken.messages.values())
+
+
+def test_a_direction_that_nobody_has_ends_the_run() -> None:
+    """Rank-one data and two vectors: the second is mapped to zero, and that is not opened."""
+    mechanism = PDSVD(rank=2, solver="power", iterations=30, tolerance=0.0)
+    terms = terms_of(2, mechanism, Precision(bound=2.0**12))
+    row = np.zeros((3, 12))
+    row[:, 2] = 1.0
+    with pytest.raises(ProtocolError, match="no direction"):
+        run_together({n: side(n, terms, party_steps(mechanism, sp.csr_array(row))) for n in NAMES[:2]})
+
+
+def test_precision_must_fit() -> None:
+    mechanism = PDSVD(rank=2, solver="power")
+    check_normed(terms_of(2, mechanism))
+    with pytest.raises(InputError, match="does not fit normed sums"):
+        check_normed(terms_of(2, mechanism, Precision(fraction_bits=4)))

@@ -1,0 +1,254 @@
+"""A whole run in one process: what everybody learns, and what ends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.stats import chisquare, kstest
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
+from ksdp.protocols.channel.wire import unpack
+from ksdp.protocols.runs.agreement import RunTerms, Statement
+from ksdp.protocols.runs.node import Outcome, Rounds
+from ksdp.protocols.runs.party_programs import Precision, party_steps
+from ksdp.protocols.runs.party_rounds import party_rounds, run_together
+from ksdp.protocols.runs.party_steps import Steps, Wanted
+from ksdp.protocols.sums.sum_messages import Contribution
+
+from ..conftest import identity, participant, seeded
+
+NAMES = ("ada", "bob", "cyd", "dan", "eve")
+UNCLEARED = Statement(cleared=False)
+NMF = PDNMF(rank=3, sweeps=15, announce=("T", "numerators", "denominators"))
+MECHANISMS = [
+    NMF,
+    PDNMF(rank=3, sweeps=10, start="pd-nmf-init", announce=("T", "numerators", "denominators")),
+    PDNMF(rank=2, sweeps=10, beta=0.1, gamma=0.05, announce=("T", "numerators", "denominators")),
+    SigmaSVD(rank=3, solver="power", iterations=60, tolerance=1e-6),
+    PDPCA(rank=2, solver="power", iterations=60, tolerance=1e-6, reveal_sigma=True),
+]
+
+
+def parts(m: int, features: int = 12, rows: int = 9) -> list[sp.csr_array]:
+    """Rows of three kinds, so that the leading directions are well apart; no column is empty."""
+    rng = np.random.default_rng(5)
+    kinds = rng.random((3, features)) ** 4 + 0.01
+    weights = rng.random((m * rows, 3)) * np.array([3.0, 1.5, 0.8])
+    matrix = np.where(rng.random((m * rows, features)) < 0.8, weights @ kinds, 0.0)
+    return [sp.csr_array(matrix[i * rows : (i + 1) * rows]) for i in range(m)]
+
+
+def terms_of(m: int, mechanism: Mechanism = NMF, precision: Precision | None = None, **other: Any) -> RunTerms:
+    said = {"features": 12, "vocabulary": "sha256:0", "participants": tuple(map(participant, NAMES[:m]))}
+    return RunTerms(mechanism, precision=precision or Precision(), **(said | other))
+
+
+def side(name: str, terms: RunTerms, steps: Steps, statement: Statement = UNCLEARED, seed: str = "") -> Rounds:
+    secrets = {"random_bytes": seeded(seed + name)} if seed else {}
+    return party_rounds(terms, name, identity(name), steps, statement, **secrets)
+
+
+def run(m: int, mechanism: Mechanism = NMF, precision: Precision | None = None) -> tuple[Any, Any]:
+    terms = terms_of(m, mechanism, precision)
+    matrices = dict(zip(NAMES, parts(m), strict=False))
+    return run_together({n: side(n, terms, party_steps(mechanism, x)) for n, x in matrices.items()})
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.name}-{getattr(m, 'start', '')}")
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_a_run_announces_what_the_ideal_functionality_does(m: int, mechanism: Mechanism) -> None:
+    outcomes, _ = run(m, mechanism, Precision(fraction_bits=40, bound=2.0**16))
+    ideal = mechanism.run(Database(tuple(parts(m))), np.random.default_rng(0))
+    assert len({outcome.digest for outcome in outcomes.values()}) == 1
+    public = outcomes["ada"].result.public
+    for name, array in ideal.items():
+        np.testing.assert_allclose(public[name], array, rtol=0, atol=2e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("bits", [20, 31])
+def test_every_sum_is_within_its_bound(bits: int) -> None:
+    """From the same state each sum of the run is within M 2^-(f+1) of the plain one, as promised."""
+    m, precision = 3, Precision(bits, 2.0**16)
+    shares: list[list[NDArray[np.float64]]] = [[] for _ in range(m)]
+    totals: list[NDArray[np.float64]] = []
+
+    def watched(index: int, steps: Steps) -> Steps:
+        wanted: Wanted = next(steps)
+        while True:
+            shares[index].append(wanted.share.copy())
+            total = yield wanted
+            if index == 0:
+                totals.append(total)
+            try:
+                wanted = steps.send(total)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+
+    terms = terms_of(m, NMF, precision)
+    matrices = enumerate(parts(m))
+    run_together({NAMES[i]: side(NAMES[i], terms, watched(i, party_steps(NMF, x))) for i, x in matrices})
+    exact = [np.sum(np.array(each, dtype=np.longdouble), axis=0) for each in zip(*shares, strict=True)]
+    off = max(float(np.abs(total - plain).max()) for total, plain in zip(totals, exact, strict=True))
+    assert 0 < off <= precision.coding(m).error * (1 + 1e-6)
+    assert len(totals) == len(shares[0]) > 3
+
+
+def test_all_that_travels_in_sums_is_uniform() -> None:
+    """Somebody who reads everything sees each party's masked vectors: bytes without a pattern."""
+    _, said = run(3)
+    seen: dict[str, list[bytes]] = {}
+    for sender, spoken in said:
+        if spoken.kind == "sum":
+            body = unpack("round", next(iter(spoken.messages.values())), 3)[2]
+            seen.setdefault(sender, []).append(bytes(Contribution.from_bytes(body).payload))
+    for payloads in seen.values():
+        whole = np.frombuffer(b"".join(payloads), dtype=np.uint8)
+        assert len(whole) > 2000
+        assert chisquare(np.bincount(whole, minlength=256)).pvalue > 1e-4
+
+
+def test_the_message_of_a_fixed_input_is_uniform_over_sessions() -> None:
+    terms = terms_of(2)
+    matrices = dict(zip(NAMES, parts(2), strict=False))
+    first = []
+    for session in range(300):
+        party = {n: side(n, terms, party_steps(NMF, x), seed=f"{session}") for n, x in matrices.items()}
+        spoken = {n: next(p) for n, p in party.items()}
+        while spoken["ada"].kind != "sum":
+            mail = {n: {o: spoken[o].messages[n] for o in spoken if o != n} for n in party}
+            spoken = {n: p.send(mail[n]) for n, p in party.items()}
+        body = unpack("round", spoken["ada"].messages["bob"], 3)[2]
+        first.append(np.frombuffer(Contribution.from_bytes(body).payload, dtype="<u8")[0] / 2.0**64)
+    assert kstest(first, "uniform").pvalue > 1e-4
+
+
+def test_a_reader_sees_kinds_lengths_and_order_only() -> None:
+    outcomes, said = run(3)
+    sums = outcomes["ada"].sums
+    kinds = [spoken.kind for sender, spoken in said if sender == "bob"]
+    assert kinds == ["greeting", "statement", "hello"] + ["sum"] * sums + ["result"]
+    lengths = {len(m) for _, spoken in said if spoken.kind == "sum" for m in spoken.messages.values()}
+    assert len(lengths) == 1, "lengths say nothing about the data"
+
+
+def test_the_two_parties_of_a_run_are_told_what_a_sum_gives_away() -> None:
+    outcomes, _ = run(2)
+    assert "the other's input" in outcomes["ada"].reveals
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"mechanism": replace(NMF, rank=2)}, "mechanism.rank"),
+        ({"mechanism": replace(NMF, start_seed=1)}, "mechanism.start_seed"),
+        ({"vocabulary": "sha256:1"}, "vocabulary"),
+        ({"precision": Precision(30)}, "precision.fraction_bits"),
+        ({"precision": Precision(bound=2.0**10)}, "precision.bound"),
+        ({"features": 11}, "features"),
+    ],
+)
+def test_who_means_something_else_is_told_what_differs(changed: dict[str, Any], name: str) -> None:
+    """Before anything of the data has been said: the steps have not begun."""
+    terms = terms_of(2)
+
+    def untouched() -> Steps:
+        pytest.fail("the data were used before the terms were agreed")
+        yield
+
+    ada, bob = side("ada", terms, untouched()), side("bob", replace(terms, **changed), untouched())
+    with pytest.raises(ProtocolError, match=rf"bob agreed to something else; what differs: .*`{name}`"):
+        run_together({"ada": ada, "bob": bob})
+
+
+def ended(meddle: Any, m: int = 3) -> ProtocolError:
+    """The error at ada's when `meddle` changes what arrives there."""
+    terms = terms_of(m)
+    matrices = dict(zip(NAMES, parts(m), strict=False))
+    party = {n: side(n, terms, party_steps(NMF, x)) for n, x in matrices.items()}
+
+    def play() -> None:
+        spoken = before = {n: next(p) for n, p in party.items()}
+        for _ in range(1000):
+            mail = {n: {o: spoken[o].messages[n] for o in spoken if o != n} for n in party}
+            mail["ada"] = meddle(spoken, before, dict(mail["ada"]))
+            before, spoken = spoken, {n: p.send(mail[n]) for n, p in party.items()}
+
+    with pytest.raises(ProtocolError) as caught:
+        play()
+    return caught.value
+
+
+def test_a_repeated_message_ends_the_run() -> None:
+    def repeat(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        return mail | {"bob": before["bob"].messages["ada"]} if spoken["bob"].number == 6 else mail
+
+    assert "bob is at another step" in str(ended(repeat))
+
+
+def test_a_changed_vector_ends_the_run() -> None:
+    def change(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        if spoken["bob"].number != 5:
+            return mail
+        data = bytearray(mail["bob"])
+        data[-100] ^= 1  # among the entries; the tags come last
+        return mail | {"bob": bytes(data)}
+
+    assert "changed on the way" in str(ended(change))
+
+
+def test_a_message_of_another_party_ends_the_run() -> None:
+    def swap(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        return {"bob": mail["cyd"], "cyd": mail["bob"]} if spoken["bob"].number == 2 else mail
+
+    assert "message of somebody else" in str(ended(swap))
+
+
+def test_a_statement_told_differently_to_different_parties_ends_the_run() -> None:
+    def lie(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        if spoken["bob"].kind != "statement":
+            return mail
+        return mail | {"bob": mail["bob"].replace(b"uncleared", b"Uncleared")}
+
+    assert "statement is damaged" in str(ended(lie))
+
+
+def test_another_result_voids_the_run() -> None:
+    def other(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        return mail | {"bob": mail["bob"][:-1] + b"?"} if spoken["bob"].kind == "result" else mail
+
+    assert "another result" in str(ended(other))
+
+
+def test_a_share_out_of_bounds_is_refused_before_it_is_sent() -> None:
+    terms = terms_of(2, precision=Precision(bound=1e-3))
+    matrices = dict(zip(NAMES, parts(2), strict=False))
+    with pytest.raises(InputError, match="at most 0.001"):
+        run_together({n: side(n, terms, party_steps(NMF, x)) for n, x in matrices.items()})
+
+
+def test_a_stranger_and_a_wrong_key_are_refused() -> None:
+    terms = terms_of(2)
+    with pytest.raises(InputError, match="not among the parties"):
+        next(side("eve", terms, party_steps(NMF, parts(1)[0])))
+    with pytest.raises(InputError, match="not the one"):
+        next(party_rounds(terms, "ada", identity("eve"), party_steps(NMF, parts(1)[0]), UNCLEARED))
+
+
+def test_everybody_knows_on_what_grounds_the_others_took_part() -> None:
+    terms = terms_of(2)
+    grounds = {"ada": Statement(True, "ab" * 32), "bob": UNCLEARED}
+    matrices = dict(zip(NAMES, parts(2), strict=False))
+    found: dict[str, Outcome] = run_together(
+        {n: side(n, terms, party_steps(NMF, x), grounds[n]) for n, x in matrices.items()}
+    )[0]
+    assert found["ada"].statements == found["bob"].statements == grounds
+    assert found["ada"].session == found["bob"].session

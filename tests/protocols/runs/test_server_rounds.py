@@ -1,0 +1,161 @@
+"""A run with a server that collects: what everybody learns, what the server sees, what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.protocols.channel.arrays import pack_array, pack_arrays
+from ksdp.protocols.channel.wire import pack, unpack
+from ksdp.protocols.runs.agreement import Statement
+from ksdp.protocols.runs.node import Rounds
+from ksdp.protocols.runs.party_programs import party_steps, sum_entries
+from ksdp.protocols.runs.party_rounds import largest_message, party_rounds, run_together
+from ksdp.protocols.runs.server_rounds import server_rounds
+
+from ..conftest import identity, participant
+from .noisy_parties import BY_SUMS, BY_UPLOADS, SERVER, ideal, kinds_said, sides, terms_of
+from .test_party_rounds import NAMES, parts
+
+FEDPOWER, FIRST, PCA = BY_UPLOADS
+
+
+@pytest.mark.parametrize("mechanism", BY_UPLOADS, ids=lambda m: f"{m.name}-{getattr(m, 'reference', '')}")
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_a_run_announces_what_the_audit_simulates_with_the_same_noise(m: int, mechanism: GaussianReleases) -> None:
+    outcomes, said = run_together(sides(m, mechanism))
+    assert len({outcome.digest for outcome in outcomes.values()}) == 1
+    for name, array in ideal(m, mechanism).items():
+        for node in outcomes:
+            np.testing.assert_allclose(outcomes[node].result.public[name], array, rtol=0, atol=1e-12)
+    assert outcomes[SERVER].sizes == (9,) * m
+    limit = largest_message(terms_of(m, mechanism), sum_entries(mechanism, 12))
+    assert all(len(message) <= limit for _, spoken in said for message in spoken.messages.values())
+
+
+def test_uploads_go_to_the_server_alone() -> None:
+    outcomes, said = run_together(sides(3, FEDPOWER))
+    for sender, spoken in said:
+        if spoken.kind == "upload":
+            full = {peer for peer, message in spoken.messages.items() if unpack("round", message, 3)[2]}
+            assert full == ({SERVER} if sender != SERVER else set())
+    assert kinds_said(said, "ada") == {
+        **dict.fromkeys(("greeting", "statement", "hello", "sizes", "public", "result"), 1),
+        **dict.fromkeys(("upload", "told"), 2),
+        "ask": 4,
+    }
+    assert "uploads, with that party's noise" in outcomes["ada"].reveals
+    assert outcomes[SERVER].asked == outcomes["ada"].asked == {"sizes": 1, "upload": 2}
+
+
+def test_what_the_first_shows_everybody_but_the_server_learns() -> None:
+    outcomes, said = run_together(sides(3, FIRST))
+    shown = [(sender, spoken) for sender, spoken in said if spoken.kind == "show"]
+    for sender, spoken in shown:
+        full = {peer for peer, message in spoken.messages.items() if unpack("round", message, 3)[2]}
+        assert full == ({"bob", "cyd"} if sender == "ada" else set())
+    assert "what the first party showed" in outcomes["ada"].reveals
+
+
+def test_everybody_knows_that_the_server_collects() -> None:
+    outcomes, _ = run_together(sides(2, PCA))
+    for outcome in outcomes.values():
+        assert outcome.statements[SERVER] == Statement(cleared=False, collects=True)
+        assert outcome.statements[SERVER].as_json() == {"collects": True}
+        assert not outcome.statements["ada"].collects
+
+
+def played(nodes: dict[str, Rounds], meddle: Callable[[Any, dict[str, dict[str, bytes]]], None]) -> str:
+    """The fault that ends a run in which `meddle` changes what arrives."""
+
+    def play() -> None:
+        spoken = {n: next(p) for n, p in nodes.items()}
+        for _ in range(200):
+            mail = {n: {o: spoken[o].messages[n] for o in spoken if o != n} for n in nodes}
+            meddle(spoken, mail)
+            spoken = {n: p.send(mail[n]) for n, p in nodes.items()}
+
+    with pytest.raises(ProtocolError) as caught:
+        play()
+    return str(caught.value)
+
+
+def body_of(message: bytes, body: bytes) -> bytes:
+    kind, number, _ = unpack("round", message, 3)
+    return pack("round", kind, number, body)
+
+
+def instead(kind: str, sender: str, receiver: str, body: bytes) -> Any:
+    def meddle(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
+        if spoken[sender].kind == kind:
+            mail[receiver][sender] = body_of(mail[receiver][sender], body)
+
+    return meddle
+
+
+@pytest.mark.parametrize(
+    ("kind", "sender", "receiver", "body", "message"),
+    [
+        ("upload", "ada", SERVER, b"", "ada said nothing where something is due"),
+        ("upload", "ada", "bob", b"psst", "ada said something where nothing is due"),
+        ("upload", SERVER, "bob", b"psst", "hub said something where nothing is due"),
+        ("upload", "ada", SERVER, pack("upload", pack_array(np.ones((2, 3))), pack_array(np.ones(1))), "shapes"),
+        ("upload", "ada", SERVER, pack("upload", b"x", b"y"), "array message was expected"),
+        ("upload", "ada", SERVER, pack("upload", pack_array(np.full((2, 12), np.nan)), pack_array(np.ones(1))),
+         "not finite"),
+        ("told", SERVER, "bob", pack_array(np.eye(2, 12)), "another result|different results"),
+        ("public", "bob", SERVER, pack_arrays({"V": np.eye(2, 12)}), "hold different results"),
+        ("ask", "bob", SERVER, pack("ask", b"sum", b""), "ask for different things"),
+        ("ask", "bob", "ada", pack("ask", b"sum", b""), "bob asks for something else"),
+        ("sizes", "bob", "ada", bytes(8), "no rows"),
+        ("sizes", "bob", SERVER, bytes(8), "no rows"),
+        ("result", SERVER, "ada", bytes(32), "hub has another result"),
+    ],
+)  # fmt: skip
+def test_who_deviates_ends_the_run(kind: str, sender: str, receiver: str, body: bytes, message: str) -> None:
+    found = played(sides(3, FEDPOWER), instead(kind, sender, receiver, body))
+    assert any(part in found for part in message.split("|")), found
+
+
+def test_all_that_ask_for_what_there_is_not_are_refused() -> None:
+    def meddle(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
+        for name in NAMES[:3]:
+            if spoken[name].kind == "ask":
+                mail[SERVER][name] = body_of(mail[SERVER][name], pack("ask", b"one-noise", b"0x1p-3"))
+
+    assert "does not do" in played(sides(3, FEDPOWER), meddle)
+
+
+def test_a_party_that_says_it_collects_and_a_server_that_enters_are_refused() -> None:
+    for who, said in (("ada", b"collects"), (SERVER, b"uncleared")):
+        lie = instead("statement", who, "bob", pack("statement", said, b""))
+        assert f"{who} takes part as what it is not" in played(sides(3, FEDPOWER), lie)
+
+
+def test_who_means_another_server_or_none_is_told() -> None:
+    nodes = sides(3, FEDPOWER)
+    other = replace(terms_of(3, FEDPOWER), server=participant("other"))
+    nodes["bob"] = party_rounds(
+        other, "bob", identity("bob"), party_steps(FEDPOWER, parts(3)[1], 3), Statement(cleared=False)
+    )
+    spoken = {n: next(p) for n, p in nodes.items()}
+    mail = {o: spoken[o].messages["ada"] for o in ("bob", "cyd", SERVER)}
+    with pytest.raises(ProtocolError, match=r"bob agreed to something else; what differs: `server` \(\["):
+        nodes["ada"].send(mail)
+
+
+def test_who_is_no_server_is_refused() -> None:
+    with pytest.raises(InputError, match="not the one"):
+        next(server_rounds(terms_of(3, FEDPOWER), identity("eve")))
+    with pytest.raises(InputError, match="has no server"):
+        next(server_rounds(terms_of(3, BY_SUMS[0]), identity(SERVER)))
+    asks = party_steps(FEDPOWER, parts(1)[0], 3)
+    rounds = party_rounds(terms_of(3, FEDPOWER), SERVER, identity(SERVER), asks, Statement(cleared=False))
+    with pytest.raises(InputError, match="is the server"):
+        next(rounds)

@@ -1,0 +1,108 @@
+"""Keystreams against AES block by block; no number twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.protocols.sums import masks
+from ksdp.protocols.sums.masks import Keystream, PairwiseMasks
+
+KEY = bytes(range(16))
+
+
+def block_by_block(key: bytes, number: int, entries: int) -> list[int]:
+    """AES of number * 2^64 + i, one block after the other, as little-endian numbers."""
+    single = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # one block a call: nothing is chained
+    stream = b"".join(single.update((number * 2**64 + i).to_bytes(16, "big")) for i in range((entries + 1) // 2))
+    return [int.from_bytes(stream[8 * i : 8 * i + 8], "little") for i in range(entries)]
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(0, 2**64 - 1), st.integers(0, 70))
+def test_a_mask_is_aes_in_counter_mode(key: bytes, number: int, entries: int) -> None:
+    assert Keystream(key).mask(number, entries).tolist() == block_by_block(key, number, entries)
+
+
+def test_long_masks_go_on_where_the_last_chunk_ended() -> None:
+    entries = 2 * masks._CHUNK // 8 + 13
+    assert Keystream(KEY).mask(5, entries).tolist() == block_by_block(KEY, 5, entries)
+
+
+def test_what_is_added_is_taken_off_by_the_other_end() -> None:
+    start = np.random.default_rng(0).integers(0, 2**64, 100_000, dtype=np.uint64)
+    total = start.copy()
+    Keystream(KEY).add_to(total, 3, 1)
+    assert (total != start).all()
+    Keystream(KEY).add_to(total, 3, -1)
+    np.testing.assert_array_equal(total, start)
+
+
+@given(st.lists(st.integers(0, 6), max_size=12))
+def test_no_number_is_given_twice_or_out_of_order(numbers: list[int]) -> None:
+    stream, used = Keystream(KEY), -1
+    for number in numbers:
+        if number > used:
+            stream.mask(number, 4)
+            used = number
+        else:
+            with pytest.raises(ProtocolError, match="used before"):
+                stream.mask(number, 4)
+        assert stream.next_number == used + 1
+
+
+def test_no_counter_block_serves_two_numbers() -> None:
+    """All blocks of 200 numbers of different lengths differ."""
+    stream = Keystream(KEY)
+    blocks = [stream.mask(i, 2 * (i % 7 + 1)).reshape(-1, 2) for i in range(200)]
+    rows = np.concatenate(blocks)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_a_key_gives_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "MAX_BLOCKS", 10)
+    stream = Keystream(KEY)
+    stream.mask(0, 11)  # six blocks
+    with pytest.raises(ProtocolError, match="agree on new keys"):
+        stream.mask(1, 10)
+    stream.mask(1, 8)
+    with pytest.raises(ProtocolError, match="agree on new keys"):
+        stream.mask(2, 1)
+
+
+@given(st.integers(2, 6), st.integers(0, 50), st.data())
+@settings(deadline=None)
+def test_the_masks_of_all_parties_cancel(parties: int, entries: int, data: st.DataObject) -> None:
+    keys = {
+        frozenset((a, b)): data.draw(st.binary(min_size=16, max_size=16).filter(bool), label=f"{a}{b}")
+        for a in range(parties)
+        for b in range(a)
+    }
+    if len(set(keys.values())) < len(keys):
+        return
+    total = np.zeros(entries, dtype="<u8")
+    for own in range(parties):
+        mine = {str(b): keys[frozenset((own, b))] for b in range(parties) if b != own}
+        PairwiseMasks(str(own), mine).add_to(total, 0)
+    assert not total.any()
+
+
+def test_bytes_of_a_mask_are_uniform() -> None:
+    counts = np.bincount(Keystream(KEY).mask(0, 50_000).view(np.uint8), minlength=256)
+    assert chisquare(counts).pvalue > 1e-6
+
+
+def test_what_cannot_be_masked_is_refused() -> None:
+    for bad in (np.zeros(4, dtype=np.int64), np.zeros((2, 2), dtype=np.uint64), np.zeros(8, dtype=np.uint64)[::2]):
+        with pytest.raises(InputError, match="contiguous vector"):
+            Keystream(KEY).add_to(bad, 0)
+    with pytest.raises(InputError, match="16 bytes; got 32"):
+        Keystream(bytes(32))
+    with pytest.raises(InputError, match="the same key"):
+        PairwiseMasks("ada", {"bob": KEY, "cyd": KEY})
+    with pytest.raises(InputError, match="with itself"):
+        PairwiseMasks("ada", {"ada": KEY})

@@ -1,0 +1,80 @@
+"""Findings about claims, in a store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ksdp.audit.claims import ClaimFinding, audit_claim
+from ksdp.audit.errors import StoreError
+from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower
+from ksdp.audit.plan import parameters_of
+from ksdp.storage.audits.claims import ClaimInputs, read_claim, shown_claim, write_claim
+from ksdp.storage.store import Store
+
+MECHANISM = BrokenPower(rank=2, iterations=1, epsilon=1.0)
+INPUTS = ClaimInputs(MECHANISM.name, MECHANISM.version, parameters_of(MECHANISM), 3, 60, 0.95)
+SUMMARY = {"mechanism": INPUTS.mechanism, "mechanism_version": 1, "parameters": INPUTS.parameters}
+DAY = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def refuted() -> ClaimFinding:
+    return audit_claim(MECHANISM, runs=60, rng=np.random.default_rng(3))
+
+
+def put(store: Store, inputs: ClaimInputs, finding: ClaimFinding, code: str = "c1", hour: int = 0) -> Path:
+    when = DAY.replace(hour=hour)
+    return write_claim(store, inputs, finding.as_json(), versions={"code": code}, finished=when)
+
+
+def test_what_was_written_is_read_if_inputs_and_code_are_the_same(store: Store, refuted: ClaimFinding) -> None:
+    assert refuted.refuted
+    path = put(store, INPUTS, refuted)
+    assert path.parent == store.root / "claims"
+    found = read_claim(store, INPUTS, "c1")
+    assert found is not None
+    assert ClaimFinding.from_json(found["finding"]) == refuted
+    assert found["provenance"] == {"finished": "2026-11-21T00:00:00+00:00", "versions": {"code": "c1"}}
+    assert read_claim(store, INPUTS, "c2") is None
+    for other in ({"seed": 4}, {"runs": 61}, {"confidence": 0.9}, {"version": 2}, {"parameters": {"rank": 3}}):
+        assert read_claim(store, replace(INPUTS, **other), "c1") is None
+    assert put(store, INPUTS, refuted, "c2") == path
+    assert read_claim(store, INPUTS, "c1") is None
+
+
+def test_a_refutation_is_shown_before_more_runs_and_more_runs_before_newer_ones(
+    store: Store, refuted: ClaimFinding
+) -> None:
+    kept = replace(refuted, measured_low=0.1)
+    assert shown_claim(store, SUMMARY) is None
+    put(store, INPUTS, kept, hour=5)
+    put(store, replace(INPUTS, runs=900), kept, hour=1)
+    put(store, replace(INPUTS, parameters={"rank": 9}), refuted, hour=9)  # another mechanism's
+    shown = shown_claim(store, SUMMARY)
+    assert shown is not None
+    assert shown["inputs"]["runs"] == 900
+    put(store, replace(INPUTS, seed=8), refuted, hour=0)
+    shown = shown_claim(store, SUMMARY)
+    assert shown is not None
+    assert shown["finding"]["refuted"]
+    assert shown_claim(store, {"mechanism": INPUTS.mechanism}) is None  # an audit of before parameters were kept
+
+
+@pytest.mark.parametrize("content", ["{", json.dumps({"finding": {}})])
+def test_a_damaged_file_is_named(content: str, store: Store, refuted: ClaimFinding) -> None:
+    path = put(store, INPUTS, refuted)
+    path.write_text(content)
+    for read in (lambda: read_claim(store, INPUTS, "c1"), lambda: shown_claim(store, SUMMARY)):
+        with pytest.raises(StoreError, match=path.name):
+            read()

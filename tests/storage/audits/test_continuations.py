@@ -1,0 +1,86 @@
+"""Who continues an audit, and what a file says once its writer is dead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.audits.continuations import (
+    Origin,
+    claimed,
+    read_origin,
+    read_progress,
+    write_origin,
+    write_progress,
+)
+from ksdp.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+def state(store: Store) -> str | None:
+    said = read_progress(store, "a1")
+    return None if said is None else said["state"]
+
+
+def test_one_continues_an_audit_at_a_time(store: Store) -> None:
+    with claimed(store, "a1") as mine, claimed(store, "a1") as other, claimed(store, "a2") as elsewhere:
+        assert mine is not None
+        assert other is None
+        assert elsewhere is not None
+    with claimed(store, "a1") as again:
+        assert again is not None
+
+
+@pytest.mark.parametrize("said", ["starting", "waiting", "running"])
+def test_what_goes_on_is_interrupted_once_its_process_is_gone(store: Store, said: str) -> None:
+    assert state(store) is None
+    with claimed(store, "a1"):
+        write_progress(store, "a1", {"state": said})
+        assert state(store) == said
+    assert state(store) == "interrupted"
+
+
+@pytest.mark.parametrize("said", ["done", "failed", "interrupted"])
+def test_an_end_stays_what_it_was(store: Store, said: str) -> None:
+    with claimed(store, "a1"):
+        write_progress(store, "a1", {"state": said})
+        assert state(store) == said
+    assert state(store) == said
+
+
+def test_a_process_inherits_the_claim_and_holds_it_until_it_dies(store: Store) -> None:
+    with claimed(store, "a1") as mine:
+        assert mine is not None
+        write_progress(store, "a1", {"state": "starting"})
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        child = subprocess.Popen(command, pass_fds=[mine], stdin=subprocess.PIPE)
+    try:
+        assert state(store) == "starting"
+        with claimed(store, "a1") as other:
+            assert other is None
+    finally:
+        child.kill()
+        child.communicate()
+    assert state(store) == "interrupted"
+
+
+def test_a_damaged_file_is_no_answer(store: Store) -> None:
+    with claimed(store, "a1"):
+        write_progress(store, "a1", {"state": "running"})
+    (store.root / "reviews" / "more-runs" / "a1.json").write_text("{")
+    with pytest.raises(StoreError, match="a1.json in more-runs cannot be read"):
+        read_progress(store, "a1")
+
+
+def test_an_audit_says_what_it_continues(store: Store) -> None:
+    assert read_origin(store, "a2") is None
+    write_origin(store, "a2", Origin("spec", ("a1", "a2")))
+    assert read_origin(store, "a2") == Origin("spec", ("a1", "a2"))

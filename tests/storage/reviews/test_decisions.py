@@ -1,0 +1,211 @@
+"""Recording decisions: whole or not at all, by one person or two, from several processes at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
+from ksdp.audit.reviewing import Decision, Proposal, Status, fold
+from ksdp.storage.reviews.decisions import (
+    Policy,
+    append,
+    check_chain,
+    document_state,
+    head,
+    newer_audits,
+    read_log,
+    read_policy,
+    states,
+    write_policy,
+)
+from ksdp.storage.reviews.log import log_file, parse_line, read_lines
+from ksdp.storage.store import Store
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def say(
+    store: Store, document: str, decision: str, who: str = "Ana", saw: int | None = None, audit: str = "one"
+) -> int:
+    proposal = Proposal(audit, document, Decision(decision), "a reason", who, saw)
+    return append(store, [proposal], NOW)[0].number
+
+
+def test_what_was_decided_is_found_again(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    assert states(store, "one") == {}
+    assert document_state(store, "one", "3").status is Status.OPEN
+    batch = [Proposal("one", d, Decision.ACCEPT, " a reason ", "Ana ") for d in ("3", "1")]
+    made = append(store, batch, NOW)
+    assert [(e.number, e.document, e.saw, e.reason, e.reviewer) for e in made] == [
+        (1, "3", 0, "a reason", "Ana"),
+        (2, "1", 0, "a reason", "Ana"),
+    ]
+    assert say(store, "3", "exclude", "Ben", saw=1) == 3
+    found = states(store, "one")
+    assert {d: (s.status, s.decision, s.version) for d, s in found.items()} == {
+        "3": ("decided", "exclude", 3),
+        "1": ("decided", "accept", 2),
+    }
+    assert list(states(store, "one", ["4", "1"])) == ["4", "1"]
+    log = read_log(store)
+    assert log[:2] == made
+    assert read_log(store, document="3", newest_first=True) == [log[2], log[0]]
+    assert read_log(store, audit="one", limit=1, offset=1) == [log[1]]
+    assert read_log(store, audit="two") == []
+    assert head(store).number == 3
+    assert head(store).hash == log[2].hash
+    assert check_chain(store.root).whole
+
+
+def test_a_stale_decision_is_refused_and_shows_the_newer_one(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    say(store, "1", "accept", saw=0)
+    with pytest.raises(StaleDecision) as refused:
+        say(store, "1", "exclude", "Ben", saw=0)
+    assert refused.value.newer == read_log(store)[0]
+    both = [Proposal("one", d, Decision.EXCLUDE, "why", "Ben", 0) for d in ("2", "1")]
+    with pytest.raises(StaleDecision):
+        append(store, both, NOW)
+    assert len(read_log(store)) == 1  # not even the one that was fresh
+
+
+def test_two_people_where_the_store_asks_for_two(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    assert read_policy(store) == Policy(four_eyes=False)
+    say(store, "1", "accept")
+    write_policy(store, Policy(four_eyes=True))
+    assert document_state(store, "one", "1").status is Status.WAITING  # decided before two were asked for
+    number = say(store, "2", "exclude")
+    with pytest.raises(InputError, match="another must confirm"):
+        say(store, "2", "confirm", "ana", saw=number)
+    with pytest.raises(StaleDecision):
+        say(store, "2", "confirm", "Ben", saw=number - 1)
+    say(store, "2", "confirm", "Ben", saw=number)
+    found = document_state(store, "one", "2")
+    assert (found.status, found.decision) == ("decided", "exclude")
+    assert found.confirmed is not None
+    assert found.confirmed.reviewer == "Ben"
+    (store.root / "reviews" / "policy.json").write_text('{"four_eyes": 0}')
+    with pytest.raises(StoreError, match=r"policy\.json"):
+        say(store, "3", "accept")
+
+
+def test_a_newer_audit_of_the_same_question_makes_old_decisions_stale(
+    store: Store, audited: Callable[..., str]
+) -> None:
+    audited("one", 5)
+    say(store, "1", "accept")
+    audited("two", 3, day=2, seed=9)
+    audited("void", 5, day=3, valid=False)
+    audited("other", 5, day=4, decision={"margin": 0.5})
+    assert newer_audits(store, "one") == ["two"]
+    assert newer_audits(store, "two") == newer_audits(store, "other") == []
+    old = document_state(store, "one", "1")
+    assert (old.status, old.decision, old.superseded_by) == ("superseded", "accept", "two")
+    with pytest.raises(StaleDecision, match="audited again in two"):
+        say(store, "1", "exclude")
+    new = states(store, "two")["1"]
+    assert (new.status, new.version, new.earlier) == ("open", 0, read_log(store)[0])
+    say(store, "4", "accept")  # the newer audit does not hold it
+    assert "4" not in states(store, "two")
+    with pytest.raises(InvalidAudit, match="controls of audit void failed"):
+        say(store, "1", "accept", audit="void")
+
+
+@pytest.mark.parametrize(
+    ("audit", "documents", "error", "message"),
+    [
+        ("none", ["1"], StoreError, "no finished audit 'none'"),
+        ("one", ["77"], InputError, "no document '77'"),
+        ("one", ["1", "1"], InputError, "named twice"),
+        ("one", ["4"], InputError, "`saw` must be in 0 to 0, the newest entry; got 4"),
+    ],
+)
+def test_what_does_not_exist_is_refused(
+    store: Store, audited: Callable[..., str], audit: str, documents: list[str], error: type, message: str
+) -> None:
+    audited()
+    saw = 4 if documents == ["4"] else None
+    with pytest.raises(error, match=message):
+        append(store, [Proposal(audit, d, Decision.ACCEPT, "why", "Ana", saw) for d in documents], NOW)
+    with pytest.raises(InputError, match="time zone"):
+        append(store, [], NOW.replace(tzinfo=None))
+    assert not log_file(store.root).exists()
+
+
+def test_nothing_is_added_behind_a_torn_line_or_a_broken_one(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    for document in "123":
+        say(store, document, "accept")
+    log = log_file(store.root)
+    good = log.read_bytes()
+    log.write_bytes(good + b'{"at":"20')
+    with pytest.raises(StoreError, match=r"cut short \(9 bytes"):
+        say(store, "4", "accept")
+    assert len(read_log(store)) == 3
+    for spoilt in (good.replace(b"a reason", b"b reason"), good[: good.rindex(b"\n", 0, -1) + 1]):
+        log.write_bytes(spoilt)
+        with pytest.raises(StoreError, match="broken"):
+            say(store, "4", "accept")
+        assert log.read_bytes() == spoilt
+    log.write_bytes(good)
+    assert say(store, "4", "accept") == 4
+
+
+def test_the_index_is_only_an_index(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    say(store, "1", "accept")
+    before, index = read_log(store), store.root / "reviews" / "index.sqlite"
+    index.unlink()
+    assert read_log(store) == before
+    index.write_bytes(b"SQLite format 3\0 and then nothing of the kind" * 50)
+    assert read_log(store) == before
+    old = index.read_bytes()
+    say(store, "2", "exclude")
+    index.write_bytes(old)  # a restored backup of the folder may hold an older index
+    assert [entry.document for entry in read_log(store)] == ["1", "2"]
+    lines, _ = read_lines(log_file(store.root))
+    assert [parse_line(line) for line in lines] == read_log(store)
+
+
+WRITER = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from ksdp.audit.errors import StaleDecision
+from ksdp.audit.reviewing import Decision, Proposal
+from ksdp.storage.reviews.decisions import append
+from ksdp.storage.store import Store
+store, who = Store.open(Path(sys.argv[1])), sys.argv[2]
+for document in range(5):
+    for saw in (None, None, None, 0):
+        try:
+            append(store, [Proposal("one", str(document), Decision.ACCEPT, "why", who, saw)], datetime.now(UTC))
+        except StaleDecision:
+            print("stale")
+"""
+
+
+def test_several_processes_add_to_one_chain(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    running = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(store.root), who], stdout=subprocess.PIPE, text=True)
+        for who in ("Ana", "Ben", "Cem")
+    ]
+    stale = sum(process.communicate(timeout=60)[0].count("stale") for process in running)
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert stale == 15  # what saw version 0 came after something, each time
+    log = read_log(store)
+    assert check_chain(store.root).entries == len(log) == 45
+    assert Counter(entry.reviewer for entry in log) == {"Ana": 15, "Ben": 15, "Cem": 15}
+    for document, found in states(store, "one").items():
+        assert found == fold(log, "one", document, four_eyes=False)  # the slow way
+        mine = [entry for entry in log if entry.document == document]
+        assert [entry.saw for entry in mine] == [0, *(entry.number for entry in mine[:-1])]

@@ -1,0 +1,179 @@
+"""No entry can be changed, left out or moved unnoticed, and a crash is told from a forgery."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.reviewing import Decision, Entry
+from ksdp.storage.reviews.log import (
+    GENESIS,
+    LogHead,
+    add_lines,
+    check_chain,
+    locked,
+    make_entry,
+    parse_line,
+    read_lines,
+    set_torn_aside,
+)
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+COUNT = 6
+
+
+def chain(count: int, reason: str = "why") -> list[Entry]:
+    entries: list[Entry] = []
+    newest = LogHead(0, GENESIS)
+    for number in range(count):
+        entry = make_entry(
+            newest,
+            audit="one",
+            document=f"d{number}\udc80ü",
+            decision=Decision.ACCEPT,
+            reason=reason,
+            reviewer="Ana",
+            at=NOW.astimezone(timezone(timedelta(hours=5))),
+            saw=0,
+        )
+        entries.append(entry)
+        newest = LogHead(entry.number, entry.hash)
+    return entries
+
+
+def write(root: Path, entries: list[Entry]) -> Path:
+    with locked(root) as path:
+        add_lines(path, entries)
+    return path
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("store"), chain(COUNT))
+
+
+@pytest.fixture(scope="module")
+def copy(good: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log to spoil, without the `head.json` beside it: the chain alone must tell."""
+    path = tmp_path_factory.mktemp("copy") / "log.jsonl"
+    shutil.copy(good, path)
+    return path
+
+
+def test_a_good_chain_is_whole_and_comes_back(good: Path) -> None:
+    report = check_chain(good.parent.parent)
+    assert report.whole
+    assert report == check_chain(good)
+    assert (report.entries, report.head.number, report.reason) == (COUNT, COUNT, "")
+    lines, torn = read_lines(good)
+    assert ([parse_line(line) for line in lines], torn) == (chain(COUNT), 0)
+    assert (good.stat().st_mode & 0o077) == 0
+    assert check_chain(good.parent.parent / "none.jsonl").whole  # nothing was decided yet
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_any_changed_byte_is_noticed_at_its_entry(good: Path, copy: Path, data: st.DataObject) -> None:
+    content = bytearray(good.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 2))
+    content[at] ^= data.draw(st.integers(1, 255))
+    copy.write_bytes(content)
+    report = check_chain(copy)
+    assert not report.whole
+    assert report.broken == 1 + good.read_bytes()[:at].count(b"\n")
+    assert report.entries == report.broken - 1
+
+
+@settings(deadline=None, max_examples=200)
+@given(order=st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=COUNT + 2))
+def test_any_removal_repetition_or_other_order_is_noticed(good: Path, copy: Path, order: list[int]) -> None:
+    lines = good.read_bytes().splitlines(keepends=True)
+    copy.write_bytes(b"".join(lines[at] for at in order))
+    kept = next((n for n, at in enumerate(order) if at != n), len(order))
+    report = check_chain(copy)
+    assert report.entries == kept
+    if kept < len(order):
+        assert report.broken == kept + 1
+    elif kept < COUNT:  # cut off at the end: an anchor is needed, and any one behind the cut is enough
+        assert report.broken is None
+        for entry in chain(COUNT)[kept:]:
+            assert check_chain(copy, [LogHead(entry.number, entry.hash)]).broken == kept + 1
+
+
+def test_the_head_notices_what_was_cut_off_and_an_anchor_a_log_made_up_anew(tmp_path: Path) -> None:
+    path = write(tmp_path, chain(COUNT))
+    content = path.read_bytes()
+    path.write_bytes(b"".join(content.splitlines(keepends=True)[:-2]))
+    report = check_chain(tmp_path)
+    assert (report.broken, report.entries) == (COUNT - 1, COUNT - 2)
+    assert "entries 5 to 6 are missing" in report.reason
+    path.unlink()
+    assert check_chain(tmp_path).broken == 1
+    write(tmp_path, chain(COUNT, "another reason"))
+    assert check_chain(tmp_path).whole
+    known = chain(COUNT)[3]
+    assert "written anew" in check_chain(tmp_path, [LogHead(known.number, known.hash)]).reason
+    (path.parent / "head.json").write_text("{")
+    with pytest.raises(StoreError, match=r"head\.json"):
+        check_chain(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"number": 1.0}, {"number": True}, {"decision": "burn"}, {"at": "2026-03-01"}, {"more": 1}]
+)
+def test_what_is_no_entry_is_refused_even_with_a_fitting_hash(change: dict) -> None:
+    import hashlib
+
+    said = json.loads(_line(chain(1)[0])) | change
+    said.pop("hash")
+    bare = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    said["hash"] = hashlib.sha256(b"ksdp-review-1\n" + bare).hexdigest()
+    with pytest.raises(ValueError, match="no entry"):
+        parse_line(json.dumps(said, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _line(entry: Entry) -> bytes:
+    said = {name: getattr(entry, name) for name in Entry.__slots__}
+    return json.dumps(
+        said | {"at": entry.at.isoformat(), "decision": str(entry.decision)}, sort_keys=True, separators=(",", ":")
+    ).encode()
+
+
+def test_the_canonical_form_is_what_the_documentation_says() -> None:
+    assert parse_line(_line(chain(1)[0])) == chain(1)[0]
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_line_cut_short_is_torn_not_broken_and_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    root = tmp_path_factory.mktemp("torn")
+    path = write(root, chain(2))
+    more = _line(chain(3)[2])
+    cut = more[: data.draw(st.integers(1, len(more)))]
+    with path.open("ab") as file:
+        file.write(cut)
+    report = check_chain(root)
+    assert (report.entries, report.broken, report.torn, report.whole) == (2, None, len(cut), False)
+    aside = set_torn_aside(root, NOW)
+    assert aside is not None
+    assert aside.read_bytes() == cut
+    assert check_chain(root).whole
+    assert set_torn_aside(root, NOW) is None
+
+
+def test_a_broken_log_is_not_repaired(tmp_path: Path) -> None:
+    path = write(tmp_path, chain(3))
+    spoilt = path.read_bytes().replace(b'"number":2', b'"number":3') + b"torn"
+    path.write_bytes(spoilt)
+    with pytest.raises(StoreError, match="broken, not torn"):
+        set_torn_aside(tmp_path, NOW)
+    assert path.read_bytes() == spoilt

@@ -1,0 +1,145 @@
+"""Verdicts as they stand and their drift, against a walk over dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.schedules.changes import (
+    compare,
+    measure_drift,
+    read_drift,
+    read_standing,
+    standing_after,
+    verdict_counts,
+    write_drift,
+    write_standing,
+)
+from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.store import Store
+
+DIGESTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]))
+
+
+@given(DIGESTS, DIGESTS)
+def test_every_document_is_in_one_part(before: dict[str, str], after: dict[str, str]) -> None:
+    found = compare(pa.table({"document": list(before), "digest": list(before.values())}), after)
+    assert set(found.new) == set(after) - set(before)
+    assert set(found.removed) == set(before) - set(after)
+    assert set(found.changed) == {name for name in after if before.get(name, after[name]) != after[name]}
+    assert set(found.unchanged) == {name for name in after if before.get(name) == after[name]}
+    assert sum(found.counts().values()) == len(set(before) | set(after))
+
+
+def finding(
+    store: Store, audit: str, verdicts: dict[str, str], distances: dict[str, float], version: int = 1
+) -> None:
+    """What an audit leaves: one statistic beside `size`, whose distance is always a half."""
+    folder = store.audit(audit)
+    folder.mkdir(parents=True)
+    n = len(verdicts)
+    columns = {
+        "document": list(verdicts),
+        "verdict": list(verdicts.values()),
+        "statistic": ["energy"] * n,
+        "distance": [distances[name] for name in verdicts],
+        "log10_adjusted_p": [-1.0] * n,
+    }
+    pq.write_table(pa.table(columns), folder / "verdicts.parquet")
+    rows: dict[str, list[Any]] = {
+        "document": [name for name in verdicts for _ in range(2)],
+        "statistic": ["energy", "size"] * n,
+        "version": [version, 1] * n,
+        "distance": [value for name in verdicts for value in (distances[name], 0.5)],
+    }
+    table = pa.table({key: pa.array(value) for key, value in rows.items()})
+    table = table.set_column(0, "document", table["document"].dictionary_encode())
+    pq.write_table(table, folder / "statistics.parquet")
+
+
+def test_verdicts_stand_with_the_audit_they_came_from(store: Store) -> None:
+    finding(store, "one", {"a": "clear", "b": "sensitive", "c": "undecided"}, {"a": 0.1, "b": 0.9, "c": 0.3})
+    first = standing_after(None, {"a": "1", "b": "1", "c": "1"}, store, "one")
+    finding(store, "two", {"b": "clear", "d": "sensitive"}, {"b": 0.2, "d": 0.8})
+    second = standing_after(first, {"a": "1", "b": "2", "d": "1"}, store, "two")
+    assert {row["document"]: (row["verdict"], row["audit"], row["digest"]) for row in second.to_pylist()} == {
+        "a": ("clear", "one", "1"),
+        "b": ("clear", "two", "2"),
+        "d": ("sensitive", "two", "1"),
+    }
+    assert verdict_counts(second) == {"sensitive": 1, "clear": 2, "undecided": 0}
+    third = standing_after(second, {"a": "1", "b": "2"}, store, None)
+    assert third["document"].to_pylist() == ["a", "b"]
+
+
+def test_drift_is_against_the_audit_that_each_verdict_came_from(
+    store: Store, scheduled: Callable[..., Schedule]
+) -> None:
+    scheduled()
+    names = {"a": "1", "b": "1", "c": "1"}
+    finding(store, "one", {"a": "clear", "b": "clear"}, {"a": 0.1, "b": 0.2})
+    one = standing_after(None, {"a": "1", "b": "1"}, store, "one")
+    assert measure_drift(None, one, store, "one").became_sensitive == 0
+    finding(store, "two", {"b": "sensitive", "c": "sensitive"}, {"b": 0.6, "c": 0.7})
+    two = standing_after(one, names, store, "two")
+    drift = measure_drift(one, two, store, "two")
+    assert drift.became_sensitive == 2  # b, which was clear, and c, which was not there
+    assert drift.verdicts.to_pylist() == [
+        {"document": "b", "before": "clear", "after": "sensitive", "audit_before": "one", "audit": "two"}
+    ]
+    assert drift.largest == pytest.approx(0.4)
+    finding(store, "three", {"a": "clear", "b": "clear", "c": "sensitive"}, {"a": 0.4, "b": 0.1, "c": 0.75})
+    three = standing_after(two, names, store, "three")
+    drift = measure_drift(two, three, store, "three")
+    changes = {
+        (row["document"], row["statistic"]): (row["audit_before"], round(row["change"], 9))
+        for row in drift.distances.to_pylist()
+    }
+    assert changes == {
+        ("a", "energy"): ("one", 0.3),
+        ("b", "energy"): ("two", -0.5),
+        ("c", "energy"): ("two", 0.05),
+        ("a", "size"): ("one", 0.0),
+        ("b", "size"): ("two", 0.0),
+        ("c", "size"): ("two", 0.0),
+    }
+    write_drift(store, "nightly", "three", drift)
+    read = read_drift(store, "nightly", "three")
+    assert read["verdicts"] == {"sensitive to clear": 1}
+    assert read["statistics"]["energy"] == pytest.approx(
+        {"pairs": 3, "median": 0.05, "largest_fall": -0.5, "largest_rise": 0.3}
+    )
+    assert read["distance_changes"].equals(drift.distances)
+
+
+def test_versions_are_never_compared_and_lost_findings_are_passed_over(store: Store) -> None:
+    finding(store, "one", {"a": "clear"}, {"a": 0.1})
+    one = standing_after(None, {"a": "1"}, store, "one")
+    finding(store, "two", {"a": "clear"}, {"a": 0.9}, version=2)
+    two = standing_after(one, {"a": "1"}, store, "two")
+    drift = measure_drift(one, two, store, "two")
+    assert drift.distances["statistic"].to_pylist() == ["size"]
+    (store.audit("one") / "statistics.parquet").unlink()
+    assert measure_drift(one, two, store, "two").largest is None
+
+
+def test_what_stands_is_read_as_written(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    finding(store, "one", {"a": "clear"}, {"a": 0.1})
+    standing = standing_after(None, {"a": "1"}, store, "one")
+    file = write_standing(store, "nightly", "20260301", standing)
+    read = read_standing(store, "nightly", file)
+    assert read is not None
+    assert read.equals(standing)
+    assert read_standing(store, "nightly", None) is None
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_standing(store, "nightly", "other.parquet")
+    with pytest.raises(StoreError, match="has no drift"):
+        read_drift(store, "nightly", "one")

@@ -1,0 +1,123 @@
+"""When a schedule is due: against a minute-by-minute walk and against Prefect's own calendar."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ksdp.storage.schedules.history import Due, ScheduledRun, append_run, due, next_times, read_runs
+from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder
+from ksdp.storage.store import Store
+
+CREATED = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def made(cron: str, timezone: str = "UTC", **more: Any) -> Schedule:
+    values = {"name": "n", "spec": "/s", "cron": cron, "timezone": timezone, "created": CREATED}
+    return check_schedule(values | more)
+
+
+def ran(planned: datetime | None, **more: Any) -> ScheduledRun:
+    at = planned or CREATED
+    return ScheduledRun.model_validate(
+        {"planned": planned, "started": at, "finished": at, "outcome": "audited"} | more
+    )
+
+
+CRONS = st.builds(
+    "{} {} {} * {}".format,
+    st.sampled_from(["*", "*/7", "30", "5,50"]),
+    st.sampled_from(["*", "2", "*/5", "0,13"]),
+    st.sampled_from(["*", "1,15", "28"]),
+    st.sampled_from(["*", "1-5", "0"]),
+)
+
+
+@settings(max_examples=40)
+@given(CRONS, st.integers(0, 3 * 24 * 60), st.integers(0, 59))
+def test_one_run_stands_for_all_that_was_missed(cron: str, minutes: int, seconds: int) -> None:
+    schedule, now = made(cron), CREATED + timedelta(minutes=minutes, seconds=seconds)
+    minute, day, week = cron.split()[0], cron.split()[2], cron.split()[4]
+    passed = [
+        time
+        for step in range(1, minutes + 1)
+        if _fits(minute, (time := CREATED + timedelta(minutes=step)).minute)
+        and _fits(cron.split()[1], time.hour)
+        and _fits_day(day, week, time)
+    ]
+    expected = Due(passed[-1], len(passed) - 1) if passed else None
+    assert due(schedule, [], now) == expected
+    if expected is not None:
+        assert due(schedule, [ran(expected.planned)], now) is None
+
+
+def _fits(field: str, value: int) -> bool:
+    if field.startswith("*"):
+        return value % int(field[2:] or 1) == 0
+    if "-" in field:
+        low, high = map(int, field.split("-"))
+        return low <= value <= high
+    return value in map(int, field.split(","))
+
+
+def _fits_day(day: str, week: str, time: datetime) -> bool:
+    """Both restricted: either is enough, as cron has it."""
+    by_day, by_week = _fits(day, time.day) or day == "*", _fits(week, time.isoweekday() % 7)
+    return (by_day or by_week) if day != "*" and week != "*" else (by_day and by_week)
+
+
+@pytest.mark.parametrize("cron", ["30 2 * * *", "0 * * * *", "*/20 1-3 * * *", "15 4 1,15 * 1", "0 9 * * 1-5"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_times_are_those_of_prefects_calendar(cron: str, zone: str) -> None:
+    from prefect.server.schemas.schedules import CronSchedule
+
+    start = datetime(2026, 3, 9, tzinfo=UTC)
+    theirs = asyncio.run(CronSchedule(cron=cron, timezone=zone).get_dates(n=60, start=start))
+    assert next_times(made(cron, zone), start - timedelta(seconds=1), 60) == [
+        time.astimezone(ZoneInfo(zone)) for time in theirs
+    ]
+
+
+@pytest.mark.parametrize(("day", "cron"), [("2026-03-08", "30 2 * * *"), ("2026-11-01", "30 1 * * *")])
+def test_a_time_that_the_clock_skips_or_repeats_comes_once(day: str, cron: str) -> None:
+    """Prefect's calendar comes early on the first: its run finds nothing due, and `ksdp serve` starts ours."""
+    start = datetime.fromisoformat(f"{day}T00:00-04:30") - timedelta(days=2)
+    times = next_times(made(cron, "America/New_York"), start, 6)
+    assert len({time.date() for time in times}) == 6
+    assert all(a < b for a, b in itertools.pairwise(times))
+
+
+def test_what_was_planned_before_it_was_resumed_is_forgiven() -> None:
+    now = datetime(2026, 3, 5, 12, tzinfo=UTC)
+    assert due(made("30 2 * * *"), [], now) == Due(datetime(2026, 3, 5, 2, 30, tzinfo=UTC), 4)
+    assert due(made("30 2 * * *", since=datetime(2026, 3, 5, 3, tzinfo=UTC)), [], now) is None
+
+
+def test_a_run_that_was_asked_for_does_not_stand_for_a_planned_one() -> None:
+    now = CREATED + timedelta(hours=3)
+    assert due(made("30 2 * * *"), [ran(None)], now) == Due(CREATED + timedelta(hours=2, minutes=30), 0)
+
+
+def test_years_of_minutes_are_answered_quickly_and_with_the_latest() -> None:
+    now = CREATED + timedelta(days=900, seconds=20)
+    assert due(made("* * * * *"), [], now) == Due(CREATED + timedelta(days=900), 9_999)
+
+
+def test_the_history_is_kept_and_half_a_line_is_not_read(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    assert read_runs(store, "nightly") == []
+    first, second = ran(CREATED), ran(None, outcome="failed", reason="no")
+    append_run(store, "nightly", first)
+    with (schedule_folder(store, "nightly") / "history.jsonl").open("ab") as file:
+        file.write(b'{"planned": "2026-0')  # the machine went down here
+    append_run(store, "nightly", second)
+    assert read_runs(store, "nightly") == [first, second]
+    assert [run.succeeded for run in read_runs(store, "nightly")] == [True, False]

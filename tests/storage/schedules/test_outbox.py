@@ -1,0 +1,47 @@
+"""Notices outlive failures: tried again at longer and longer intervals, and in the end given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from ksdp.storage.schedules.outbox import MOST_ATTEMPTS, attempted, notices_sent, put_notice, waiting_notices
+from ksdp.storage.schedules.schedule_files import Notice, Schedule
+from ksdp.storage.store import Store
+
+NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
+NOTICE = Notice(kind="command", command=("true",))
+
+
+def test_a_delivered_notice_is_in_the_log_and_no_longer_waits(
+    store: Store, scheduled: Callable[..., Schedule]
+) -> None:
+    scheduled()
+    first = put_notice(store, "nightly", "void", NOTICE, {"audit": "x"}, NOW)
+    second = put_notice(store, "nightly", "not-run", NOTICE, {}, NOW + timedelta(seconds=1))
+    assert waiting_notices(store, "nightly") == [first, second]
+    assert waiting_notices(store, "nightly", NOW) == [first]
+    attempted(store, "nightly", first, None, NOW)
+    assert waiting_notices(store, "nightly") == [second]
+    (sent,) = notices_sent(store, "nightly")
+    assert (sent.id, sent.delivered, sent.attempts, sent.error) == (first.id, True, 1, None)
+
+
+def test_one_that_fails_waits_longer_each_time_and_is_given_up(
+    store: Store, scheduled: Callable[..., Schedule]
+) -> None:
+    scheduled()
+    item, now, waits = put_notice(store, "nightly", "void", NOTICE, {}, NOW), NOW, []
+    for attempt in range(1, MOST_ATTEMPTS):
+        item = attempted(store, "nightly", item, "no", now)
+        assert waiting_notices(store, "nightly") == [item]
+        assert item.attempts == attempt
+        assert waiting_notices(store, "nightly", now) == []
+        waits.append((item.next_try - now).total_seconds())
+        now = item.next_try
+        assert waiting_notices(store, "nightly", now) == [item]
+    assert waits == [60.0 * 2**n for n in range(MOST_ATTEMPTS - 1)]
+    attempted(store, "nightly", item, "still no", now)
+    assert waiting_notices(store, "nightly") == []
+    (given_up,) = notices_sent(store, "nightly")
+    assert (given_up.delivered, given_up.error, given_up.attempts) == (False, "still no", MOST_ATTEMPTS)

@@ -1,0 +1,251 @@
+"""A clearance is refused for exactly what is wrong with it, and no byte of it changes unnoticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ksdp.audit.errors import ClearanceError, InputError, KsdpError
+from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed, hash_document
+from ksdp.storage.keys import fingerprint
+from ksdp.storage.screening.clearances import read_clearance, verify_clearance, write_clearance
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MECHANISM = MechanismIdentity("pd-svd", 2, {"rank": 7, "tolerance": 1e-6, "at": ["last"]})
+
+
+def made(
+    ids: tuple[str, ...] = ("b", "a", "ü", "d\udc80"), salt: bytes | None = None, **changes: Any
+) -> Clearance:
+    values: dict[str, Any] = {
+        "corpus": "sha256:aa",
+        "mechanism": MECHANISM,
+        "spec": "sha256:bb",
+        "audits": ("one", "two"),
+        "verdicts": {"sensitive": 0, "clear": 4, "undecided": 1},
+        "allowed": ("clear",),
+        "documents": Clearance.entries(ids, salt),
+        "salt": salt,
+        "excluded": 2,
+        "excluded_documents": None,
+        "reviewer": "Ana Lytic",
+        "created": NOW,
+        "expires": NOW + timedelta(days=90),
+        "statement": "It promises little.",
+    }
+    return Clearance(**values | changes)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("clearance") / "clearance.json"
+    write_clearance(path, made(), KEY)
+    return path
+
+
+def failed(path: Path, **checks: Any) -> str:
+    with pytest.raises(ClearanceError) as refused:
+        verify_clearance(path, **{"now": NOW} | checks)
+    assert isinstance(refused.value, KsdpError)
+    return refused.value.failed
+
+
+def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
+    verified = verify_clearance(
+        written,
+        now=NOW,
+        public_key=KEY.public_key(),
+        corpus_hash="sha256:aa",
+        mechanism=MECHANISM,
+        spec_hash="sha256:bb",
+    )
+    assert verified.clearance == read_clearance(written) == made()
+    assert verified.fingerprint == fingerprint(KEY)
+    assert verified.checked == ("content", "signature", "signer", "time", "corpus", "mechanism", "spec")
+    assert verify_clearance(written, now=NOW).checked == ("content", "signature", "time")
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_any_byte_changed_added_or_taken_is_refused(
+    written: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    raw = written.read_bytes()
+    at = data.draw(st.integers(0, len(raw) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda b: b != raw[at]))
+    how = data.draw(st.sampled_from(["change", "add", "take"]))
+    changed = {
+        "change": raw[:at] + bytes([byte]) + raw[at + 1 :],
+        "add": raw[:at] + bytes([byte]) + raw[at:],
+        "take": raw[:at] + raw[at + 1 :],
+    }[how]
+    path = tmp_path_factory.getbasetemp() / "changed.json"
+    path.write_bytes(changed)
+    assert failed(path) in {"file", "content", "signature"}
+
+
+def test_every_position_once(written: Path, tmp_path: Path) -> None:
+    """The lowest bit of every byte, one after the other: upper-case hex and the like are among these."""
+    raw, path = written.read_bytes(), tmp_path / "changed.json"
+    for at in range(len(raw)):
+        for bit in (1, 32):
+            path.write_bytes(raw[:at] + bytes([raw[at] ^ bit]) + raw[at + 1 :])
+            assert failed(path) in {"file", "content", "signature"}
+
+
+def test_it_names_what_failed(written: Path, tmp_path: Path) -> None:
+    def rewritten(change: Any) -> Path:
+        whole = json.loads(written.read_bytes())
+        change(whole)
+        path = tmp_path / "other.json"
+        path.write_text(json.dumps(whole, sort_keys=True, indent=1) + "\n")
+        return path
+
+    assert failed(tmp_path / "none.json") == "file"
+    assert failed(rewritten(lambda w: w["clearance"].update(excluded=0))) == "content"
+    assert failed(rewritten(lambda w: w["clearance"]["documents"].append("z"))) == "content"
+    assert failed(rewritten(lambda w: w["signature"].update(signature="00" * 64))) == "signature"
+    assert failed(rewritten(lambda w: w["signature"].update(fingerprint=fingerprint(OTHER)))) == "signature"
+    assert failed(rewritten(lambda w: w["signature"].update(public_key="zz"))) == "signature"
+    assert failed(rewritten(lambda w: w.update(more=1))) == "file"
+    assert failed(written, public_key=OTHER.public_key()) == "signer"
+    assert failed(written, corpus_hash="sha256:ab") == "corpus"
+    assert failed(written, spec_hash="sha256:bc") == "spec"
+
+
+def test_content_and_digest_changed_together_still_fail_by_the_signature(written: Path, tmp_path: Path) -> None:
+    whole = json.loads(written.read_bytes())
+    whole["clearance"]["excluded"] = 0
+    text = json.dumps(whole["clearance"], sort_keys=True, separators=(",", ":"))
+    whole["signature"]["content"] = hashlib.sha256(b"ksdp-clearance-1\n" + text.encode()).hexdigest()
+    path = tmp_path / "forged.json"
+    path.write_text(json.dumps(whole, sort_keys=True, indent=1) + "\n")
+    assert failed(path) == "signature"
+
+
+def test_signed_again_by_somebody_else_it_is_whole_but_of_the_wrong_signer(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    write_clearance(path, made(), OTHER)
+    assert verify_clearance(path, now=NOW).fingerprint == fingerprint(OTHER)
+    assert failed(path, public_key=KEY.public_key()) == "signer"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"name": "pd-nmf"}, "name"), ({"version": 3}, "version"), ({"parameters": {"rank": 8}}, "parameter at")],
+)
+def test_another_mechanism(written: Path, change: dict, named: str) -> None:
+    with pytest.raises(ClearanceError, match=named) as refused:
+        verify_clearance(written, now=NOW, mechanism=dataclasses.replace(MECHANISM, **change))
+    assert refused.value.failed == "mechanism"
+
+
+def test_it_holds_from_created_to_just_before_expires(written: Path) -> None:
+    end = NOW + timedelta(days=90)
+    tick = timedelta(microseconds=1)
+    verify_clearance(written, now=NOW)
+    verify_clearance(written, now=end - tick)
+    assert failed(written, now=NOW - tick) == "early"
+    assert failed(written, now=end) == "expired"
+    # The same moment elsewhere on the globe.
+    verify_clearance(written, now=(end - tick).astimezone(timezone(timedelta(hours=9))))
+    assert failed(written, now=end.astimezone(timezone(timedelta(hours=-9)))) == "expired"
+    with pytest.raises(InputError, match="time zone"):
+        verify_clearance(written, now=NOW.replace(tzinfo=None))
+
+
+def test_the_same_clearance_is_the_same_bytes_wherever_it_is_written(tmp_path: Path) -> None:
+    east = timezone(timedelta(hours=9))
+    same = made(
+        verdicts={"undecided": 1, "clear": 4, "sensitive": 0},
+        mechanism=MechanismIdentity("pd-svd", 2, {"at": ["last"], "tolerance": 1e-6, "rank": 7}),
+        created=NOW.astimezone(east),
+    )
+    write_clearance(tmp_path / "a", made(), KEY)
+    write_clearance(tmp_path / "b", same, KEY)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@given(ids=st.lists(st.text(), unique=True, max_size=20), cut=st.integers(0, 20), salted=st.booleans())
+def test_allows_what_is_listed(ids: list[str], cut: int, salted: bool) -> None:
+    listed = made(tuple(ids[:cut]), salt=bytes(16) if salted else None)
+    assert listed.allows(ids).tolist() == [True] * len(ids[:cut]) + [False] * len(ids[cut:])
+    assert len(listed.documents) == len(ids[:cut])
+
+
+def test_salted_ids_are_not_in_the_file_and_differ_from_clearance_to_clearance(tmp_path: Path) -> None:
+    ids = ("patient-4711", "patient-0815")
+    one, two = made(ids, salt=b"0123456789abcdef"), made(ids, salt=b"fedcba9876543210")
+    write_clearance(tmp_path / "one", one, KEY)
+    text = (tmp_path / "one").read_text()
+    assert not any(name in text or hashlib.sha256(name.encode()).hexdigest() in text for name in ids)
+    assert not set(one.documents) & set(two.documents)
+    back = verify_clearance(tmp_path / "one", now=NOW).clearance
+    assert back.allows([*ids, "patient-0816"]).tolist() == [True, True, False]
+    # The hash of an id is not itself an id that passes.
+    assert not back.allows(one.documents).any()
+    assert hash_document(ids[0], one.salt or b"") in one.documents
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"created": NOW.replace(tzinfo=None)}, "`created` must have a time zone"),
+        ({"expires": NOW}, "later than `created`"),
+        ({"reviewer": " "}, "who decided"),
+        ({"salt": b"short"}, "at least 16 bytes"),
+        ({"documents": ("b", "a")}, "sorted, each once"),
+        ({"documents": ("a", "a")}, "sorted, each once"),
+    ],
+)
+def test_refuses(change: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        made(**change)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"[" * 100_000, b'{"clearance": 1}'])
+def test_other_files_are_not_clearances(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    assert failed(path) == "file"
+
+
+def test_a_clearance_of_a_later_format_is_refused_although_its_signature_is_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ksdp.storage.screening.clearances.FORMAT", 2)
+    write_clearance(tmp_path / "c", made(), KEY)
+    monkeypatch.undo()
+    assert failed(tmp_path / "c") == "file"
+
+
+def test_what_people_decided_travels_and_older_files_keep_their_form(tmp_path: Path, written: Path) -> None:
+    reviewed = Reviewed(accepted=1, excluded=2, left_open=3, four_eyes=True, log_entries=9, log_head="ab" * 32)
+    path = tmp_path / "clearance.json"
+    write_clearance(path, made(reviewed=reviewed), KEY)
+    assert verify_clearance(path, now=NOW).clearance.reviewed == reviewed
+    assert "reviewed" not in json.loads(written.read_text())["clearance"]
+    # Nothing said in another way is not the same file: a signed null is refused.
+    said = json.loads(written.read_text())["clearance"] | {"reviewed": None}
+    signed = b"ksdp-clearance-1\n" + json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    signature = {
+        "algorithm": "ed25519",
+        "content": hashlib.sha256(signed).hexdigest(),
+        "fingerprint": fingerprint(KEY),
+        "public_key": KEY.public_key().public_bytes_raw().hex(),
+        "signature": KEY.sign(signed).hex(),
+    }
+    whole = {"clearance": said, "signature": signature}
+    path.write_text(json.dumps(whole, sort_keys=True, indent=1) + "\n")
+    assert failed(path) == "file"
