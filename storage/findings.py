@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.parts import StatisticSummary
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions
@@ -23,6 +26,9 @@ from ksdp.storage.store import write_json, write_whole
 
 __all__ = [
     "Curve",
+    "StatisticSummary",
+    "Summary",
+    "parsed",
     "read_curves",
     "read_document",
     "read_effects",
@@ -36,6 +42,9 @@ __all__ = [
     "write_spec",
     "write_summary",
 ]
+
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +166,9 @@ def write_curves(folder: Path, curves: Sequence[Curve]) -> None:
     )
 
 
-def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+def write_summary(folder: Path, summary: Summary) -> None:
     """Write `audit.json`, last: an audit with a summary is finished."""
-    write_json(folder / "audit.json", dict(summary))
+    write_json(folder / "audit.json", summary.to_json())
 
 
 def _read(folder: Path, name: str) -> pa.Table:
@@ -169,18 +178,36 @@ def _read(folder: Path, name: str) -> pa.Table:
         raise StoreError(f"audit {folder.name!r} has no readable {name}; run it again.") from error
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> Summary:
     """Read `audit.json`.
 
     Raises
     ------
     StoreError
-        If the audit is not there or not finished.
+        If the audit is not there or not finished, or its summary is damaged or of another version.
     """
     try:
-        return dict(json.loads((folder / "audit.json").read_text(encoding="utf-8")))
+        told = dict(json.loads((folder / "audit.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
+    return parsed(Summary.from_json, told, f"audit {folder.name!r}")
+
+
+def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
+    """Parse a stored summary.
+
+    Raises
+    ------
+    StoreError
+        If it is refused.
+    """
+    try:
+        return parse(told)
+    except ValidationError as error:
+        where = ", ".join(f"`{'.'.join(map(str, problem['loc']))}`" for problem in error.errors()[:3])
+        raise StoreError(f"the summary of {what} is damaged at {where}; run it again.") from None
+    except ValueError as error:
+        raise StoreError(f"{what} cannot be read: {error}; run it again.") from error
 
 
 def read_verdicts(folder: Path) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +14,7 @@ from markupsafe import Markup
 from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import shown_claim
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Test, Totals
-from ksdp.storage.findings import Curve, read_curves, read_summary
+from ksdp.storage.findings import Curve, Summary, read_curves, read_summary
 from ksdp.storage.store import Store
 
 __all__ = [
@@ -34,9 +33,6 @@ __all__ = [
 
 LISTED = 400
 """Sensitive documents listed at most; `verdicts.parquet` has all."""
-
-# Quantiles of Kolmogorov's law: a document that leaks nothing measures D * sqrt(n m / (n + m)) below these.
-_KOLMOGOROV_50, _KOLMOGOROV_95 = 0.8276, 1.3581
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ class Undecided:
 class AuditView:
     """Everything the report shows."""
 
-    summary: Mapping[str, Any]
+    summary: Summary
     claim: Mapping[str, Any] | None
     """What the store has about its mechanism's claim: `finding`, `inputs`, `provenance`."""
     advantage: Advantage | None
@@ -128,25 +124,21 @@ class AuditView:
     worst: tuple[Worst, ...]
     listed: tuple[Row, ...]
     undecided: Undecided
-    noise_median: float
-    """D that half of the documents would measure if nothing leaked."""
-    noise_most: float
-    """D that 19 in 20 documents would stay below if nothing leaked."""
 
 
-def _statistics(summary: Mapping[str, Any], overviews: Mapping[str, Overview], noise: float) -> list[StatisticRow]:
+def _statistics(summary: Summary, overviews: Mapping[str, Overview]) -> list[StatisticRow]:
     rows = [
         StatisticRow(
             name=name,
-            family=about["family"],
-            version=about["version"],
-            median=about["median_D"],
-            largest=about["max_D"],
-            sensitive=about["sensitive"],
-            strongest_for=about["strongest_for"],
-            strip=strip_svg(overviews[name].quantiles, noise=noise, statistic=name),
+            family=about.family,
+            version=about.version,
+            median=about.median_D,
+            largest=about.max_D,
+            sensitive=about.sensitive,
+            strongest_for=about.strongest_for,
+            strip=strip_svg(overviews[name].quantiles, noise=summary.chance.most_D, statistic=name),
         )
-        for name, about in summary["statistics"].items()
+        for name, about in summary.statistics.items()
     ]
     return sorted(rows, key=lambda row: (-row.median, -row.largest, row.name))
 
@@ -167,13 +159,13 @@ def _p_values(rows: list[StatisticRow], overviews: Mapping[str, Overview]) -> li
     ]
 
 
-def picture(summary: Mapping[str, Any], curve: Curve, test: Test) -> Picture | None:
+def picture(summary: Summary, curve: Curve, test: Test) -> Picture | None:
     """Draw one document under one statistic; None where an arm is empty."""
     if not len(curve.with_values) or not len(curve.without_values):
         return None
     return Picture(
         statistic=curve.statistic,
-        paper=summary["statistics"][curve.statistic]["family"] == "paper",
+        paper=summary.statistics[curve.statistic].family == "paper",
         distance=test.distance,
         low=test.low,
         high=test.high,
@@ -184,7 +176,7 @@ def picture(summary: Mapping[str, Any], curve: Curve, test: Test) -> Picture | N
     )
 
 
-def _worst(summary: Mapping[str, Any], curves: list[Curve], findings: Findings) -> list[Worst]:
+def _worst(summary: Summary, curves: list[Curve], findings: Findings) -> list[Worst]:
     worst = []
     for name in dict.fromkeys(curve.document for curve in curves):
         row = findings.document(name)
@@ -231,10 +223,7 @@ def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> Audi
     summary = read_summary(folder)
     findings = Findings(folder)
     totals, overviews = _numbers(folder, written(folder))
-    n, m = (max(arm, 1.0) for arm in totals.arms)
-    spread = math.sqrt((n + m) / (n * m))
-    most = min(_KOLMOGOROV_95 * spread, 1.0)
-    rows = _statistics(summary, overviews, most)
+    rows = _statistics(summary, overviews)
     sensitive = Filter(verdict="sensitive")
     return AuditView(
         summary=summary,
@@ -247,6 +236,4 @@ def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> Audi
         worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
         undecided=Undecided(totals.verdicts["undecided"], totals.untested, totals.hopeless, totals.runs_to_decide),
-        noise_median=min(_KOLMOGOROV_50 * spread, 1.0),
-        noise_most=most,
     )

@@ -14,7 +14,7 @@ from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.queries import VERDICTS, Findings
 from ksdp.storage.errors import InputError
-from ksdp.storage.findings import read_summary
+from ksdp.storage.findings import StatisticSummary, Summary, read_summary
 from ksdp.storage.store import Store
 
 __all__ = ["ComparePage", "Difference", "StatisticPair", "read_compare_page"]
@@ -34,15 +34,13 @@ class StatisticPair:
     """One statistic in both; None where an audit did not try it."""
 
     name: str
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
+    before: StatisticSummary | None
+    after: StatisticSummary | None
 
     @property
     def comparable(self) -> bool:
         """Numbers of different versions are never compared."""
-        return (
-            self.before is not None and self.after is not None and self.before["version"] == self.after["version"]
-        )
+        return self.before is not None and self.after is not None and self.before.version == self.after.version
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ class ComparePage:
     """What the page shows; without two audits, only the choice."""
 
     audits: tuple[Brief, ...]
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
+    before: Summary | None
+    after: Summary | None
     differences: tuple[Difference, ...]
     same_corpus: bool
     moves: Mapping[tuple[str | None, str | None], int]
@@ -82,8 +80,8 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield prefix + key, text if len(text) <= 80 else text[:77] + "…"
 
 
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
-    one, other = dict(_flat(before["spec"])), dict(_flat(after["spec"]))
+def _differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
+    one, other = (dict(_flat(summary.spec.model_dump(mode="json"))) for summary in (before, after))
     keys = [*one, *(key for key in other if key not in one)]
     return tuple(
         Difference(key, one.get(key, "–"), other.get(key, "–")) for key in keys if one.get(key) != other.get(key)
@@ -135,16 +133,16 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
     shown = _shown(query, moves)
     total = moves.get(shown, 0) if shown else 0
     found = one.moved(other, *shown, offset=(page - 1) * PAGE_ROWS) if shown and total else []
-    names = [*before["statistics"], *(name for name in after["statistics"] if name not in before["statistics"])]
+    names = [*before.statistics, *(name for name in after.statistics if name not in before.statistics)]
     return ComparePage(
         audits=audits,
         before=before,
         after=after,
         differences=_differences(before, after),
-        same_corpus=before["corpus"] == after["corpus"],
+        same_corpus=before.corpus == after.corpus,
         moves=moves,
         statistics=tuple(
-            StatisticPair(name, before["statistics"].get(name), after["statistics"].get(name)) for name in names
+            StatisticPair(name, before.statistics.get(name), after.statistics.get(name)) for name in names
         ),
         shown=shown,
         rows=tuple(Moved(*row) for row in found),

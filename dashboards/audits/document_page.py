@@ -15,7 +15,7 @@ from ksdp.storage.audits.neighbours import Neighbour, corpus_entries, neighbours
 from ksdp.storage.audits.queries import Findings, Row, Test
 from ksdp.storage.audits.statistic_values import read_arms, stored_statistics, values_bytes
 from ksdp.storage.errors import StoreError
-from ksdp.storage.findings import read_summary
+from ksdp.storage.findings import Summary, read_summary
 from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy
 from ksdp.storage.store import Store
 
@@ -51,7 +51,7 @@ class Position:
 class DocumentPage:
     """What the page shows."""
 
-    summary: Mapping[str, Any]
+    summary: Summary
     row: Row
     tests: tuple[Test, ...]
     pictures: tuple[Picture, ...]
@@ -82,13 +82,11 @@ class DocumentPage:
         return ({"at": str(self.position.at)} if self.position else {}) | self.listing.query
 
 
-def _wanted(summary: Mapping[str, Any], tests: tuple[Test, ...], chosen: str | None) -> list[str]:
+def _wanted(summary: Summary, tests: tuple[Test, ...], chosen: str | None) -> list[str]:
     """Strongest evidence first, the paper's own strongest among the first; as many as fit."""
     stored = stored_statistics(summary)
-    if not stored:
-        return []
     names = [test.statistic for test in tests if test.statistic in stored]
-    paper = [name for name in names if summary["statistics"][name]["family"].startswith("paper")]
+    paper = [name for name in names if summary.statistics[name].family.startswith("paper")]
     if chosen is not None:
         return [chosen] if chosen in stored else []
     first = dict.fromkeys(names[:1] + paper[:1])
@@ -98,11 +96,9 @@ def _wanted(summary: Mapping[str, Any], tests: tuple[Test, ...], chosen: str | N
 
 
 def _pictures(
-    store: Store, summary: Mapping[str, Any], row: Row, tests: tuple[Test, ...], names: list[str]
+    store: Store, summary: Summary, row: Row, tests: tuple[Test, ...], names: list[str]
 ) -> tuple[tuple[Picture, ...], str | None]:
     known = {test.statistic: test for test in tests}
-    if not stored_statistics(summary):
-        return (), f"audit {summary['audit']!r} does not say where its values are; run it again."
     try:
         curves = read_arms(store, summary, row.document, row.place, names)
     except StoreError as error:
@@ -111,15 +107,15 @@ def _pictures(
     return tuple(found for found in drawn if found is not None), None
 
 
-def _earlier(store: Store, summary: Mapping[str, Any], document: str) -> tuple[Earlier, ...]:
+def _earlier(store: Store, summary: Summary, document: str) -> tuple[Earlier, ...]:
     """Other audits that hold a document of this id in a corpus of the same path."""
-    path, found = summary["spec"]["corpus"]["path"], []
+    path, found = summary.spec.corpus.path, []
     for entry in read_history(store):
-        if entry.audit == summary["audit"] or entry.corpus_path != path:
+        if entry.audit == summary.audit or entry.corpus_path != path:
             continue
         row = Findings(store.audit(entry.audit)).document(document)
         if row is not None:
-            found.append(Earlier(entry, row, entry.corpus == summary["corpus"]))
+            found.append(Earlier(entry, row, entry.corpus == summary.corpus))
         if len(found) == _EARLIER:
             break
     return tuple(found)
@@ -144,9 +140,9 @@ def _position(findings: Findings, listing: Listing, at: int | None, document: st
 
 
 def _alike(
-    store: Store, summary: Mapping[str, Any], document: str, asked: bool
+    store: Store, summary: Summary, document: str, asked: bool
 ) -> tuple[tuple[Neighbour, ...] | None, str | None]:
-    folder = store.corpus(summary["corpus"])
+    folder = store.corpus(summary.corpus)
     try:
         if not asked and corpus_entries(folder) > _ENTRIES:
             return None, None
@@ -179,7 +175,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         raise LookupError("This audit has no such document.")
     tests = findings.tests(row)
     chosen = query.get("statistic") or None
-    if chosen is not None and chosen not in summary["statistics"]:
+    if chosen is not None and chosen not in summary.statistics:
         raise LookupError("This audit has no such statistic.")
     names = _wanted(summary, tests, chosen)
     pictures, no_values = _pictures(store, summary, row, tests, names)

@@ -6,42 +6,40 @@ from collections.abc import Mapping
 from typing import Any
 
 from ksdp.dashboards.words import count, decimal, percent
+from ksdp.storage.findings import Summary
 
 __all__ = ["promised", "proved"]
 
 
-def promised(summary: Mapping[str, Any], claim: Mapping[str, Any] | None = None) -> str | None:
+def promised(summary: Summary, claim: Mapping[str, Any] | None = None) -> str | None:
     """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy.
 
     Parameters
     ----------
-    summary : mapping
-        Of the audit.
     claim : mapping, optional
         What the store has about the claim.
     """
-    said = summary.get("guarantee")
-    if not said or said["kind"] != "(epsilon, delta)":
+    said = summary.guarantee
+    if said.kind != "(epsilon, delta)":
         return None
-    epsilon = (
-        "an epsilon that follows from the sizes" if said["epsilon"] is None else f"epsilon {said['epsilon']:g}"
-    )
-    told = [f"It claims {epsilon} at delta {said['delta']:g}, for {said['unit']}."]
-    if not said["sound"]:
-        told.append(f"The claim does not hold. {said['notes']}")
+    epsilon = "an epsilon that follows from the sizes" if said.epsilon is None else f"epsilon {said.epsilon:g}"
+    told = [f"It claims {epsilon} at delta {said.delta:g}, for {said.unit}."]
+    if not said.sound:
+        told.append(f"The claim does not hold. {said.notes}")
     if claim is None:
         told.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
     elif claim["finding"]["refuted"]:
         told.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
     else:
         told.append(f"{proved(claim)} That does not refute it.")
-    found = summary.get("fresh")
+    found = summary.fresh
     if found:
         told.append(
-            f"Fresh runs of this audit prove at least {decimal(found['largest_epsilon_low'])} (delta 0) for one "
+            f"Fresh runs of this audit prove at least {decimal(found.largest_epsilon_low)} (delta 0) for one "
             "document, against an adversary who does not know the others."
         )
-    told.append(f"Its noise is drawn by the {said['sampler']['name']} sampler: {said['sampler']['is']}.")
+    if said.sampler:
+        told.append(f"Its noise is drawn by the {said.sampler.name} sampler: {said.sampler.description}.")
     return " ".join(told)
 
 

@@ -22,7 +22,6 @@ from ksdp.storage.store import Store
 __all__ = ["make_environment", "parts_of", "render_report", "stylesheet"]
 
 _HERE = Path(__file__).parents[1]
-_VERDICTS = ("sensitive", "clear", "undecided")
 
 
 def _p_text(p: float) -> Markup:
@@ -63,8 +62,8 @@ def parts_of(view: AuditView) -> dict[str, Any]:
         "view": view,
         "summary": view.summary,
         "scale": scale_svg(),
-        "shares": shares_svg([(verdict, view.summary["verdicts"][verdict]) for verdict in _VERDICTS]),
-        "spec_text": json.dumps(view.summary["spec"], indent=2, ensure_ascii=False),
+        "shares": shares_svg(list(view.summary.verdicts.as_dict().items())),
+        "spec_text": json.dumps(view.summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
     }
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ksdp.dashboards.audits.audit_model import AuditView
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.history import mechanism_of
+from ksdp.storage.audits.views import ViewsSummary
+from ksdp.storage.findings import Summary
 
 __all__ = [
     "advantage_means",
@@ -27,7 +26,7 @@ __all__ = [
     "title",
 ]
 
-Summary = Mapping[str, Any]
+AnySummary = Summary | ViewsSummary
 
 
 def title(mechanism: str) -> str:
@@ -42,27 +41,27 @@ def title(mechanism: str) -> str:
     return " ".join(["-".join(p.upper() if len(p) <= 3 else p.capitalize() for p in name.split("-")), *more])
 
 
-def called(summary: Summary) -> str:
+def called(summary: AnySummary) -> str:
     """The mechanism of an audit as a person would name it."""
-    return title(mechanism_of(summary))
+    return title(mechanism_of(summary.mechanism, summary.spec))
 
 
 def _documents(number: float) -> str:
     return plural(number, "document", "documents")
 
 
-def correction(summary: Summary) -> str:
+def correction(summary: AnySummary) -> str:
     """What the level promises, in words."""
-    rule = summary["spec"]["decision"]
-    level = percent(rule["level"])
-    if rule["error"] == "fwer":
+    rule = summary.spec.decision
+    level = percent(rule.level)
+    if rule.error == "fwer":
         return (
             "the chance that even one document is called sensitive wrongly is at most "
             f"{level} (family-wise error, Holm’s procedure)"
         )
-    if rule["procedure"] == "e-bh":
+    if rule.procedure == "e-bh":
         name, whatever = "e-values, Wang–Ramdas", "however documents depend on one another"
-    elif rule["procedure"] == "bh":
+    elif rule.procedure == "bh":
         name, whatever = "Benjamini–Hochberg", "provided that documents do not depend negatively on one another"
     else:
         name, whatever = "Benjamini–Yekutieli", "however documents depend on one another"
@@ -74,26 +73,26 @@ def correction(summary: Summary) -> str:
 
 def headline(summary: Summary) -> str:
     """The result in one sentence."""
-    name, total = called(summary), summary["documents"]
-    word = summary["design"].get("unit", "document")
+    name, total = called(summary), summary.documents
+    word = summary.design.unit
     everything = plural(total, word, f"{word}s")
-    verdicts, rule = summary["verdicts"], summary["spec"]["decision"]
-    if not summary["valid"]:
+    verdicts, rule = summary.verdicts, summary.spec.decision
+    if not summary.valid:
         return f"This audit of {name} is void: nothing can be said about any of its {everything}."
-    if verdicts["sensitive"]:
-        rate = "false discovery rate" if rule["error"] == "fdr" else "family-wise error rate"
-        each = "for each of them somebody" if verdicts["sensitive"] > 1 else "somebody"
+    if verdicts.sensitive:
+        rate = "false discovery rate" if rule.error == "fdr" else "family-wise error rate"
+        each = "for each of them somebody" if verdicts.sensitive > 1 else "somebody"
         return (
-            f"{name} gives away {count(verdicts['sensitive'])} of {everything}: {each} who sees what it "
+            f"{name} gives away {count(verdicts.sensitive)} of {everything}: {each} who sees what it "
             "announces can tell better than chance whether it took part, proved at a "
-            f"{rate} of {percent(rule['level'])}."
+            f"{rate} of {percent(rule.level)}."
         )
-    if verdicts["clear"] == total:
+    if verdicts.clear == total:
         return (
             f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
-            f"adversary is proved to be below {decimal(rule['margin'])}."
+            f"adversary is proved to be below {decimal(rule.margin)}."
         )
-    left = verdicts["undecided"]
+    left = verdicts.undecided
     verb = "is" if left == 1 else "are"
     some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
     return (
@@ -118,34 +117,34 @@ def advantage_means(distance: float) -> str:
 
 def fresh(summary: Summary) -> list[str]:
     """What the flagged documents give away on fresh runs; empty where none were made."""
-    found = summary.get("fresh")
+    found = summary.fresh
     if not found:
         return []
-    level = summary["spec"]["decision"]["level"]
-    flagged = f"{_documents(found['documents'])} flagged here {'was' if found['documents'] == 1 else 'were'}"
-    runs = f"{count(found['runs'])} fresh runs ({count(found['n_with_median'])} with each)"
-    confirmed = f"{count(found['confirmed'])} of {count(found['documents'])} are confirmed"
+    level = summary.spec.decision.level
+    flagged = f"{_documents(found.documents)} flagged here {'was' if found.documents == 1 else 'were'}"
+    runs = f"{count(found.runs)} fresh runs ({count(found.n_with_median)} with each)"
+    confirmed = f"{count(found.confirmed)} of {count(found.documents)} are confirmed"
     return [
         "A document is flagged for the largest of many measured values, which is too large on average. So "
         f"the {flagged} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
-        f"There the advantage of half of them is at least {decimal(found['median_advantage'])}; {confirmed} (each "
+        f"There the advantage of half of them is at least {decimal(found.median_advantage)}; {confirmed} (each "
         f"by itself, at {percent(level)}).",
         "At 1 % false alarms, an adversary detects half of them at least "
-        f"{percent(found['median_tpr_at_fpr_01'])} of the time. The strongest disproves all differential privacy "
-        f"with epsilon below {decimal(found['largest_epsilon_low'])} (delta 0), with a confidence of "
+        f"{percent(found.median_tpr_at_fpr_01)} of the time. The strongest disproves all differential privacy "
+        f"with epsilon below {decimal(found.largest_epsilon_low)} (delta 0), with a confidence of "
         f"{percent(1 - level)} for that document by itself.",
     ]
 
 
 def looks(summary: Summary) -> str | None:
     """When the audit looked and what each look decided; nothing where it looked once."""
-    planned = summary.get("looks") or []
+    planned = summary.looks
     if len(planned) < 2:
         return None
-    made = [look for look in planned if look["tested"]]
+    made = [look for look in planned if look.tested]
     told = "; ".join(
-        f"after {count(look['runs'])} runs {count(look['sensitive'])} sensitive and {count(look['clear'])} clear "
-        f"of {count(look['tested'])} open"
+        f"after {count(look.runs)} runs {count(look.sensitive)} sensitive and {count(look.clear)} clear "
+        f"of {count(look.tested)} open"
         for look in made
     )
     saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
@@ -157,17 +156,17 @@ def looks(summary: Summary) -> str | None:
 
 def announces(summary: Summary) -> str | None:
     """The arrays that the adversary sees, where the summary names them (`announced`)."""
-    arrays = summary.get("announced")
+    arrays = summary.announced
     if not arrays:
         return None
-    return ", ".join(f"{a['name']} ({' × '.join(count(n) for n in a['shape']) or 'one number'})" for a in arrays)
+    return ", ".join(f"{a.name} ({' × '.join(count(n) for n in a.shape) or 'one number'})" for a in arrays)
 
 
 def design(summary: Summary) -> str:
     """Who is in which run."""
-    rows, runs = _documents(summary["design"]["party_rows"]), count(summary["runs"])
-    least, _, most = summary["design"]["n_with"]
-    share = percent(summary["design"]["share"])
+    rows, runs = _documents(summary.design.party_rows), count(summary.runs)
+    least, _, most = summary.design.n_with
+    share = percent(summary.design.share)
     arm = count(most) if least == most else f"{count(least)} to {count(most)}"
     kinds = {
         "shared": (
@@ -185,17 +184,17 @@ def design(summary: Summary) -> str:
             f"many without, on random databases of {rows}; {runs} runs in all."
         ),
     }
-    return kinds[summary["design"]["kind"]]
+    return kinds[summary.design.kind]
 
 
 def sampling(summary: Summary) -> str:
     """Which databases are neighbours."""
-    if summary["design"]["sampling"] == "poisson":
+    if summary.design.sampling == "poisson":
         return (
             "Poisson: documents join independently, so the size of the database varies with the document "
             "(add-or-remove neighbours). Part of what is detected may be the size."
         )
-    if summary["design"].get("unit") == "group":
+    if summary.design.unit == "group":
         return (
             "A fixed number of groups: with and without a group, the database holds equally many groups, but not "
             "equally many documents, so that the size may be a part of what is detected."
@@ -208,7 +207,7 @@ def sampling(summary: Summary) -> str:
 
 def others(summary: Summary) -> str:
     """Whose data is in every run besides the victim's."""
-    honest, coalition = summary["design"]["honest_rows"], summary["design"]["coalition_rows"]
+    honest, coalition = summary.design.honest_rows, summary.design.coalition_rows
     hides = "No data of honest parties is in the runs, so nothing helps to hide the victim’s"
     if honest:
         verb = "is" if honest == 1 else "are"
@@ -226,8 +225,8 @@ def others(summary: Summary) -> str:
 
 def adversary(summary: Summary) -> str:
     """Who is assumed to look."""
-    rest = "the honest parties’ and the victim’s" if summary["design"]["honest_rows"] else "the victim’s"
-    if summary["spec"]["statistics"].get("sees") == "final":
+    rest = "the honest parties’ and the victim’s" if summary.design.honest_rows else "the victim’s"
+    if summary.spec.statistics.sees == "final":
         return (
             "Somebody who is given the final output and nothing else that is announced. They know the suspected "
             "document in full and how the mechanism works. They do not know which other documents the victim "
@@ -243,14 +242,15 @@ def adversary(summary: Summary) -> str:
 
 def paper_alone(summary: Summary) -> str:
     """What the paper's own statistics would have said, with the same correction."""
-    alone, every = summary["paper_alone"], summary["verdicts"]["sensitive"]
-    names, found = alone["statistics"], alone["sensitive"]
+    alone, every = summary.paper_alone, summary.verdicts.sensitive
+    assert alone is not None
+    names, found = alone.statistics, alone.sensitive
     which = f"statistic alone ({names[0]})"
     if len(names) > 1:
         which = f"{len(names)} statistics alone ({', '.join(names)})"
     said = (
         f"With the paper’s {which}, {_documents(found)} would have been flagged; with all "
-        f"{len(summary['statistics'])} that this audit tried it is {count(every)}."
+        f"{len(summary.statistics)} that this audit tried it is {count(every)}."
     )
     if found < every:
         return f"{said} The other {count(every - found)} would have gone unnoticed."
@@ -261,26 +261,27 @@ def paper_alone(summary: Summary) -> str:
 
 def naive_practice(summary: Summary) -> str:
     """What the paper's practice, the smallest p without any correction, would have said."""
-    alone, level, total = summary["paper_alone"], summary["spec"]["decision"]["level"], summary["documents"]
-    more = "" if len(alone["statistics"]) == 1 else " or more (each further statistic adds some)"
+    alone, level, total = summary.paper_alone, summary.spec.decision.level, summary.documents
+    assert alone is not None
+    more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"
     return (
         f"The paper’s practice, the smallest p-value compared with {level:g} without any correction, would have "
-        f"flagged {count(alone['uncorrected_below_level'])}. That number proves little: of {_documents(total)} "
+        f"flagged {count(alone.uncorrected_below_level)}. That number proves little: of {_documents(total)} "
         f"that leak nothing, this rule flags about {count(level * total)}{more}."
     )
 
 
 def reach(view: AuditView) -> list[str]:
     """What an audit of this size can find and certify."""
-    power, margin = view.summary["power"], decimal(view.summary["spec"]["decision"]["margin"])
-    found, certified = power["detectable_D"], power["certifiable_margin"]
+    power, margin = view.summary.power, decimal(view.summary.spec.decision.margin)
+    found, certified = power.detectable_D, power.certifiable_margin
     said = ["With arms this small, no measured D alone makes a document surely sensitive."]
     if found < 1:
         said = [
             f"A document whose measured D is {decimal(found)} or more is surely called sensitive by an audit of "
             "this size. Smaller leaks are found where many documents leak, and missed otherwise."
         ]
-    if certified < view.summary["spec"]["decision"]["margin"]:
+    if certified < view.summary.spec.decision.margin:
         said.append(
             f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
             "documents of a small enough D can be cleared."

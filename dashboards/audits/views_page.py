@@ -9,7 +9,7 @@ from typing import Any
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
 from ksdp.dashboards.audits.views_report import parts_of_views
 from ksdp.storage.audits.history import valid_audit
-from ksdp.storage.audits.views import finished_views, read_views
+from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
 from ksdp.storage.store import Store
 
 __all__ = ["ViewsPage", "read_views_list", "read_views_page", "require_views"]
@@ -19,7 +19,7 @@ __all__ = ["ViewsPage", "read_views_list", "read_views_page", "require_views"]
 class ViewsPage:
     """Some of them, the newest first."""
 
-    views: tuple[Mapping[str, Any], ...]
+    views: tuple[ViewsSummary, ...]
     total: int
     page: int
     pages: int

@@ -12,7 +12,6 @@ from ksdp.storage.store import Store
 
 __all__ = ["LISTED", "parts_of_views", "render_views"]
 
-_VERDICTS = ("sensitive", "clear", "undecided")
 LISTED = 200
 """Most sensitive documents named on the page."""
 
@@ -26,8 +25,8 @@ def parts_of_views(store: Store, name: str) -> dict[str, Any]:
         If they are not there, not finished, or cannot be read.
     """
     summary = read_views(store, name)
-    listed, unit = read_strongest(store, name, LISTED), summary["design"]["unit"]
-    every = len(listed) == summary["verdicts"]["sensitive"]
+    listed, unit = read_strongest(store, name, LISTED), summary.design.unit
+    every = len(listed) == summary.verdicts.sensitive
     return {
         "summary": summary,
         "unit": unit,
@@ -40,9 +39,9 @@ def parts_of_views(store: Store, name: str) -> dict[str, Any]:
             ("provenance", "Where the numbers come from"),
         ),
         "listed": listed,
-        "audit_of": {view["name"]: view["audit"] for view in summary["views"]},
-        "shares": shares_svg([(verdict, summary["verdicts"][verdict]) for verdict in _VERDICTS]),
-        "spec_text": json.dumps(summary["spec"], indent=2, ensure_ascii=False),
+        "audit_of": {view.name: view.audit for view in summary.views},
+        "shares": shares_svg(list(summary.verdicts.as_dict().items())),
+        "spec_text": json.dumps(summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
     }
 
 

@@ -13,7 +13,7 @@ from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.queries import Filter, Findings, Row
 from ksdp.storage.errors import InputError
-from ksdp.storage.findings import read_summary
+from ksdp.storage.findings import Summary, read_summary
 from ksdp.storage.reviews.decisions import LogHead, Policy, State, Status, head, read_policy, states
 from ksdp.storage.store import Store
 
@@ -46,7 +46,7 @@ class QueuePage:
     total: int
     pages: int
     policy: Policy
-    summary: Mapping[str, Any] | None
+    summary: Summary | None
     more: MoreRuns | None = None
     """More runs for documents of the chosen audit."""
     wanted: bool = False

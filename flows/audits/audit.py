@@ -12,7 +12,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from prefect import flow
@@ -22,12 +21,13 @@ from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import Standing, after_look, open_documents
 from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.results.summarise import Tested
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.block_counts import Tally, shown
 from ksdp.flows.audits.conclude import conclude
-from ksdp.flows.audits.summary import Tested
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.store import Store
@@ -98,8 +98,10 @@ def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[ArmTests, list[A
     return ArmTests.join(documents), controls
 
 
-async def _looks(first: AuditRef, address: str, tally: Tally, seconds: dict[str, float]) -> Tested:
-    """Look after look, until no verdict is open."""
+async def _looks(
+    first: AuditRef, address: str, tally: Tally, seconds: dict[str, float]
+) -> tuple[Tested, tuple[AuditRef, ...]]:
+    """Look after look, until no verdict is open; what they gave, and the stages they were made in."""
     whole = await asyncio.to_thread(open_audit, first)
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
@@ -126,7 +128,7 @@ async def _looks(first: AuditRef, address: str, tally: Tally, seconds: dict[str,
         if not len(open_documents(standing)):
             break
     assert standing is not None
-    return Tested(whole, tuple(refs), standing, controls, shuffled)
+    return Tested(whole, len(refs), standing, controls, shuffled), tuple(refs)
 
 
 async def _confirm(first: AuditRef, tested: Tested, address: str, tally: Tally) -> list[Effect]:
@@ -158,7 +160,7 @@ def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Fl
 
 
 @flow(name="audit", flow_run_name="audit {audit}", validate_parameters=False)
-async def audit(store: str, audit: str, corpus: str, address: str, may_sample: bool = True) -> dict[str, Any]:
+async def audit(store: str, audit: str, corpus: str, address: str, may_sample: bool = True) -> Summary:
     """Run a prepared audit on Dask workers and return its summary.
 
     Parameters
@@ -174,8 +176,8 @@ async def audit(store: str, audit: str, corpus: str, address: str, may_sample: b
     first = AuditRef(store, audit, corpus, may_sample, FIRST)
     tally, fresh = Tally(), Tally()
     seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0}
-    tested = await _looks(first, address, tally, seconds)
+    tested, stages = await _looks(first, address, tally, seconds)
     began = time.monotonic()
     effects = await _confirm(first, tested, address, fresh)
     seconds["confirm"] = time.monotonic() - began
-    return await conclude(first, address, tested, effects, (tally, fresh), seconds, started)
+    return await conclude(stages, address, tested, effects, (tally, fresh), seconds, started)

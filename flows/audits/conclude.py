@@ -6,15 +6,16 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ksdp.audit.results.parts import Provenance, StoredValues
+from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summarise
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.artifacts import publish_audit
 from ksdp.flows.audits.block_counts import Tally
-from ksdp.flows.audits.summary import Tested, detectable, summarise
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_summary
@@ -27,7 +28,7 @@ __all__ = ["conclude"]
 _WORST = 12
 
 
-def _curves_wanted(tested: Tested) -> list[tuple[AuditRef, int, int, str]]:
+def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[tuple[AuditRef, int, int, str]]:
     """The worst documents under their strongest statistic, and under the paper's own beside it."""
     plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
     plain = len(plan.tested)
@@ -37,7 +38,7 @@ def _curves_wanted(tested: Tested) -> list[tuple[AuditRef, int, int, str]]:
     wanted = []
     worst = np.lexsort((-np.nan_to_num(tests.distance.max(axis=1)), decisions.log10_p))[:_WORST]
     for at in worst:
-        stage = tested.stages[tested.standing.look[at]]
+        stage = stages[tested.standing.look[at]]
         lane, row = lanes[at]
         place = int(np.searchsorted(open_plan(stage).design.targets(lane), row))
         # A learner's scores are not stored: its document is drawn under the strongest of the others.
@@ -51,35 +52,41 @@ def _curves_wanted(tested: Tested) -> list[tuple[AuditRef, int, int, str]]:
     return wanted
 
 
-def _where(store: Store, stage: AuditRef) -> dict[str, Any]:
-    """Where the values of a look are, for who reads them without a plan (`audits.statistic_values`)."""
+def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
     plan, folders = open_plan(stage), folders_of(stage)
-    return {
-        "stage": stage.stage,
-        "documents": sum(len(plan.design.targets(lane)) for lane in range(plan.design.lanes)),
-        "runs": plan.design.runs,
-        "runs_a_block": plan.block_runs,
-        "statistics": [statistic.name for statistic in plan.statistics],
-        "values": folders.values.relative_to(store.root).as_posix(),
-        "key": folders.values_key,
-    }
+    return StoredValues(
+        stage=stage.stage,
+        documents=sum(len(plan.design.targets(lane)) for lane in range(plan.design.lanes)),
+        runs=plan.design.runs,
+        runs_a_block=plan.block_runs,
+        statistics=tuple(statistic.name for statistic in plan.statistics),
+        values=folders.values.relative_to(store.root).as_posix(),
+        key=folders.values_key,
+    )
 
 
 async def conclude(
-    first: AuditRef,
+    stages: Sequence[AuditRef],
     address: str,
     tested: Tested,
     effects: Sequence[Effect],
     tallies: tuple[Tally, Tally],
     seconds: Mapping[str, float],
     started: float,
-) -> dict[str, Any]:
-    """Write everything, and return the summary that `ksdp audit --json` prints."""
-    wanted = _curves_wanted(tested)
+) -> Summary:
+    """Write everything, and return the summary.
+
+    Parameters
+    ----------
+    stages : one a look that was made
+    tallies : of the looks, and of the fresh runs
+    """
+    wanted = _curves_wanted(tested, stages)
     current().stage("curves", len(wanted))
     curves = await draw_curves(address, wanted, lambda _: advance(1))
 
-    store, plan = Store(Path(first.store)), tested.plan
+    first, plan = stages[0], tested.plan
+    store = Store(Path(first.store))
     folder = store.audit(first.audit)
     standing = tested.standing
     columns = [(column.name, column.version) for column in plan.columns]
@@ -88,31 +95,21 @@ async def conclude(
     )
     write_effects(folder, plan.units.ids, effects)
     write_curves(folder, curves)
-    total = time.monotonic() - started
     tally, fresh = tallies
-    found = {"audit": first.audit, "corpus": first.corpus} | summarise(tested, effects)
-    # Runs that a later look reads again are counted once.
-    sampled = min(tally.sampled, found["runs"])
-    summary = found | {
-        "cached_runs": found["runs"] - sampled,
-        "sampled_runs": sampled,
-        "fresh_sampled_runs": fresh.sampled,
-        "damaged_blocks": tally.damaged + fresh.damaged,
-        "seconds": round(total, 3),
-        "seconds_by_stage": {name: round(value, 3) for name, value in seconds.items()},
-        "provenance": {
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": versions(),
-            "spec": plan.spec.hash,
-            "runs_folder": store.runs(plan.runs_identity).name,
-            "seed": plan.spec.seed,
-            "blocks": len(plan.blocks),
-            "runs_a_block": plan.block_runs,
-            "stages": [_where(store, stage) for stage in tested.stages],
-        },
-        "store": str(store.root),
-        "report": str(folder / "report.html"),
-    }
+    damaged = (*tally.damaged, *fresh.damaged)
+    cost = Cost(tally.sampled, fresh.sampled, damaged, time.monotonic() - started, seconds)
+    provenance = Provenance(
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+        spec=plan.spec.hash,
+        runs_folder=store.runs(plan.runs_identity).name,
+        seed=plan.spec.seed,
+        blocks=len(plan.blocks),
+        runs_a_block=plan.block_runs,
+        stages=tuple(_stored_values(store, stage) for stage in stages),
+    )
+    filed = Filed(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
+    summary = summarise(tested, effects, cost, filed)
     write_summary(folder, summary)
     page = render_report(store, first.audit)
 

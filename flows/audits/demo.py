@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare
@@ -18,7 +19,7 @@ DEMO_MECHANISMS: dict[str, dict[str, Any]] = {
 }
 
 
-def run_demo(store: Path, *, workers: int | None = None) -> list[dict[str, Any]]:
+def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
     """Audit the docstrings of numpy, scipy and pandas: each package a party, each docstring a document."""
     current().stage("prepare", len(DEMO_MECHANISMS))
     prepared = []

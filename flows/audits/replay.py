@@ -46,7 +46,7 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
     summary = read_summary(folder)
     found = read_document(folder, document)
     rows = {row["statistic"]: row for row in found["statistics"]}
-    ref = AuditRef(str(opened.root), audit, summary["corpus"])
+    ref = AuditRef(str(opened.root), audit, summary.corpus)
     plan = open_audit(ref)
     named = {s.name: s for s in plan.tested}
     if statistic not in named or statistic not in rows:
@@ -54,7 +54,7 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
     row = int(np.flatnonzero(plan.units.ids == document)[0])
     again = _again(plan, _last_look(ref, folder, row), row, statistic)
     stored = {name: rows[statistic][name] for name in ("n_with", "n_without", "distance", "log10_p")}
-    now, then = versions(), summary["provenance"]["versions"]
+    now, then = versions(), summary.provenance.versions
     return {
         "audit": audit,
         "document": document,

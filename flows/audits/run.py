@@ -7,10 +7,11 @@ import fcntl
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
@@ -59,7 +60,7 @@ def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Ite
 
 def run_audit(
     spec: Spec, base: Path, store: Path, *, workers: int | None = None, dask: str | None = None
-) -> dict[str, Any]:
+) -> Summary:
     """Audit a corpus from start to report; interrupted, the same call resumes.
 
     Parameters
@@ -73,11 +74,6 @@ def run_audit(
     dask : str, optional
         Address of a Dask scheduler to use instead; its workers must see the store under the same path.
 
-    Returns
-    -------
-    dict
-        The summary, as `audit.json` holds it.
-
     Raises
     ------
     InputError
@@ -89,7 +85,7 @@ def run_audit(
 
 def run_prepared(
     audits: Sequence[Prepared], *, workers: int | None = None, dask: str | None = None, held: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Summary]:
     """Run audits of one store, whose corpora and specs it holds, one after the other.
 
     With `held` the caller holds the store (`one_at_a_time`).
@@ -101,7 +97,7 @@ def run_prepared(
     return [done[prepared.ref] for prepared in audits]
 
 
-def _finished(prepared: Prepared) -> dict[str, Any] | None:
+def _finished(prepared: Prepared) -> Summary | None:
     """The summary of an audit that this version has finished, if all that it rests on is still there."""
     started = time.monotonic()
     folder = Store(Path(prepared.ref.store)).audit(prepared.ref.audit)
@@ -110,16 +106,20 @@ def _finished(prepared: Prepared) -> dict[str, Any] | None:
     except StoreError:
         return None
     stages = [prepared.ref, *(prepared.ref.at(name) for name in stage_names(folder))]
-    if summary["provenance"].get("versions") != versions() or not all(all_present(stage) for stage in stages):
+    if summary.provenance.versions != versions() or not all(all_present(stage) for stage in stages):
         return None
-    reused = {"cached_runs": summary["runs"], "sampled_runs": 0, "store": prepared.ref.store}
-    seconds = {"seconds": round(time.monotonic() - started, 3), "seconds_by_stage": {}}
-    return summary | reused | seconds | {"report": str(folder / "report.html")}
+    return replace(
+        summary,
+        cached_runs=summary.runs,
+        sampled_runs=0,
+        store=prepared.ref.store,
+        seconds=round(time.monotonic() - started, 3),
+        seconds_by_stage={},
+        report=str(folder / "report.html"),
+    )
 
 
-def _run_flows(
-    refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool
-) -> list[dict[str, Any]]:
+def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool) -> list[Summary]:
     store = Path(refs[0].store)
     with (
         contextlib.nullcontext() if held else one_at_a_time(store),
@@ -141,7 +141,7 @@ def _run_flows(
 
 def run_test(
     store: Path, audit: str, statistics: tuple[str, ...], *, workers: int | None = None, dask: str | None = None
-) -> dict[str, Any]:
+) -> Summary:
     """Evaluate other statistics on the cached observables of an audit; no mechanism is run.
 
     The result is an audit of its own, with the same runs and these statistics.
@@ -157,6 +157,6 @@ def run_test(
     changed = json.loads(spec.model_dump_json()) | {
         "statistics": {"families": [], "names": list(statistics), "sees": spec.statistics.sees}
     }
-    corpus = open_corpus(opened.corpus(summary["corpus"]))
+    corpus = open_corpus(opened.corpus(summary.corpus))
     prepared = prepare_stored(Spec.model_validate(changed), corpus, opened.root, may_sample=False)
     return run_prepared([prepared], workers=workers, dask=dask)[0]

@@ -162,8 +162,8 @@ def run_approval(
             ref = AuditRef(str(root), audit, prepared.ref.corpus)
             audits = [Prepared(ref, open_plan(ref))]
             summary = (await asyncio.to_thread(run_prepared, audits, workers=workers, dask=dask))[0]
-            if not summary["valid"]:
-                raise InvalidAudit(f"{summary['controls']['reason']}. No verdict may be used.")
+            if not summary.valid:
+                raise InvalidAudit(f"{summary.controls.reason}. No verdict may be used.")
             decided = await await_decisions(root, audit, timeout, poll)
             signed = datetime.now(UTC)
             return await asyncio.to_thread(

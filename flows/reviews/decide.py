@@ -13,6 +13,7 @@ import numpy as np
 
 from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.more_runs import topped_up, wanted_factor
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import Decision, Entry, Proposal
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
@@ -151,7 +152,7 @@ def more_runs(
     wait: bool = False,
     held: int | None = None,
     clock: Callable[[], datetime] = _now,
-) -> dict[str, Any]:
+) -> Summary:
     """Audit again with more runs, and return the summary of the audit that continues this one.
 
     Its runs contain this one's (shared design), its level is half of this one's, and it asks the same question, so
@@ -192,7 +193,7 @@ def more_runs(
         with written.told(), one_at_a_time(opened.root, written.wait if wait else None):
             asked = _asked(opened, audit, documents)  # the wait may have been long
             more = _more(opened, audit, asked, with_runs)
-            corpus = open_corpus(opened.corpus(summary["corpus"]))
+            corpus = open_corpus(opened.corpus(summary.corpus))
             prepared = prepare_stored(more, corpus, opened.root, may_sample=True)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))

@@ -10,6 +10,8 @@ from typing import Any
 
 from prefect.artifacts import acreate_link_artifact, acreate_table_artifact
 
+from ksdp.audit.results.parts import StatisticSummary
+from ksdp.audit.results.summary import Summary
 from ksdp.flows.schedules.notices import body
 from ksdp.storage.schedules.changes import Drift
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
@@ -22,13 +24,13 @@ _LINES = 30
 
 
 async def publish_run(
-    store: Store, schedule: Schedule, run: ScheduledRun, summary: Mapping[str, Any] | None, drift: Drift | None
+    store: Store, schedule: Schedule, run: ScheduledRun, summary: Summary | None, drift: Drift | None
 ) -> None:
     """Create the artifacts of a run.
 
     Parameters
     ----------
-    summary : mapping, optional
+    summary : Summary, optional
         Of the audit; None where there was none.
     drift : Drift, optional
     """
@@ -49,7 +51,7 @@ async def publish_run(
     moved = {} if drift is None else drift.summary()["statistics"]
     await acreate_table_artifact(
         key=f"{key}-statistics",
-        table=[_statistic(name, about, moved.get(name)) for name, about in summary["statistics"].items()],
+        table=[_statistic(name, about, moved.get(name)) for name, about in summary.statistics.items()],
         description=f"Audit {run.audit}: D by statistic, and its drift against earlier audits",
     )
     links = body(store, schedule, "sensitive", run)["links"]
@@ -74,12 +76,12 @@ def _line(run: ScheduledRun) -> dict[str, Any]:
     }
 
 
-def _statistic(name: str, about: Mapping[str, Any], moved: Mapping[str, Any] | None) -> dict[str, Any]:
+def _statistic(name: str, about: StatisticSummary, moved: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "statistic": name,
-        "median D": round(about["median_D"], 3),
-        "largest D": round(about["max_D"], 3),
-        "sensitive by it alone": about["sensitive"],
+        "median D": round(about.median_D, 3),
+        "largest D": round(about.max_D, 3),
+        "sensitive by it alone": about.sensitive,
         "measured before": 0 if moved is None else moved["pairs"],
         "median change of D": "" if moved is None else round(moved["median"], 3),
     }

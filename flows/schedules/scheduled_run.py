@@ -27,6 +27,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
 from ksdp.audit.errors import InvalidAudit, KsdpError, StoreError
+from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.prepare import prepare_stored
@@ -58,7 +59,7 @@ _LONGEST_REASON = 500
 @dataclass(frozen=True, eq=False)
 class _Found:
     look: Look
-    summary: dict[str, Any] | None
+    summary: Summary | None
     """None: there was nothing to audit."""
 
 
@@ -213,22 +214,22 @@ def _findings(
         gone = seen.changes.removed or seen.standing_file is None
         file = write_standing(store, schedule.name, name, after) if gone else seen.standing_file
         return told | {"standing": file, "verdicts": verdict_counts(after)}, None
-    audit_id = summary["audit"]
-    spent = seen.budget.spend(summary["valid"] and summary["verdicts"]["sensitive"] > 0)
+    audit_id = summary.audit
+    spent = seen.budget.spend(summary.valid and summary.verdicts.sensitive > 0)
     told |= {
-        "outcome": "audited" if summary["valid"] else "void",
-        "reason": summary["controls"]["reason"],
+        "outcome": "audited" if summary.valid else "void",
+        "reason": summary.controls.reason,
         "audit": audit_id,
         "number": seen.budget.number,
         "full": seen.full,
-        "documents": told["documents"] | {"audited": summary["documents"]},
+        "documents": told["documents"] | {"audited": summary.documents},
         "level": seen.budget.next_level,
         "level_left": spent.left,
         "budget": spent.as_dict(),
-        "sampled_runs": summary["sampled_runs"],
-        "cached_runs": summary["cached_runs"],
+        "sampled_runs": summary.sampled_runs,
+        "cached_runs": summary.cached_runs,
     }
-    if not summary["valid"]:  # its verdicts may not be used: what stood before stands
+    if not summary.valid:  # its verdicts may not be used: what stood before stands
         return told, None
     after = standing_after(seen.standing, seen.digests, store, audit_id)
     drift = measure_drift(seen.standing, after, store, audit_id)
@@ -239,7 +240,7 @@ def _findings(
         "became_sensitive": drift.became_sensitive,
         "verdict_changes": len(drift.verdicts),
         "largest_drift": drift.largest,
-        "largest_d": max(about["max_D"] for about in summary["statistics"].values()),
+        "largest_d": summary.largest_distance,
     }, drift
 
 

@@ -78,7 +78,7 @@ def clearance_from_decisions(
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
-    if not summary["valid"]:
+    if not summary.valid:
         raise InvalidAudit(f"the controls of audit {audit} failed: it clears nothing.")
     if spec.statistics.sees == "final":
         raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
@@ -99,10 +99,10 @@ def clearance_from_decisions(
         )
     if not chosen.listed:
         raise InputError("no document may be listed: none is proved clear, and the risk of none was accepted.")
-    plan = make_plan(spec, open_corpus(opened.corpus(summary["corpus"])))
+    plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
     origin = read_origin(opened, audit) or Origin(spec.hash, (audit,))
     looks = [read_summary(opened.audit(name)) for name in older_audits(opened, audit)]
-    levels = [look["spec"]["decision"]["level"] for look in looks if look["corpus"] == summary["corpus"]]
+    levels = [look.spec.decision.level for look in looks if look.corpus == summary.corpus]
     salt = secrets.token_bytes(16) if salted else None
     names = unit_names(plan.corpus, spec.design.unit)
     listed = plan.corpus.ids[np.isin(names, list(chosen.listed))]
@@ -118,11 +118,11 @@ def clearance_from_decisions(
         newest=not newer,
     )
     cleared = Clearance(
-        corpus=summary["corpus"],
+        corpus=summary.corpus,
         mechanism=mechanism_identity(plan),
         spec=origin.spec,
         audits=origin.audits,
-        verdicts=dict(summary["verdicts"]),
+        verdicts=summary.verdicts.as_dict(),
         allowed=("clear",),
         documents=Clearance.entries(listed, salt),
         salt=salt,

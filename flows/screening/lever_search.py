@@ -32,7 +32,6 @@ from ksdp.storage.store import Store
 __all__ = ["Search", "plan_search", "run_search"]
 
 
-
 @dataclass(frozen=True, eq=False)
 class Search:
     """What will be searched, decided before any work."""
@@ -241,9 +240,9 @@ def _attempt(
     except InputError as error:
         return {"good": False, "refused": str(error)}
     summary = run_prepared([prepared], workers=workers, dask=dask)[0]
-    about = {"audit": prepared.ref.audit, "runs": summary["runs"], "valid": summary["valid"]}
-    if not summary["valid"]:
-        return about | {"good": False, "refused": f"void: {summary['controls']['reason']}"}
+    about = {"audit": prepared.ref.audit, "runs": summary.runs, "valid": summary.valid}
+    if not summary.valid:
+        return about | {"good": False, "refused": f"void: {summary.controls.reason}"}
     largest = _largest(read_statistics(Store(Path(prepared.ref.store)).audit(prepared.ref.audit)))
     above = int((largest > spec.decision.margin).sum())
     limit = share_upper_limit(above, len(largest), search.level, max(search.population, len(largest)))

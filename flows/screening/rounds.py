@@ -14,6 +14,7 @@ from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import InputError
 from ksdp.audit.groups import unit_count, unit_names
 from ksdp.audit.plan import Plan
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.rounds import Ended, ending, no_proof, proof_runs, round_level, round_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
@@ -98,8 +99,8 @@ def run_rounds(
         summary = run_prepared([prepared], workers=workers, dask=dask)[0]
         verdicts = read_verdicts(Store(Path(prepared.ref.store)).audit(prepared.ref.audit))
         about.append(_about(number, prepared, summary, verdicts, proving))
-        if not summary["valid"]:
-            why = f"Round {number} is void: {summary['controls']['reason']}. Nothing of it may be used."
+        if not summary.valid:
+            why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
             return Rounds(about, sensitive, plan, verdicts, Ended("void", None, why), [])
         sensitive.append(sensitive_documents(verdicts, number))
         flagged = verdict_ids(verdicts, ["sensitive"])
@@ -180,9 +181,7 @@ def _pool(plan: Plan) -> int:
     return len(plan.units) - len(plan.honest) - len(plan.coalition)
 
 
-def _about(
-    number: int, prepared: Prepared, summary: dict[str, Any], verdicts: pa.Table, proving: bool
-) -> dict[str, Any]:
+def _about(number: int, prepared: Prepared, summary: Summary, verdicts: pa.Table, proving: bool) -> dict[str, Any]:
     distance = np.nan_to_num(verdicts["distance"].to_numpy())
     return {
         "round": number,
@@ -190,13 +189,13 @@ def _about(
         "audit": prepared.ref.audit,
         "corpus": prepared.ref.corpus,
         "among": _pool(prepared.plan),
-        "documents": summary["documents"],
-        **summary["verdicts"],
+        "documents": summary.documents,
+        **summary.verdicts.as_dict(),
         "median_D": float(np.median(distance)),
         "largest_D": float(distance.max()),
         "level": prepared.plan.spec.decision.level,
         "seed": prepared.plan.spec.seed,
-        "runs": summary["runs"],
-        "cached_runs": summary["cached_runs"],
-        "valid": summary["valid"],
+        "runs": summary.runs,
+        "cached_runs": summary.cached_runs,
+        "valid": summary.valid,
     }

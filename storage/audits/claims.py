@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.summary import Summary
 from ksdp.storage.store import Store, content_key, write_json
 
 __all__ = ["ClaimInputs", "read_claim", "shown_claim", "write_claim"]
@@ -72,24 +73,16 @@ def read_claim(store: Store, inputs: ClaimInputs, code: str) -> dict[str, Any] |
     return found if found and found["provenance"]["versions"]["code"] == code else None
 
 
-def shown_claim(store: Store, summary: Mapping[str, Any]) -> dict[str, Any] | None:
+def shown_claim(store: Store, summary: Summary) -> dict[str, Any] | None:
     """What to show beside an audit's mechanism: of the files about the same one with the same parameters, one that
     refutes the claim if there is any; of these that of most runs; of these the newest.
-
-    Parameters
-    ----------
-    store : Store
-    summary : mapping
-        Of an audit; without `parameters` (audits of earlier versions) nothing is found.
 
     Raises
     ------
     StoreError
         If a file cannot be read.
     """
-    if "parameters" not in summary:
-        return None
-    wanted = [summary[key] for key in ("mechanism", "mechanism_version", "parameters")]
+    wanted = [summary.mechanism, summary.mechanism_version, summary.parameters]
     every = map(_read, sorted((store.root / "claims").glob("*.json")))
     mine = [f for f in every if [f["inputs"][key] for key in ("mechanism", "version", "parameters")] == wanted]
     return max(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.spec import Spec
 from ksdp.storage.findings import read_summary
 from ksdp.storage.store import Store, content_key
 
@@ -45,44 +45,47 @@ def valid_audit(audit: str) -> bool:
     return 0 < len(audit) <= 64 and audit.isascii() and audit.replace("-", "").isalnum()
 
 
-def mechanism_of(summary: Mapping[str, Any]) -> str:
+def mechanism_of(mechanism: str, spec: Spec) -> str:
     """Name of an audit's mechanism; noise around another one is told by the other one's name.
 
-    >>> mechanism_of({"mechanism": "noisy", "spec": {"mechanism": {"name": "noisy", "mechanism": "pd-svd"}}})
+    >>> from ksdp.audit.spec import parse_spec
+    >>> mechanism = {"name": "noisy", "mechanism": "pd-svd"}
+    >>> mechanism_of("noisy", parse_spec({"corpus": {"path": "mail.csv"}, "mechanism": mechanism}))
     'pd-svd with noise'
     """
-    if summary["mechanism"] != "noisy":
-        return str(summary["mechanism"])
-    return f"{summary['spec']['mechanism'].get('mechanism', 'pd-svd')} with noise"
+    if mechanism != "noisy":
+        return mechanism
+    return f"{spec.mechanism.parameters.get('mechanism', 'pd-svd')} with noise"
 
 
-def _series(spec: Mapping[str, Any]) -> str:
-    design = {key: value for key, value in spec["design"].items() if key not in ("with_runs", "documents")}
+def _series(spec: Spec) -> str:
+    told = spec.model_dump(mode="json")
+    design = {key: value for key, value in told["design"].items() if key not in ("with_runs", "documents")}
     asked = {
-        "corpus": spec["corpus"],
-        "mechanism": spec["mechanism"],
+        "corpus": told["corpus"],
+        "mechanism": told["mechanism"],
         "design": design,
-        "parties": spec["parties"],
+        "parties": told["parties"],
     }
     return content_key(asked)[:10]
 
 
-def brief(summary: Mapping[str, Any]) -> Brief:
+def brief(summary: Summary) -> Brief:
     """What a list says of an audit."""
     return Brief(
-        audit=summary["audit"],
-        finished=datetime.fromisoformat(summary["provenance"]["finished"]),
-        mechanism=mechanism_of(summary),
-        corpus_path=summary["spec"]["corpus"]["path"],
-        corpus=summary["corpus"],
-        series=_series(summary["spec"]),
-        documents=summary["documents"],
-        unit=summary["design"].get("unit", "document"),
-        runs=summary["runs"],
-        valid=summary["valid"],
-        verdicts=summary["verdicts"],
-        largest=max((about["max_D"] for about in summary["statistics"].values()), default=0.0),
-        seconds=summary["seconds"],
+        audit=summary.audit,
+        finished=datetime.fromisoformat(summary.provenance.finished),
+        mechanism=mechanism_of(summary.mechanism, summary.spec),
+        corpus_path=summary.spec.corpus.path,
+        corpus=summary.corpus,
+        series=_series(summary.spec),
+        documents=summary.documents,
+        unit=summary.design.unit,
+        runs=summary.runs,
+        valid=summary.valid,
+        verdicts=summary.verdicts.as_dict(),
+        largest=summary.largest_distance,
+        seconds=summary.seconds,
     )
 
 
@@ -90,7 +93,7 @@ def brief(summary: Mapping[str, Any]) -> Brief:
 def _brief(file: Path, _written: int) -> Brief | None:
     try:
         return brief(read_summary(file.parent))
-    except (StoreError, KeyError, TypeError, ValueError, json.JSONDecodeError):
+    except (StoreError, ValueError):  # the latter: a time that is none
         return None
 
 

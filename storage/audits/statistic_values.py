@@ -6,8 +6,7 @@ folder of its blocks of values, their key, how many runs there are and how many 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,8 @@ import pyarrow.parquet as pq
 
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, StoreError
+from ksdp.audit.results.parts import StoredValues
+from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.findings import Curve
@@ -24,33 +25,32 @@ from ksdp.storage.store import Store
 __all__ = ["read_arms", "stored_statistics", "values_bytes"]
 
 
-def stored_statistics(summary: Mapping[str, Any]) -> list[str]:
-    """Tested statistics whose values are stored; learners' scores are not, and older audits do not say where."""
-    stages = summary["provenance"].get("stages", [])
-    return [name for name in stages[0]["statistics"] if name in summary["statistics"]] if stages else []
+def stored_statistics(summary: Summary) -> list[str]:
+    """Tested statistics whose values are stored; learners' scores are not."""
+    return [name for name in summary.provenance.stages[0].statistics if name in summary.statistics]
 
 
-def values_bytes(summary: Mapping[str, Any], statistics: int) -> int:
+def values_bytes(summary: Summary, statistics: int) -> int:
     """Bytes that `read_arms` reads, about: what a row group of every block holds of these statistics."""
-    each = 4 if summary["spec"]["store"]["precision"] == "float32" else 8
-    stage = summary["provenance"]["stages"][-1]
-    rows = 32 if _literal(summary) else min(ROW_GROUP, stage["documents"] + 32)
-    return int(rows * stage["runs"] * each * statistics)
+    each = 4 if summary.spec.store.precision == "float32" else 8
+    stage = summary.provenance.stages[-1]
+    rows = 32 if _literal(summary) else min(ROW_GROUP, stage.documents + 32)
+    return int(rows * stage.runs * each * statistics)
 
 
-def _literal(summary: Mapping[str, Any]) -> bool:
+def _literal(summary: Summary) -> bool:
     """`literal` has a lane for each document; the other designs have one."""
-    return bool(summary["design"]["kind"] == "literal")
+    return summary.design.kind == "literal"
 
 
-def _blocks(stage: Mapping[str, Any], lane: int) -> Iterator[Block]:
-    for start in range(0, stage["runs"], stage["runs_a_block"]):
-        yield Block(lane, start, min(start + stage["runs_a_block"], stage["runs"]))
+def _blocks(stage: StoredValues, lane: int) -> Iterator[Block]:
+    for start in range(0, stage.runs, stage.runs_a_block):
+        yield Block(lane, start, min(start + stage.runs_a_block, stage.runs))
 
 
-def _row(store: Store, summary: Mapping[str, Any], document: str) -> int:
+def _row(store: Store, summary: Summary, document: str) -> int:
     """Row of the corpus."""
-    folder = store.corpus(summary["corpus"])
+    folder = store.corpus(summary.corpus)
     try:
         ids = pq.read_table(folder / "ids.parquet", columns=["id"])["id"]
     except (OSError, pa.ArrowException) as error:
@@ -58,29 +58,26 @@ def _row(store: Store, summary: Mapping[str, Any], document: str) -> int:
     return int(pc.index(ids, pa.scalar(document, ids.type)).as_py())
 
 
-def _last(store: Store, summary: Mapping[str, Any], document: str, place: int) -> tuple[Mapping[str, Any], int]:
+def _last(store: Store, summary: Summary, document: str, place: int) -> tuple[StoredValues, int]:
     """The last look that the document took part in, and its place there."""
-    first, *later = summary["provenance"]["stages"]
+    first, *later = summary.provenance.stages
     row = _row(store, summary, document) if later else -1
     for stage in reversed(later):
-        rows = read_stage(store.audit(summary["audit"]), stage["stage"]).rows
+        rows = read_stage(store.audit(summary.audit), stage.stage).rows
         at = int(np.searchsorted(rows, row))
         if at < len(rows) and rows[at] == row:
             # In some designs nobody can leave: their blocks still hold every document.
-            return stage, place if stage["documents"] == summary["documents"] else at
+            return stage, place if stage.documents == summary.documents else at
     return first, place
 
 
-def read_arms(
-    store: Store, summary: Mapping[str, Any], document: str, place: int, statistics: Sequence[str]
-) -> list[Curve]:
+def read_arms(store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]) -> list[Curve]:
     """The values of a document's statistics over the runs with it and without it, at the last look that it had.
 
     Parameters
     ----------
     store : Store
-    summary : mapping
-        Of the audit, as `audit.json` holds it.
+    summary : Summary
     document : str
         Its id.
     place : int
@@ -100,20 +97,18 @@ def read_arms(
     """
     if not statistics:
         return []
-    if not summary["provenance"].get("stages"):
-        raise StoreError(f"audit {summary['audit']!r} does not say where its values are; run it again.")
     stage, at = _last(store, summary, document, place)
     lane, row = (at, 0) if _literal(summary) else (0, at)
-    precision = summary["spec"]["store"]["precision"]
+    precision = summary.spec.store.precision
     bits, values = [], []
     for block in _blocks(stage, lane):
         try:
             inclusion, columns = read_values(
-                store.root / stage["values"], block, stage["key"], row // ROW_GROUP, statistics, precision
+                store.root / stage.values, block, stage.key, row // ROW_GROUP, statistics, precision
             )
         except DamagedBlock as error:
             raise StoreError(
-                f"the values of audit {summary['audit']!r} are not all in the store; run the audit again."
+                f"the values of audit {summary.audit!r} are not all in the store; run the audit again."
             ) from error
         bits.append(inclusion[row % ROW_GROUP])
         values.append(np.stack([column[row % ROW_GROUP] for column in columns]))

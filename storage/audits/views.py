@@ -7,7 +7,7 @@ views are in `audits/` like any other.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,13 @@ import pyarrow.parquet as pq
 from pyarrow import dataset
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.views import Combined
+from ksdp.storage.findings import parsed
 from ksdp.storage.store import Store, write_json, write_whole
 
 __all__ = [
+    "ViewsSummary",
     "finished_views",
     "read_strongest",
     "read_view_document",
@@ -46,23 +49,24 @@ def views_page(store: Store, name: str) -> Path:
     return _file(store, f"{name}.html")
 
 
-def write_views(store: Store, name: str, summary: Mapping[str, Any]) -> None:
+def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
     """Write `views/<id>.json`, last: views with a summary are finished."""
-    write_json(_file(store, f"{name}.json"), dict(summary))
+    write_json(_file(store, f"{name}.json"), summary.to_json())
 
 
-def read_views(store: Store, name: str) -> dict[str, Any]:
+def read_views(store: Store, name: str) -> ViewsSummary:
     """Read `views/<id>.json`.
 
     Raises
     ------
     StoreError
-        If it is not there or not finished.
+        If it is not there or not finished, or its summary is damaged or of another version.
     """
     try:
-        return dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
+        told = dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
+    return parsed(ViewsSummary.from_json, told, f"views {name!r}")
 
 
 def finished_views(store: Store) -> list[str]:

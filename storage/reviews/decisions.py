@@ -24,9 +24,8 @@ from functools import lru_cache
 
 from ksdp.audit.errors import InputError, InvalidAudit, SpecError, StoreError
 from ksdp.audit.reviewing import Decision, Entry, Proposal, State, Status, check_proposal, fold, question
-from ksdp.audit.spec import parse_spec
 from ksdp.storage.audits.queries import Findings
-from ksdp.storage.findings import read_summary
+from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.reviews.index import ReviewIndex, open_index
 from ksdp.storage.reviews.log import ChainReport, LogHead, add_lines, check_chain, locked, make_entry
 from ksdp.storage.store import Store, write_json
@@ -169,7 +168,7 @@ def append(store: Store, proposals: Sequence[Proposal], now: datetime) -> list[E
 
 
 def _check_audit(store: Store, audit: str, documents: Sequence[str]) -> None:
-    if not read_summary(store.audit(audit))["valid"]:
+    if not read_summary(store.audit(audit)).valid:
         raise InvalidAudit(f"the controls of audit {audit} failed: there is nothing to decide about.")
     held, seen = Findings(store.audit(audit)).held(documents), set()
     for document in documents:
@@ -306,6 +305,8 @@ def _lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     read_summary(store.audit(audit))  # a finished audit, or an error that says so
     asked = {name: _asked(store, name) for name in store.audits()}
     mine = asked[audit]
+    for name in (name for name, about in asked.items() if about[0] == mine[0] and about[3] is None):
+        read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
     alike = [
         (about[1:3], name) for name, about in asked.items() if about[0] == mine[0] and (about[3] or name == audit)
     ]
@@ -314,17 +315,23 @@ def _lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     return order[:place], order[place + 1 :]
 
 
-def _asked(store: Store, audit: str) -> tuple[str, str, int, bool]:
+def _asked(store: Store, audit: str) -> tuple[str, str, int, bool | None]:
     file = store.audit(audit) / "audit.json"
     return _asked_at(store, audit, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
-def _asked_at(store: Store, audit: str, modified: int) -> tuple[str, str, int, bool]:
-    """What an audit asked, when it was finished, and whether its controls held."""
-    summary = read_summary(store.audit(audit))
+def _asked_at(store: Store, audit: str, modified: int) -> tuple[str, str, int, bool | None]:
+    """What an audit asked, when it was finished, and whether its controls held; None where that cannot be read."""
     try:
-        asked = question(parse_spec(summary["spec"]))
-    except SpecError:  # of another version of ksdp: nothing is known to ask the same
-        asked = audit
-    return asked, summary["provenance"]["finished"], modified, summary["valid"]
+        summary = read_summary(store.audit(audit))
+    except StoreError:  # of another version of ksdp: it matters where it asks the same
+        return _question_of_other_version(store, audit), "", modified, None
+    return question(summary.spec), summary.provenance.finished, modified, summary.valid
+
+
+def _question_of_other_version(store: Store, audit: str) -> str:
+    try:
+        return question(read_spec(store.audit(audit)))
+    except (SpecError, StoreError):  # nothing is known to ask the same
+        return audit

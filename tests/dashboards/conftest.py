@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
+from ksdp.audit.mechanisms.guarantee import measured
+from ksdp.audit.results.summarise import chance
+from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
@@ -73,21 +77,28 @@ def _summary(
     needed = decisions.runs_to_decide[np.isfinite(decisions.runs_to_decide)]
     runs = int((tested.n_with + tested.n_without).max())
     return {
+        "version": VERSION,
         "audit": "0123456789ab",
         "corpus": "sha256:" + "0f" * 32,
         "mechanism": spec.mechanism.name,
+        "mechanism_version": 1,
+        "parameters": spec.mechanism.parameters,
+        "guarantee": measured("a test").as_json(),
         "documents": len(tested),
         "runs": runs,
         "valid": True,
         "verdicts": {v.value: int((decisions.verdict == v).sum()) for v in Verdict},
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},
+        "announced": [],
         "paper_alone": alone,
         "controls": {
             "null": 24,
             "null_smallest_p": 0.031,
             "planted": 8,
             "planted_largest_p": 3.1e-74,
+            "shuffled": len(tested),
+            "shuffled_smallest_p": 0.004,
             "reason": None,
         },
         "power": {
@@ -95,6 +106,9 @@ def _summary(
             "certifiable_margin": float(np.median(band_width(*arms, rule.level / tested.distance.size))),
             "runs_to_decide_median": float(np.median(needed)) if len(needed) else None,
         },
+        "chance": asdict(chance(*arms)),
+        "looks": [{"runs": runs, "level": rule.level, "tested": len(tested), "sensitive": 0, "clear": 0}],
+        "fresh": None,
         "corpus_about": {
             "documents": len(tested),
             "features": 12164,
@@ -104,6 +118,7 @@ def _summary(
         },
         "design": {
             "kind": spec.design.kind,
+            "unit": "document",
             "sampling": spec.design.sampling,
             "party_rows": max(1, len(tested) // 10),
             "honest_rows": 0,
@@ -114,6 +129,7 @@ def _summary(
         "spec": spec.model_dump(mode="json"),
         "cached_runs": 0,
         "sampled_runs": runs,
+        "fresh_sampled_runs": 0,
         "damaged_blocks": [],
         "seconds": 61.2,
         "seconds_by_stage": {"sample": 54.8, "test": 4.1},
@@ -125,7 +141,21 @@ def _summary(
             "seed": spec.seed,
             "blocks": 16,
             "runs_a_block": 128,
+            "stages": [_stored("5f2d0c9a1b7e4d3386aa", names, len(tested), runs)],
         },
+    }
+
+
+def _stored(source: str, names: Sequence[str], documents: int, runs: int) -> dict[str, Any]:
+    chosen = content_key(dict.fromkeys(names, 1))
+    return {
+        "stage": "first",
+        "documents": documents,
+        "runs": runs,
+        "runs_a_block": 128,
+        "statistics": list(names),
+        "values": f"runs/{source}/values/{chosen}",
+        "key": f"{source}/{chosen}",
     }
 
 
@@ -198,7 +228,7 @@ def build_audit(
     write_spec(folder, parsed)
     write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable)
     write_curves(folder, _curves(values, inclusion, known, names, family, decisions, tested))
-    write_summary(folder, summary)
+    write_summary(folder, Summary.from_json(summary))
     return store, summary["audit"]
 
 
@@ -213,24 +243,13 @@ def _store_corpus(store: Store, ids: np.ndarray) -> str:
 def _store_values(
     store: Store, summary: dict[str, Any], values: dict[str, np.ndarray], inclusion: np.ndarray
 ) -> None:
-    source = summary["provenance"]["runs_folder"]
-    chosen = content_key({name: about["version"] for name, about in summary["statistics"].items()})
-    size = summary["provenance"]["runs_a_block"]
-    where = {
-        "stage": "first",
-        "documents": len(inclusion),
-        "runs": summary["runs"],
-        "runs_a_block": size,
-        "statistics": list(values),
-        "values": f"runs/{source}/values/{chosen}",
-        "key": f"{source}/{chosen}",
-    }
-    summary["provenance"]["stages"] = [where]
+    where = _stored(summary["provenance"]["runs_folder"], list(values), len(inclusion), summary["runs"])
+    summary["provenance"]["stages"], size = [where], where["runs_a_block"]
     for start in range(0, summary["runs"], size):
         block = Block(0, start, min(start + size, summary["runs"]))
         part = {name: array[:, start : block.stop] for name, array in values.items()}
         measured = BlockValues(block, inclusion[:, start : block.stop], part)
-        write_values(store.root / "runs" / source / "values" / chosen, measured, f"{source}/{chosen}", "float32")
+        write_values(store.root / where["values"], measured, where["key"], "float32")
 
 
 HISTORY = (1, 2, 3, 4, 5, 9, 10, 11, 12)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.spec import parse_spec
+from ksdp.storage.findings import write_summary
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, write_schedule
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.store import Store
+
+from ..summaries import example
 
 SPEC = {"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}}
 
@@ -30,14 +33,10 @@ def audited(store: Store) -> Callable[..., str]:
 
     def put(name: str = "one", documents: int = 5, *, day: int = 1, valid: bool = True, **spec: object) -> str:
         asked = parse_spec(SPEC | spec)
-        summary = {
-            "audit": name,
-            "valid": valid,
-            "spec": json.loads(asked.model_dump_json()),
-            "provenance": {"finished": f"2026-02-{day:02}T00:00:00+00:00"},
-        }
+        usual = example()
+        finished = replace(usual.provenance, finished=f"2026-02-{day:02}T00:00:00+00:00")
         folder = store.audit(name)
-        write_json(folder / "audit.json", summary)
+        write_summary(folder, replace(usual, audit=name, valid=valid, spec=asked, provenance=finished))
         pq.write_table(pa.table({"document": [str(n) for n in range(documents)]}), folder / "verdicts.parquet")
         return name
 

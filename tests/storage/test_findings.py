@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.summary import VERSION
 from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
@@ -25,6 +28,8 @@ from ksdp.storage.findings import (
     write_spec,
     write_summary,
 )
+
+from ..summaries import example
 
 
 def test_findings_of_a_document(tmp_path: Path) -> None:
@@ -57,11 +62,40 @@ def test_specs_summaries_and_curves(tmp_path: Path) -> None:
     spec = parse_spec({"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 3}})
     write_spec(tmp_path, spec)
     assert read_spec(tmp_path) == spec
-    write_summary(tmp_path, {"audit": "a"})
-    assert read_summary(tmp_path) == {"audit": "a"}
+    write_summary(tmp_path, example(audit="a"))
+    assert read_summary(tmp_path) == example(audit="a")
     write_curves(tmp_path, [Curve("d", "s", np.array([1.0, 2]), np.array([0.5]))])
     (curve,) = read_curves(tmp_path)
     assert (curve.document, curve.with_values.tolist(), curve.without_values.tolist()) == ("d", [1, 2], [0.5])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"version": VERSION + 1},
+            f"has version {VERSION + 1}, and this ksdp reads version {VERSION}; run it again",
+        ),
+        ({"version": None}, "has version None"),
+        ({"surplus": 1}, "damaged at `surplus`"),
+        ({"documents": "many"}, "damaged at `documents`"),
+    ],
+)
+def test_a_summary_of_another_version_or_damaged_is_refused(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps(example().to_json() | change))
+    with pytest.raises(StoreError, match=said):
+        read_summary(tmp_path)
+
+
+def test_a_summary_without_a_key_or_a_version_is_refused(tmp_path: Path) -> None:
+    for key, said in (("version", "has no version"), ("valid", "damaged at `valid`")):
+        told = example().to_json()
+        del told[key]
+        (tmp_path / "audit.json").write_text(json.dumps(told))
+        with pytest.raises(StoreError, match=said):
+            read_summary(tmp_path)
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

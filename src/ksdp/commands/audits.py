@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption, exit_code, tell
+
+if TYPE_CHECKING:
+    from ksdp.audit.results.summary import Summary
+    from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.audit.spec import Spec
 
 __all__ = ["audit", "demo", "evaluate_statistics", "plan"]
 
@@ -26,13 +31,19 @@ def audit(
 
     read, base = read_spec_file(spec)
     with terminal():
-        if read.views is None:
-            from ksdp.flows.audits.run import run_audit as run
-        else:
-            from ksdp.flows.audits.views import run_views as run
-        summary = run(read, base, store, workers=workers, dask=dask)
+        summary = _run(read, base, store, workers=workers, dask=dask)
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))
+
+
+def _run(spec: Spec, base: Path, store: Path, *, workers: int | None, dask: str | None) -> Summary | ViewsSummary:
+    if spec.views is None:
+        from ksdp.flows.audits.run import run_audit
+
+        return run_audit(spec, base, store, workers=workers, dask=dask)
+    from ksdp.flows.audits.views import run_views
+
+    return run_views(spec, base, store, workers=workers, dask=dask)
 
 
 def plan(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,24 +20,34 @@ __all__ = ["list_audits", "replay", "report", "show"]
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first."""
-    from ksdp.storage.audits.views import finished_views, read_views
-    from ksdp.storage.findings import read_summary
+    from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
+    from ksdp.storage.errors import StoreError
+    from ksdp.storage.findings import Summary, read_summary
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
-    summaries = [read_views(opened, name) for name in finished_views(opened)]
-    summaries += [read_summary(opened.audit(name)) for name in opened.audits()]
+    finders: list[Callable[[], Summary | ViewsSummary]] = [
+        *(partial(read_views, opened, name) for name in finished_views(opened)),
+        *(partial(read_summary, opened.audit(name)) for name in opened.audits()),
+    ]
+    summaries: list[Summary | ViewsSummary] = []
+    for read in finders:
+        try:
+            summaries.append(read())
+        except StoreError as error:  # one that another version wrote hides none of the others
+            typer.secho(f"left out: {error}", err=True, fg="yellow")
     if as_json:
-        typer.echo(json.dumps([{key: summary[key] for key in KEYS} for summary in summaries]))
+        told = [summary.to_json() for summary in summaries]
+        typer.echo(json.dumps([{key: about[key] for key in KEYS} for about in told]))
         return
     for summary in summaries:
-        counts, unit = summary["verdicts"], summary["design"].get("unit", "document")
+        counts, unit = summary.verdicts, summary.design.unit
         typer.echo(
-            f"{summary['audit']}  {summary['provenance']['finished']}  {summary['mechanism']:12}  "
-            f"{summary['documents']:>7} {unit}s  {counts['sensitive']:>6} sensitive  "
-            f"{counts['clear']:>6} clear  {counts['undecided']:>6} undecided"
-            f"{'  over ' + str(len(summary['views'])) + ' views' if 'views' in summary else ''}"
-            f"{'' if summary['valid'] else '  VOID'}"
+            f"{summary.audit}  {summary.provenance.finished}  {summary.mechanism:12}  "
+            f"{summary.documents:>7} {unit}s  {counts.sensitive:>6} sensitive  "
+            f"{counts.clear:>6} clear  {counts.undecided:>6} undecided"
+            f"{'  over ' + str(len(summary.views)) + ' views' if isinstance(summary, ViewsSummary) else ''}"
+            f"{'' if summary.valid else '  VOID'}"
         )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ksdp.audit.results.summary import Summary
+    from ksdp.audit.results.views_summary import ViewsSummary
 
 __all__ = ["KEYS", "DaskOption", "JsonOption", "StoreOption", "WorkersOption", "exit_code", "tell"]
 
@@ -17,71 +21,88 @@ WorkersOption = Annotated[
 DaskOption = Annotated[str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
-KEYS = ("audit", "corpus", "mechanism", "documents", "runs", "cached_runs", "seconds", "valid", "verdicts")
-"""Keys of a summary that `--json` prints and that keep their meaning."""
+KEYS = (
+    "version",
+    "audit",
+    "corpus",
+    "mechanism",
+    "documents",
+    "runs",
+    "cached_runs",
+    "seconds",
+    "valid",
+    "verdicts",
+)
+"""Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
 
 
-def exit_code(summary: dict[str, Any]) -> int:
+def exit_code(summary: Summary | ViewsSummary) -> int:
     """What the verdicts of an audit mean to a shell."""
-    if not summary["valid"]:
+    if not summary.valid:
         return 5
-    if summary["verdicts"]["sensitive"]:
+    if summary.verdicts.sensitive:
         return 3
-    return 4 if summary["verdicts"]["undecided"] else 0
+    return 4 if summary.verdicts.undecided else 0
 
 
-def tell(summary: dict[str, Any], as_json: bool) -> None:
+def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
     """Print an audit's summary: one object for machines, a few lines for people."""
+    from ksdp.audit.results.views_summary import ViewsSummary
+
     if as_json:
         statistics = {
-            name: {key: about[key] for key in ("version", "median_D", "max_D", "sensitive")}
-            for name, about in summary["statistics"].items()
+            name: {key: getattr(about, key) for key in ("version", "median_D", "max_D", "sensitive")}
+            for name, about in summary.statistics.items()
         }
-        shown = {key: summary[key] for key in KEYS}
-        shown |= {"statistics": statistics, "store": summary["store"], "report": summary["report"]}
-        if "views" in summary:
-            shown["views"] = summary["views"]
+        told = summary.to_json()
+        shown = {key: told[key] for key in KEYS}
+        shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
+        if "views" in told:
+            shown["views"] = told["views"]
         typer.echo(json.dumps(shown))
         return
-    counts, unit = summary["verdicts"], summary["design"].get("unit", "document")
-    if not summary["valid"]:
-        typer.secho(
-            f"VOID: {summary['controls']['reason']}. No verdict may be used.", err=True, fg="red", bold=True
-        )
-    for view in summary.get("views", ()):
-        found = view["verdicts"]
+    counts, unit = summary.verdicts, summary.design.unit
+    if not summary.valid:
+        typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)
+    for view in summary.views if isinstance(summary, ViewsSummary) else ():
         typer.echo(
-            f"{view['name']:24} {found['sensitive']} sensitive ({view['sensitive_here_alone']} here alone), "
-            f"{found['clear']} clear, {found['undecided']} undecided   audit {view['audit']}"
-            f"{'' if view['valid'] else '   VOID'}",
+            f"{view.name:24} {view.verdicts.sensitive} sensitive ({view.sensitive_here_alone} here alone), "
+            f"{view.verdicts.clear} clear, {view.verdicts.undecided} undecided   audit {view.audit}"
+            f"{'' if view.valid else '   VOID'}",
             err=True,
         )
     typer.echo(
-        f"{summary['documents']} {unit}s: {counts['sensitive']} sensitive, {counts['clear']} clear, "
-        f"{counts['undecided']} undecided ({summary['runs']} runs, {summary['seconds']:.1f} s)",
+        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {counts.clear} clear, "
+        f"{counts.undecided} undecided ({summary.runs} runs, {summary.seconds:.1f} s)",
         err=True,
     )
-    claim = summary.get("guarantee", {"kind": "none"})
-    if claim["kind"] == "(epsilon, delta)":
-        epsilon = "by the sizes" if claim["epsilon"] is None else f"{claim['epsilon']:g}"
-        fresh = summary.get("fresh") or {}
-        low = f"{fresh['largest_epsilon_low']:.2f}" if fresh else "none: no fresh runs"
-        typer.echo(
-            f"claims  epsilon {epsilon}, delta {claim['delta']:g}{'' if claim['sound'] else ' (UNSOUND)'}; noise "
-            f"{claim['sampler']['name']}; proved on fresh runs, at delta 0: {low}",
-            err=True,
-        )
-        _tell_worst_case(summary)
-    typer.echo(f"audit   {summary['audit']}\nreport  {summary['report']}", err=True)
+    if not isinstance(summary, ViewsSummary):
+        _tell_claim(summary)
+    typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
 
 
-def _tell_worst_case(summary: dict[str, Any]) -> None:
+def _tell_claim(summary: Summary) -> None:
+    """What the mechanism promises, where that is differential privacy."""
+    claim = summary.guarantee
+    if claim.kind != "(epsilon, delta)":
+        return
+    epsilon = "by the sizes" if claim.epsilon is None else f"{claim.epsilon:g}"
+    low = f"{summary.fresh.largest_epsilon_low:.2f}" if summary.fresh else "none: no fresh runs"
+    typer.echo(
+        f"claims  epsilon {epsilon}, delta {claim.delta:g}{'' if claim.sound else ' (UNSOUND)'}; noise "
+        f"{claim.sampler.name if claim.sampler else 'none'}; proved on fresh runs, at delta 0: {low}",
+        err=True,
+    )
+    _tell_worst_case(summary)
+
+
+def _tell_worst_case(summary: Summary) -> None:
     """What the store has about the mechanism's claim (`ksdp claim`)."""
     from ksdp.dashboards.audits.guarantee_words import proved
     from ksdp.storage.audits.claims import shown_claim
     from ksdp.storage.store import Store
 
-    found = shown_claim(Store.open(Path(summary["store"]), create=False), summary)
+    found = shown_claim(Store.open(Path(summary.store), create=False), summary)
     if found is None:
         typer.echo("        its worst case was not tried in this store (ksdp claim)", err=True)
     elif found["finding"]["refuted"]:

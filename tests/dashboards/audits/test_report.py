@@ -158,10 +158,11 @@ def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str
     view = read_audit_view(*usual)
     medians = [row.median for row in view.statistics]
     assert medians == sorted(medians, reverse=True)
-    alone, said = view.summary["paper_alone"], section(page, "statistics")
-    assert alone["sensitive"] < view.summary["verdicts"]["sensitive"]
-    assert f"), {alone['sensitive']} documents would have been flagged" in said
-    assert f"would have flagged {alone['uncorrected_below_level']}" in said
+    alone, said = view.summary.paper_alone, section(page, "statistics")
+    assert alone is not None
+    assert alone.sensitive < view.summary.verdicts.sensitive
+    assert f"), {alone.sensitive} documents would have been flagged" in said
+    assert f"would have flagged {alone.uncorrected_below_level}" in said
     assert [(p.paper, p.strongest) for p in view.p_values] == [(True, False), (False, True)]
     assert len([1 for attrs, _ in page.all("svg") if attrs["class"] == "chart histogram"]) == 2
 
@@ -295,7 +296,7 @@ def test_twenty_thousand_documents_stay_small_and_quick(make_audit: MakeAudit) -
     assert time.perf_counter() - started < 1.0
     assert len(source.encode()) < 600_000
     page, view = Page(source), read_audit_view(store, audit)
-    assert len(view.listed) == LISTED < view.summary["verdicts"]["sensitive"]
+    assert len(view.listed) == LISTED < view.summary.verdicts.sensitive
     assert f"The {LISTED} most sensitive documents" in page.text()
     assert "verdicts.parquet, beside this report, has every document" in section(page, "worst")
     # Those listed are the worst.

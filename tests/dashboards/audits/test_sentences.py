@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary
+from ksdp.audit.results.summary import Summary
 from ksdp.dashboards.audits.guarantee_words import promised, proved
+
+from ...summaries import example
+
+FRESH = FreshSummary(50, 1, 20, 1, 0.5, 0.25, 0.5, 1.25, 0.5, 0.25)
+
+
+def claiming(mechanism: Any) -> Summary:
+    return example(guarantee=GuaranteeSummary.from_json(mechanism.guarantee.as_json()))
 
 
 def test_a_claim_stands_beside_what_was_proved() -> None:
-    summary = {"guarantee": HardtRoth(epsilon=0.5).guarantee.as_json(), "fresh": {"largest_epsilon_low": 1.25}}
+    summary = replace(claiming(HardtRoth(epsilon=0.5)), fresh=FRESH)
     told = promised(summary)
     assert told is not None
     assert "claims epsilon 0.5 at delta 1e-05" in told
@@ -27,7 +40,7 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
         "confidence": 0.95,
         "refuted": False,
     }
-    summary = {"guarantee": HardtRoth(epsilon=1.0).guarantee.as_json()}
+    summary = claiming(HardtRoth(epsilon=1.0))
     kept = promised(summary, {"finding": finding})
     assert kept is not None
     assert "Claimed epsilon 1 at delta 0; proved on its worst case: at least 0.773 (2,000 runs" in kept
@@ -42,18 +55,17 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
 
 
 def test_unsound_claims_are_said_to_be() -> None:
-    told = promised({"guarantee": FedPower().guarantee.as_json()})
+    told = promised(claiming(FedPower()))
     assert told is not None
     assert "does not hold" in told
     assert "different observers" in told
 
 
 def test_an_epsilon_that_follows_from_the_sizes() -> None:
-    told = promised({"guarantee": PrivateFedPower(noise=0.1).guarantee.as_json()})
+    told = promised(claiming(PrivateFedPower(noise=0.1)))
     assert told is not None
     assert "follows from the sizes" in told
 
 
 def test_where_nothing_is_claimed_nothing_is_said() -> None:
-    assert promised({"guarantee": PDSVD().guarantee.as_json()}) is None
-    assert promised({}) is None
+    assert promised(claiming(PDSVD())) is None

@@ -145,7 +145,7 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     said = " ".join(page.words)
     assert f"gives away {len(sensitive)} of 108 documents in at least one of the views tried" in said
     opened = Store.open(store, create=False)
-    assert read_views(opened, out["audit"])["views"] == out["views"]
+    assert read_views(opened, out["audit"]).to_json()["views"] == out["views"]
     assert len(read_view_verdicts(opened, out["audit"])) == 108
 
     again = ksdp(*arguments, environment=environment, check=3).out
@@ -177,7 +177,8 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
         assert look.client.get(missing).status_code == 404
 
     # A void view makes everything void.
-    void = read_views(opened, out["audit"]) | {"valid": False, "controls": {"reason": "outsider: <a test>"}}
+    void = {"valid": False, "controls": {"reason": "outsider: <a test>"}}
+    void = read_views(opened, out["audit"]).to_json() | void
     (store / "views" / f"{out['audit']}.json").write_text(json.dumps(void))
     text = render_views(opened, out["audit"])
     assert "No verdict on this page may be used" in text

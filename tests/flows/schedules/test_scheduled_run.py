@@ -265,7 +265,7 @@ def test_a_summary_says_what_the_history_says(site: Site) -> None:
     for run in read_runs(site.store, "nightly"):
         if run.audit is not None:
             summary = read_summary(site.store.audit(run.audit))
-            assert (summary["documents"], summary["corpus"]) == (run.documents["audited"], run.corpus)
+            assert (summary.documents, summary.corpus) == (run.documents["audited"], run.corpus)
 
 
 def test_every_second_audit_of_everything_and_runs_used_again_where_the_budget_allows(

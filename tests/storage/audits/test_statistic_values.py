@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,33 +13,38 @@ import pytest
 from ksdp.audit.design import Block
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
+from ksdp.audit.results.parts import StatisticSummary, StoredValues
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.audits.statistic_values import read_arms, stored_statistics, values_bytes
 from ksdp.storage.blocks import ROW_GROUP, write_values
 from ksdp.storage.store import Store
 
+from ...summaries import example, stored_values
+
 NAMES = ("sigma", "w-max")
+ENERGY = StatisticSummary(1, "geometry", 0.125, 0.5, 1, 5)
 CORPUS = "sha256:" + "0f" * 32
 
 
-def stage_of(name: str, documents: int, runs: int) -> dict[str, Any]:
-    return {"stage": name, "documents": documents, "runs": runs, "runs_a_block": 16, "statistics": list(NAMES),
-            "values": f"runs/r/values/{name}", "key": f"r/{name}"}  # fmt: skip
+def stage_of(name: str, documents: int, runs: int) -> StoredValues:
+    return stored_values(stage=name, documents=documents, runs=runs, runs_a_block=16, statistics=NAMES,
+                         values=f"runs/r/values/{name}", key=f"r/{name}")  # fmt: skip
 
 
-def summary_of(kind: str, documents: int, *stages: dict[str, Any]) -> dict[str, Any]:
-    return {"audit": "one", "corpus": CORPUS, "documents": documents, "design": {"kind": kind},
-            "statistics": dict.fromkeys(("w-max", "sigma", "learned-logistic")),
-            "spec": {"store": {"precision": "float32"}}, "provenance": {"stages": list(stages)}}  # fmt: skip
+def summary_of(kind: str, documents: int, *stages: StoredValues) -> Summary:
+    usual = example(documents=documents, statistics=dict.fromkeys(("w-max", "sigma", "learned-logistic"), ENERGY))
+    design, provenance = replace(usual.design, kind=kind), replace(usual.provenance, stages=stages)
+    return replace(usual, design=design, provenance=provenance)
 
 
-def write(store: Store, stage: dict[str, Any], lane: int, values: dict[str, Any], bits: Any) -> None:
-    for start in range(0, stage["runs"], 16):
-        part = slice(start, min(start + 16, stage["runs"]))
+def write(store: Store, stage: StoredValues, lane: int, values: dict[str, Any], bits: Any) -> None:
+    for start in range(0, stage.runs, 16):
+        part = slice(start, min(start + 16, stage.runs))
         block = Block(lane, part.start, part.stop)
         some = BlockValues(block, bits[:, part], {name: array[:, part] for name, array in values.items()})
-        write_values(store.root / stage["values"], some, stage["key"], "float32")
+        write_values(store.root / stage.values, some, stage.key, "float32")
 
 
 def drawn(seed: int, rows: int, runs: int) -> tuple[dict[str, Any], Any]:
@@ -57,7 +63,7 @@ def test_a_document_beyond_the_first_row_group_is_found(store: Store) -> None:
     rows, stage = ROW_GROUP + 40, stage_of("first", ROW_GROUP + 8, 50)
     values, bits = drawn(1, rows, 64)
     write(store, stage, 0, values, bits)
-    write(store, stage | {"runs": 64}, 0, values, bits)  # another audit went on: those runs are not ours
+    write(store, replace(stage, runs=64), 0, values, bits)  # another audit went on: those runs are not ours
     for place in (0, ROW_GROUP - 1, ROW_GROUP, rows - 33):
         curves = read_arms(store, summary_of("shared", ROW_GROUP + 8, stage), "d", place, ["w-max", "sigma"])
         assert [curve.statistic for curve in curves] == ["w-max", "sigma"]
@@ -110,12 +116,10 @@ def test_a_block_that_is_gone_is_said_to_be(store: Store) -> None:
     summary = summary_of("shared", 10, stage)
     with pytest.raises(StoreError, match="run the audit again"):
         read_arms(store, summary, "d", 0, ["sigma"])
-    write(store, stage | {"runs": 16}, 0, *drawn(1, 42, 16))
+    write(store, replace(stage, runs=16), 0, *drawn(1, 42, 16))
     with pytest.raises(StoreError, match="run the audit again"):
         read_arms(store, summary, "d", 0, ["sigma"])
     assert values_bytes(summary, 2) == 42 * 32 * 4 * 2
-    helper = stage | {"statistics": [*NAMES, "coefficient-1"]}  # stored for learners, not tested by itself
+    helper = replace(stage, statistics=(*NAMES, "coefficient-1"))  # stored for learners, not tested by itself
     assert stored_statistics(summary_of("shared", 10, helper)) == list(NAMES)
-    with pytest.raises(StoreError, match="does not say where its values are"):
-        read_arms(store, summary_of("shared", 10), "d", 0, ["sigma"])
     assert read_arms(store, summary, "d", 0, []) == []

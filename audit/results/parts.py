@@ -1,0 +1,237 @@
+"""The parts of a summary: one frozen value a key of `audit.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+__all__ = [
+    "FORMAT",
+    "AnnouncedArray",
+    "ChanceSummary",
+    "ControlsSummary",
+    "CorpusSummary",
+    "DesignSummary",
+    "FreshSummary",
+    "GuaranteeSummary",
+    "LookSummary",
+    "PaperAlone",
+    "PowerSummary",
+    "Provenance",
+    "SamplerSummary",
+    "StatisticSummary",
+    "StoredValues",
+    "VerdictCounts",
+]
+
+FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+"""Of all values of a summary: a key that is not known is refused."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class VerdictCounts:
+    """Documents, or groups, by verdict."""
+
+    sensitive: int
+    clear: int
+    undecided: int
+
+    def as_dict(self) -> dict[str, int]:
+        """By the verdict's word."""
+        return {"sensitive": self.sensitive, "clear": self.clear, "undecided": self.undecided}
+
+
+@dataclass(frozen=True, config=FORMAT)
+class StatisticSummary:
+    """One statistic over all documents."""
+
+    version: int
+    family: str
+    median_D: float
+    max_D: float
+    sensitive: int
+    """Documents that it alone would have called sensitive."""
+    strongest_for: int
+    """Documents under which it was the strongest."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class AnnouncedArray:
+    """An array that the adversary sees."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, config=FORMAT)
+class SamplerSummary:
+    """What draws a mechanism's noise."""
+
+    name: str
+    description: Annotated[str, Field(alias="is")]
+
+
+@dataclass(frozen=True, config=FORMAT)
+class GuaranteeSummary:
+    """What the mechanism promises: `audit.mechanisms.guarantee.Guarantee`, as it was when the audit was made."""
+
+    kind: str
+    unit: str
+    trust: str
+    source: str
+    epsilon: float | None
+    delta: float | None
+    sampler: SamplerSummary | None
+    """None: no noise."""
+    sound: bool
+    protects: bool
+    notes: str
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> GuaranteeSummary:
+        """What `Guarantee.as_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        return TypeAdapter(cls).validate_python(told)
+
+
+@dataclass(frozen=True, config=FORMAT)
+class PaperAlone:
+    """What the paper's own statistics would have said."""
+
+    statistics: tuple[str, ...]
+    sensitive: int
+    median_D: float
+    mean_smallest_p: float
+    uncorrected_below_level: int
+
+
+@dataclass(frozen=True, config=FORMAT)
+class ControlsSummary:
+    """What became of the controls: `audit.testing.Controls`."""
+
+    null: int
+    null_smallest_p: float
+    planted: int
+    planted_largest_p: float
+    shuffled: int
+    shuffled_smallest_p: float
+    reason: str | None
+    """Why the audit is void."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class PowerSummary:
+    """What arms of the median size can find or certify at the last look, 8 times in 10."""
+
+    detectable_D: float
+    certifiable_margin: float
+    runs_to_decide_median: float | None
+
+
+@dataclass(frozen=True, config=FORMAT)
+class ChanceSummary:
+    """D that a document measures by chance, where nothing leaks, in arms of the median size."""
+
+    median_D: float
+    """Half of the documents stay below."""
+    most_D: float
+    """19 in 20 documents stay below."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class LookSummary:
+    """One planned look; one that was not needed has tested nobody."""
+
+    runs: int
+    level: float
+    tested: int
+    sensitive: int
+    clear: int
+
+
+@dataclass(frozen=True, config=FORMAT)
+class FreshSummary:
+    """What fresh runs measured of the documents that were flagged."""
+
+    runs: int
+    documents: int
+    n_with_median: int
+    confirmed: int
+    median_advantage: float
+    largest_advantage_low: float
+    median_D: float
+    largest_epsilon_low: float
+    median_tpr_at_fpr_01: float
+    """At 1 % false positives."""
+    median_tpr_at_fpr_001: float
+    """At 0.1 %."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class CorpusSummary:
+    """The corpus in numbers."""
+
+    documents: int
+    features: int
+    entries: int
+    without_features: int
+    """Rows that were kept out."""
+    parties: Mapping[str, int] | None
+    """Documents of each."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class DesignSummary:
+    """Which documents were in which run. Rows are groups where the unit is the group."""
+
+    kind: str
+    unit: str
+    sampling: str
+    party_rows: int
+    honest_rows: int
+    coalition_rows: int
+    share: float
+    """Of the runs that hold a document."""
+    n_with: tuple[int, int, int]
+    """Smallest, median and largest with arm."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class StoredValues:
+    """Where the values of a look are, for who reads them without a plan."""
+
+    stage: str
+    documents: int
+    runs: int
+    """Of a lane."""
+    runs_a_block: int
+    statistics: tuple[str, ...]
+    values: str
+    """Folder, relative to the store."""
+    key: str
+
+
+@dataclass(frozen=True, config=FORMAT)
+class Provenance:
+    """Where the numbers come from."""
+
+    finished: str
+    """ISO 8601, UTC."""
+    versions: Mapping[str, str]
+    """Of Python, the libraries and the numerical code."""
+    spec: str
+    """Hash of the spec."""
+    runs_folder: str
+    seed: int
+    blocks: int
+    runs_a_block: int
+    stages: Annotated[tuple[StoredValues, ...], Field(min_length=1)]
+    """One a look that was made."""

@@ -1,0 +1,266 @@
+"""From tests to the summary of an audit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.interim_verdicts import Standing
+from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
+from ksdp.audit.results.parts import (
+    AnnouncedArray,
+    ChanceSummary,
+    ControlsSummary,
+    CorpusSummary,
+    DesignSummary,
+    FreshSummary,
+    GuaranteeSummary,
+    LookSummary,
+    PaperAlone,
+    PowerSummary,
+    Provenance,
+    StatisticSummary,
+    VerdictCounts,
+)
+from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.testing import ArmTests, Controls, judge_controls
+from ksdp.audit.verdicts.decide import Verdict, detectable_distance
+from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
+
+__all__ = ["Cost", "Filed", "Tested", "chance", "count_verdicts", "detectable", "summarise"]
+
+# Quantiles of Kolmogorov's law: a document that leaks nothing measures D * sqrt(n m / (n + m)) below these.
+_KOLMOGOROV_50, _KOLMOGOROV_95 = 0.8276, 1.3581
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """Everything that the looks gave."""
+
+    plan: Plan
+    looks: int
+    """Looks that were made."""
+    standing: Standing
+    controls: Sequence[ArmTests]
+    """One a lane and look."""
+    shuffled: Sequence[NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an audit took."""
+
+    sampled_runs: int
+    """Those of a later look that reads the same ones again are counted again."""
+    fresh_sampled_runs: int
+    damaged_blocks: tuple[str, ...]
+    seconds: float
+    seconds_by_stage: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Filed:
+    """Under what name an audit is kept, and where."""
+
+    audit: str
+    corpus: str
+    """Hash of the corpus."""
+    store: str
+    report: str
+    provenance: Provenance
+
+
+def detectable(tested: Tested) -> NDArray[np.float64]:
+    """The measured D at which each document would surely have been called sensitive at its last look."""
+    tests, rule = tested.standing.tests, tested.plan.spec.decision
+    documents, columns = tests.distance.shape
+    out = np.empty(documents)
+    for number in np.unique(tested.standing.look):
+        mine = tested.standing.look == number
+        arms = (tests.n_with[mine, 0], tests.n_without[mine, 0])
+        out[mine] = detectable_distance(*arms, documents, columns, rule, tested.plan.looks[number].level)
+    return out
+
+
+def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
+    """Documents by verdict."""
+    return VerdictCounts(**{v.value: int((verdict == v).sum()) for v in Verdict})
+
+
+def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> ChanceSummary:
+    """D by chance, from Kolmogorov's law for arms of the median size.
+
+    Parameters
+    ----------
+    n_with, n_without : shape (n_documents,)
+    """
+    n, m = (max(float(np.median(arm)), 1.0) for arm in (n_with, n_without))
+    spread = math.sqrt((n + m) / (n * m))
+    return ChanceSummary(min(_KOLMOGOROV_50 * spread, 1.0), min(_KOLMOGOROV_95 * spread, 1.0))
+
+
+def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Filed) -> Summary:
+    """Everything that an audit found, in one value."""
+    plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
+    learned = [n for n, column in enumerate(plan.columns) if column.name.startswith(LEARNED_PREFIX)]
+    judged = judge_controls(tested.controls, tested.shuffled, learned)
+    runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
+    sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
+    return Summary(
+        version=VERSION,
+        audit=filed.audit,
+        corpus=filed.corpus,
+        mechanism=plan.mechanism.name,
+        mechanism_version=plan.mechanism.version,
+        parameters=parameters_of(plan.mechanism),
+        guarantee=GuaranteeSummary.from_json(guarantee_of(plan.mechanism).as_json()),
+        documents=len(tests),
+        runs=runs,
+        valid=judged.valid,
+        verdicts=count_verdicts(decisions.verdict),
+        statistics=_statistics(tested),
+        skipped_statistics=plan.skipped,
+        announced=tuple(AnnouncedArray(a.name, a.shape) for a in plan.announced if a.name in plan.seen),
+        paper_alone=_paper_alone(tested),
+        controls=_controls(judged),
+        power=_power(tested, len(plan.columns)),
+        chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
+        looks=_looks(tested),
+        fresh=_fresh(tested, effects),
+        corpus_about=CorpusSummary(
+            documents=len(plan.corpus),
+            features=plan.corpus.features,
+            entries=int(plan.corpus.matrix.nnz),
+            without_features=len(plan.corpus.left_out),
+            parties=_parties(plan),
+        ),
+        design=_design(plan, tests.n_with[:, 0]),
+        spec=plan.spec,
+        cached_runs=runs - sampled,
+        sampled_runs=sampled,
+        fresh_sampled_runs=cost.fresh_sampled_runs,
+        damaged_blocks=cost.damaged_blocks,
+        seconds=round(cost.seconds, 3),
+        seconds_by_stage={name: round(value, 3) for name, value in cost.seconds_by_stage.items()},
+        provenance=filed.provenance,
+        store=filed.store,
+        report=filed.report,
+    )
+
+
+def _design(plan: Plan, held: NDArray[np.int64]) -> DesignSummary:
+    return DesignSummary(
+        kind=plan.spec.design.kind,
+        unit=plan.units.word,
+        sampling=plan.spec.design.sampling,
+        party_rows=plan.party_rows,
+        honest_rows=len(plan.honest),
+        coalition_rows=len(plan.coalition),
+        share=plan.design.share,
+        n_with=(int(held.min()), int(np.median(held)), int(held.max())),
+    )
+
+
+def _statistics(tested: Tested) -> dict[str, StatisticSummary]:
+    """One entry a column: how strong it is, and what it alone would have said."""
+    standing = tested.standing
+    distances = np.nan_to_num(standing.tests.distance)
+    return {
+        about.name: StatisticSummary(
+            version=about.version,
+            family=about.family,
+            median_D=float(np.median(distances[:, column])),
+            max_D=float(distances[:, column].max()),
+            sensitive=int(standing.alone[:, column].sum()),
+            strongest_for=int((standing.decisions.strongest == column).sum()),
+        )
+        for column, about in enumerate(tested.plan.columns)
+    }
+
+
+def _paper_alone(tested: Tested) -> PaperAlone | None:
+    columns = tested.plan.columns
+    paper = [n for n, column in enumerate(columns) if column.family.startswith("paper")]
+    if not paper:
+        return None
+    tests = tested.standing.tests
+    smallest = tests.log10_p[:, paper].min(axis=1)
+    return PaperAlone(
+        statistics=tuple(columns[n].name for n in paper),
+        sensitive=int(tested.standing.paper.sum()),
+        median_D=float(np.median(np.nan_to_num(tests.distance[:, paper]).max(axis=1))),
+        mean_smallest_p=float((10**smallest).mean()),
+        uncorrected_below_level=int((smallest <= np.log10(tested.plan.spec.decision.level)).sum()),
+    )
+
+
+def _controls(judged: Controls) -> ControlsSummary:
+    return ControlsSummary(
+        null=judged.null,
+        null_smallest_p=judged.null_smallest_p,
+        planted=judged.planted,
+        planted_largest_p=judged.planted_largest_p,
+        shuffled=judged.shuffled,
+        shuffled_smallest_p=judged.shuffled_smallest_p,
+        reason=judged.reason,
+    )
+
+
+def _power(tested: Tested, columns: int) -> PowerSummary:
+    last = tested.standing.look == tested.standing.look.max()
+    tests, rule = tested.standing.tests, tested.plan.spec.decision
+    m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
+    at_look = rule.model_copy(update={"level": tested.plan.looks[tested.looks - 1].level})
+    finds, certifies = 1.0, 1.0
+    if min(m, n):
+        finds = min(minimal_detectable(m, n, len(tests), columns, at_look), 1.0)
+        certifies = min(smallest_margin(m, n, len(tests), columns, at_look), 1.0)
+    needed = tested.standing.decisions.runs_to_decide
+    finite = needed[np.isfinite(needed)]
+    return PowerSummary(finds, certifies, float(np.median(finite)) if len(finite) else None)
+
+
+def _looks(tested: Tested) -> tuple[LookSummary, ...]:
+    """One a planned look."""
+    verdict, when = tested.standing.decisions.verdict, tested.standing.look
+    return tuple(
+        LookSummary(
+            runs=look.runs,
+            level=look.level,
+            tested=int((when >= number).sum()),
+            sensitive=int(((when == number) & (verdict == Verdict.SENSITIVE)).sum()),
+            clear=int(((when == number) & (verdict == Verdict.CLEAR)).sum()),
+        )
+        for number, look in enumerate(tested.plan.looks)
+    )
+
+
+def _fresh(tested: Tested, effects: Sequence[Effect]) -> FreshSummary | None:
+    if not effects:
+        return None
+    level = tested.plan.spec.decision.level
+    return FreshSummary(
+        runs=tested.plan.fresh_runs * tested.plan.design.lanes,
+        documents=len(effects),
+        n_with_median=int(np.median([e.n_with for e in effects])),
+        confirmed=sum(e.advantage_low > 0 or e.log10_p <= math.log10(level) for e in effects),
+        median_advantage=float(np.median([e.advantage for e in effects])),
+        largest_advantage_low=max(e.advantage_low for e in effects),
+        median_D=float(np.median([e.distance for e in effects])),
+        largest_epsilon_low=max(e.epsilon_low for e in effects),
+        median_tpr_at_fpr_01=float(np.median([e.tpr_at_fpr_01 for e in effects])),
+        median_tpr_at_fpr_001=float(np.median([e.tpr_at_fpr_001 for e in effects])),
+    )
+
+
+def _parties(plan: Plan) -> dict[str, int] | None:
+    if plan.corpus.party is None:
+        return None
+    names, counts = np.unique(plan.corpus.party, return_counts=True)
+    return {str(n): int(c) for n, c in zip(names, counts, strict=True)}

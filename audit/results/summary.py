@@ -1,0 +1,118 @@
+"""The result of an audit as one value: what `audit.json` holds, and what pages, commands and artifacts read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from ksdp.audit.results.parts import (
+    FORMAT,
+    AnnouncedArray,
+    ChanceSummary,
+    ControlsSummary,
+    CorpusSummary,
+    DesignSummary,
+    FreshSummary,
+    GuaranteeSummary,
+    LookSummary,
+    PaperAlone,
+    PowerSummary,
+    Provenance,
+    StatisticSummary,
+    VerdictCounts,
+)
+from ksdp.audit.spec import Spec
+
+__all__ = ["VERSION", "Summary", "check_version"]
+
+VERSION = 1
+"""Of the format; one more wherever a key comes, goes or changes its meaning."""
+
+
+def check_version(told: Mapping[str, Any]) -> None:
+    """Refuse what another version of the format wrote.
+
+    Raises
+    ------
+    ValueError
+        Naming both versions.
+    """
+    if told.get("version") != VERSION:
+        wrote = f"version {told['version']!r}" if "version" in told else "no version"
+        raise ValueError(f"its summary has {wrote}, and this ksdp reads version {VERSION}")
+
+
+@dataclass(frozen=True, config=FORMAT)
+class Summary:
+    """What an audit found. Counts of documents are of groups where `design.unit` says so."""
+
+    version: int
+    """Of the format."""
+    audit: str
+    corpus: str
+    """Hash of the corpus."""
+    mechanism: str
+    mechanism_version: int
+    parameters: Mapping[str, JsonValue]
+    """All of the mechanism's, defaults included."""
+    guarantee: GuaranteeSummary
+    documents: int
+    runs: int
+    valid: bool
+    """False: void, no verdict may be used; `controls.reason` says why."""
+    verdicts: VerdictCounts
+    statistics: Mapping[str, StatisticSummary]
+    """By name, in the order of the tables' columns."""
+    skipped_statistics: Mapping[str, str]
+    """Those that what is announced does not allow, and what they miss."""
+    announced: tuple[AnnouncedArray, ...]
+    paper_alone: PaperAlone | None
+    """None where none of the paper's statistics was tried."""
+    controls: ControlsSummary
+    power: PowerSummary
+    chance: ChanceSummary
+    looks: tuple[LookSummary, ...]
+    fresh: FreshSummary | None
+    """None where nothing was measured on fresh runs."""
+    corpus_about: CorpusSummary
+    design: DesignSummary
+    spec: Spec
+    cached_runs: int
+    """Of `runs`, those that the store held already."""
+    sampled_runs: int
+    fresh_sampled_runs: int
+    damaged_blocks: tuple[str, ...]
+    """Those found damaged and computed again, in words."""
+    seconds: float
+    seconds_by_stage: Mapping[str, float]
+    provenance: Provenance
+    store: str
+    report: str
+
+    @property
+    def largest_distance(self) -> float:
+        """The largest D of any document under any statistic."""
+        return max((about.max_D for about in self.statistics.values()), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `audit.json` holds it."""
+        told: dict[str, Any] = _ADAPTER.dump_python(self, mode="json", by_alias=True)
+        return told
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Summary:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is of another version, or a key is missing, not known, or of another type.
+        """
+        check_version(told)
+        return _ADAPTER.validate_python(told)
+
+
+_ADAPTER = TypeAdapter(Summary)
