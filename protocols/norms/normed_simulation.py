@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes, os_random
@@ -21,7 +21,7 @@ from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_sum import NormedSum, NormedSumParty
 from ksdp.protocols.norms.ot_setup import OtSetup, OtSetupParty
 
-__all__ = ["deliver", "plain_normed_sum", "simulate_material", "simulate_normed_sum", "simulate_setup"]
+__all__ = ["deliver", "simulate_material", "simulate_normed_sum", "simulate_setup"]
 
 
 def deliver(parties: Iterable[RoundMachine[Any]]) -> tuple[RoundMessage, ...]:
@@ -104,13 +104,3 @@ def simulate_normed_sum(
     parties = [NormedSumParty(material, row) for material, row in zip(materials, rows, strict=True)]
     deliver(parties)
     return parties[0].result
-
-
-def plain_normed_sum(vectors: ArrayLike) -> NDArray[np.float64]:
-    """What it computes, in the clear: the reference (shape (M, d) to (d,))."""
-    total = np.asarray(vectors, dtype=np.float64).sum(axis=0)
-    norm = float(np.linalg.norm(total))
-    if norm == 0:
-        raise InputError("The sum of the vectors is zero: it has no direction.")
-    normed: NDArray[np.float64] = total / norm
-    return normed

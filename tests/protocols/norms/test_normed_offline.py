@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum
 from ksdp.protocols.norms.normed_material import check_correlations
 from ksdp.protocols.norms.normed_offline import NormedOfflineParty
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_simulation import (
     deliver,
-    plain_normed_sum,
     simulate_material,
     simulate_normed_sum,
     simulate_setup,
@@ -47,7 +47,7 @@ def test_three_parties_make_what_a_dealer_would(
     bound = terms.error_bound_at(float(np.linalg.norm(vectors.sum(axis=0))))
     for party in parties:
         assert party.result.offline == "ot"
-        assert np.abs(party.result.values - plain_normed_sum(vectors)).max() <= bound
+        assert np.abs(party.result.values - normed_sec_sum(list(vectors[:, None]))[0][0]).max() <= bound
 
 
 def test_the_whole_protocol_needs_no_third_party_by_default() -> None:
