@@ -16,21 +16,21 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ksdp.protocols.channel.round_machine import RoundMachine, RoundMessage
-from ksdp.protocols.norms.normed_offline import NormedOfflineParty
+from ksdp.protocols.channel.rounds import RoundEngine, Script
+from ksdp.protocols.norms.normed_offline import offline_script
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
-from ksdp.protocols.norms.normed_sum import NormedSumParty
-from ksdp.protocols.norms.ot_setup import OtSetupParty
+from ksdp.protocols.norms.normed_sum import online_script
+from ksdp.protocols.norms.ot_setup import setup_script
 
 __all__ = ["PAPER_SECONDS", "run"]
 
-Machine = TypeVar("Machine", bound=RoundMachine[Any])
+Result = TypeVar("Result")
 
 PAPER_SECONDS = {
     (2, 100): 1.4,
@@ -110,25 +110,23 @@ def _party(
     vectors = np.random.default_rng(0).normal(size=(parties, dimension))
     total = np.rint(np.ldexp(vectors, fraction_bits)).sum(axis=0)
 
-    def timed(make: Callable[[], Machine]) -> tuple[Machine, tuple[float, float]]:
+    def timed(make: Callable[[], Script[Result]]) -> tuple[Result, int, tuple[float, float]]:
         barrier.wait()
         begin, cpu = time.perf_counter(), time.process_time()
-        machine = make()  # drawing masks and encoding the input are part of it
-        _drive(machine, lines)
-        return machine, (time.perf_counter() - begin, time.process_time() - cpu)
+        result, sent = _drive(make(), me, lines)  # drawing masks and encoding the input are part of it
+        return result, sent, (time.perf_counter() - begin, time.process_time() - cpu)
 
     row: dict[str, Any] = {"party": me, "offline": [], "online": [], "error": 0.0}
-    setup, spent = timed(partial(OtSetupParty, b"benchmark".ljust(32), me, parties))
+    setup, _, spent = timed(partial(setup_script, b"benchmark".ljust(32), me, parties))
     row["base"] = [spent]
     for number in range(repeats):
-        offline, spent = timed(partial(NormedOfflineParty, setup.result, terms, number))
+        material, offline_bytes, spent = timed(partial(offline_script, setup, terms, number))
         row["offline"].append(spent)
-        online, spent = timed(partial(NormedSumParty, offline.result, vectors[me]))
+        found, online_bytes, spent = timed(partial(online_script, material, vectors[me]))
         row["online"].append(spent)
-        found = online.result
         error = np.abs(found.values - total / np.linalg.norm(total)).max() / found.error_bound
         row["error"] = max(row["error"], float(error))
-    row |= {"rounds": found.rounds, "online_bytes": found.sent_bytes, "offline_bytes": offline.sent_bytes}
+    row |= {"rounds": terms.rounds, "online_bytes": online_bytes, "offline_bytes": offline_bytes}
     results.put(row)
     barrier.wait()
 
@@ -157,15 +155,20 @@ class _Line:
                 self._queued -= 1
 
 
-def _drive(machine: RoundMachine[Any], lines: dict[int, _Line]) -> None:
-    sent = machine.start()
-    connections = [line.connection for line in lines.values()]
+def _drive(script: Script[Result], me: int, lines: dict[int, _Line]) -> tuple[Result, int]:
+    """Run a script over the lines; its result, and the bytes that were sent."""
+    names = {peer: str(peer) for peer in sorted((me, *lines))}
+    rounds = RoundEngine(names[me], [names[peer] for peer in lines]).play(
+        "script", b"", list(names.values()), [script]
+    )
+    arrived: dict[str, bytes] | None = None
+    sent = 0
     while True:
-        for message in sent:
-            lines[message.receiver].put(message.to_bytes())
-        if machine.done:
-            return
-        sent = ()
-        for connection in wait(connections):
-            assert isinstance(connection, Connection)
-            sent += machine.receive(RoundMessage.from_bytes(connection.recv_bytes()))
+        try:
+            each = next(rounds) if arrived is None else rounds.send(arrived)
+        except StopIteration as stop:
+            return stop.value[0], sent
+        for peer, line in lines.items():
+            line.put(each.messages[names[peer]])
+            sent += len(each.messages[names[peer]])
+        arrived = {names[peer]: line.connection.recv_bytes() for peer, line in lines.items()}

@@ -1,20 +1,38 @@
-"""One party's side of a mechanism with noise, as a generator: it asks, and is told.
+"""One party's side of a mechanism, as a generator: it yields a request and is sent the answer.
 
-Written once for both uses. The audit drives all parties of a database in one process, with simulated noise
-(`privacy.released`); a run among hosts drives one party, with noise of its own and secure sums
-(`ksdp.protocols`). A generator holds one party's rows and what is public, nothing else, and draws nothing.
+Written once for all uses. The audit drives all parties of a database in one process, with exact sums
+(`trusted_party`) or simulated noise (`privacy.announcer`). A run among hosts drives one party, with noise of its
+own and secure sums (`ksdp.protocols.runs`). A generator holds one party's rows and what is public, nothing else,
+and draws nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ask", "Asks", "Keep", "OneNoise", "Show", "Sizes", "Sum", "Upload"]
+from ksdp.audit.errors import ProtocolError
+from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum, sec_sum
+
+__all__ = [
+    "Broadcast",
+    "LocalNoise",
+    "NoisySum",
+    "NormedSecSum",
+    "OneNoiseSum",
+    "PartyProgram",
+    "PartyResult",
+    "Request",
+    "SecSum",
+    "Sizes",
+    "Upload",
+    "drive",
+    "trusted_party",
+]
 
 Array = NDArray[np.float64]
 
@@ -28,20 +46,36 @@ def _nothing() -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Sum:
-    """Told: the sum over the parties, each having added noise of its own; everybody learns it."""
+class SecSum:
+    """Answer: the sum over the parties, exactly; everybody learns it."""
+
+    share: Array
+    """Of the same shape at every party."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormedSecSum:
+    """Answer: the sum over the parties, every row divided by its norm, which nobody learns."""
+
+    share: Array
+    """Shape (rows, d), the same at every party."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySum:
+    """Answer: the sum over the parties, each having added noise of its own; everybody learns it."""
 
     share: Array
     """Of the same shape at every party."""
     deviation: float
     """Of this party's noise, per entry."""
     after: Callable[[Array], Any] = _as_it_is
-    """What is made of it, from what is public alone: told in its place. A simulation makes it once for all."""
+    """Applied to the answer, from what is public alone. A simulation applies it once for all parties."""
 
 
 @dataclass(frozen=True, eq=False)
-class OneNoise:
-    """Told: the sum over the parties with the noise of one of them, nobody knowing whose; everybody learns it.
+class OneNoiseSum:
+    """Answer: the sum over the parties with the noise of one of them, nobody knowing whose; everybody learns it.
 
     The server learns it first; no party and no server sees the sum without noise (FedPower, Algorithm 2).
     """
@@ -51,46 +85,107 @@ class OneNoise:
     deviation: float
     """Of the one noise that is left, per entry; the same at every party."""
     after: Callable[[Array], Any] = _as_it_is
-    """What is made of it, from what is public alone: told in its place. A simulation makes it once for all."""
+    """As in `NoisySum`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """Told: what the server makes of all uploads (the mechanism's `collected`); everybody learns that."""
+    """Answer: what the server makes of all uploads (the mechanism's `collected`); everybody learns that."""
 
     share: Array
     deviation: float
     """Of the noise that this party adds to its share."""
     send: Callable[[Array], Array] = _as_it_is
-    """What is made of the noisy share before it leaves the party."""
+    """Applied to the noisy share before it leaves the party."""
     beside: Array = field(default_factory=_nothing)
     """Numbers that the server gets without noise."""
     after: Callable[[Array], Any] = _as_it_is
-    """What is made of it, from what is public alone: told in its place. A simulation makes it once for all."""
+    """As in `NoisySum`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Keep:
-    """Told: the array with noise. It never leaves the party."""
+class LocalNoise:
+    """Answer: the array with noise. It never leaves the party."""
 
     array: Array
     deviation: float
 
 
 @dataclass(frozen=True, eq=False)
-class Show:
-    """Told: the first party's array as it is; everybody learns it. What the others hold is not asked for."""
+class Broadcast:
+    """Answer: the first party's array as it is; everybody learns it. What the others pass is not used."""
 
     array: Array
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Told: the rows of every party, in the parties' order. They are public."""
+    """Answer: the number of rows of every party, in the parties' order. They are public."""
 
     rows: int
 
 
-Ask = Sum | OneNoise | Upload | Keep | Show | Sizes
-Asks = Generator[Ask, Any, Mapping[str, Array]]
-"""Yields what it asks, is sent what it is told; returns what is public at the end by name, the same everywhere."""
+Request = SecSum | NormedSecSum | NoisySum | OneNoiseSum | Upload | LocalNoise | Broadcast | Sizes
+
+
+@dataclass(frozen=True, eq=False)
+class PartyResult:
+    """What a party holds at the end."""
+
+    public: Mapping[str, NDArray[Any]]
+    """What everybody has learnt, by the names of the mechanism's observables; the same bits at every party."""
+    own: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """What stays with this party."""
+
+
+PartyProgram = Generator[Request, Any, PartyResult]
+"""Yields requests, is sent the answers, returns the result."""
+Answers = Callable[[Sequence[Request]], Sequence[Any]]
+"""Given the requests of all parties, which are of one type, the answer to each."""
+
+
+def _kind(request: Request) -> tuple[type, tuple[int, ...]]:
+    if isinstance(request, SecSum | NormedSecSum | NoisySum | OneNoiseSum):
+        return type(request), request.share.shape
+    return type(request), ()
+
+
+def trusted_party(requests: Sequence[Request]) -> list[Any]:
+    """What a trusted third party would announce where nothing has noise: the ideal functionality of exact sums.
+
+    Raises
+    ------
+    ProtocolError
+        If something else than an exact sum is requested.
+    """
+    exact = [request.share for request in requests if isinstance(request, SecSum)]
+    normed = [request.share for request in requests if isinstance(request, NormedSecSum)]
+    if not exact and not normed:
+        raise ProtocolError("The parties request what has noise, where all answers are exact.")
+    return [normed_sec_sum(normed)[0] if normed else sec_sum(exact)] * len(requests)
+
+
+def drive(parties: Sequence[PartyProgram], answers: Answers = trusted_party) -> tuple[PartyResult, ...]:
+    """Run all parties in this process, in step.
+
+    Raises
+    ------
+    ProtocolError
+        If the parties end at different steps, or request different things.
+    """
+    results: list[PartyResult] = []
+    answered: Sequence[Any] = [None] * len(parties)
+    while not results:
+        requests = []
+        for party, answer in zip(parties, answered, strict=True):
+            try:
+                requests.append(party.send(answer))
+            except StopIteration as stop:
+                results.append(stop.value)
+        if results and requests:
+            raise ProtocolError("Some parties are done, others are not: they drifted apart.")
+        if requests:
+            if len(set(map(_kind, requests))) > 1:
+                raise ProtocolError("The parties request different things: they drifted apart.")
+            answered = answers(requests)
+    return tuple(results)

@@ -19,13 +19,14 @@ from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.plan import parameters_of
 from ksdp.flows.runs.terms import Run
+from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.take_part import Note, take_part
-from ksdp.protocols.runs.node import Outcome, Rounds
-from ksdp.protocols.runs.party_programs import sum_entries
+from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.party_rounds import largest_message
+from ksdp.protocols.runs.programs import sum_entries
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
 __all__ = ["Clock", "check_name", "claimed", "guarantee_words", "run_node", "utc_now"]
@@ -57,7 +58,7 @@ def run_node(
     run: Run,
     name: str,
     identity: Ed25519PrivateKey,
-    rounds: Rounds,
+    rounds: Rounds[Outcome],
     out: Path,
     *,
     said: Mapping[str, Any],

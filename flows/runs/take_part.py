@@ -20,10 +20,9 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.node_run import Clock, run_node, utc_now
 from ksdp.flows.runs.terms import Run, features_hash
 from ksdp.protocols.network.mesh import Address
-from ksdp.protocols.runs.agreement import Statement
-from ksdp.protocols.runs.noisy_programs import check_audited, is_noisy
-from ksdp.protocols.runs.party_programs import party_steps
 from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
+from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
 from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.screening.clearances import verify_clearance
@@ -160,7 +159,7 @@ def run_party(
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    steps = party_steps(run.terms.mechanism, entered.corpus.matrix, run.terms.parties)
+    program = party_program(run.terms.mechanism, entered.corpus.matrix, run.terms.parties)
     entering = {
         "documents": len(entered.corpus),
         "of": entered.of,
@@ -171,7 +170,7 @@ def run_party(
         run,
         name,
         identity,
-        party_rounds(run.terms, name, identity, steps, entered.statement),
+        party_rounds(run.terms, name, identity, program, entered.statement),
         out,
         said=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
         about=entering | {"clearance": entered.clearance},

@@ -13,9 +13,9 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
-from ksdp.protocols.runs.agreement import RunTerms
-from ksdp.protocols.runs.party_programs import Precision, needs_norms
+from ksdp.protocols.runs.programs import Precision, needs_norms
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
+from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.toml import read_toml

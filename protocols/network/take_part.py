@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.protocols.channel.rounds import Round, Rounds
 from ksdp.protocols.network.links import LinkError
 from ksdp.protocols.network.mesh import Mesh
-from ksdp.protocols.runs.agreement import DifferentTerms
-from ksdp.protocols.runs.exchange import Round
-from ksdp.protocols.runs.node import Outcome, Rounds
+from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.run_terms import DifferentTerms
 
 __all__ = ["Note", "take_part"]
 
@@ -22,7 +22,7 @@ _PARTING = 5.0
 """Seconds to wait for the others' goodbye; they have all they need by then, unless a connection broke."""
 
 
-async def take_part(rounds: Rounds, mesh: Mesh, *, present: float, note: Note) -> Outcome:
+async def take_part(rounds: Rounds[Outcome], mesh: Mesh, *, present: float, note: Note) -> Outcome:
     """Wait for the others, run, part.
 
     Parameters
@@ -64,7 +64,7 @@ async def take_part(rounds: Rounds, mesh: Mesh, *, present: float, note: Note) -
     return step
 
 
-def _advance(rounds: Rounds, arrived: Any) -> Round | Outcome:
+def _advance(rounds: Rounds[Outcome], arrived: Any) -> Round | Outcome:
     """The next round, or the end (no thread may let a `StopIteration` out)."""
     try:
         return next(rounds) if arrived is None else rounds.send(arrived)

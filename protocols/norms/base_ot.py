@@ -7,6 +7,8 @@ knows the one that equals x A. That it does not know the other: the Diffie-Hellm
 (computational) with SHA-256 as a random oracle, for parties that follow the protocol. Every key hashes the
 session, both names, the number, A and R.
 
+The group is libsodium's, whose operations take the same time for all secrets.
+
 Source: Chou & Orlandi, The simplest protocol for oblivious transfer, https://eprint.iacr.org/2015/267.
 """
 
@@ -15,12 +17,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from nacl import bindings as sodium
+from nacl.exceptions import RuntimeError as NoPoint
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.randomness import RandomBytes
-from ksdp.protocols.norms.edwards import ORDER, Table, add, base_table, decode, encode, montgomery_u, negate
 
 __all__ = ["KEY_BYTES", "BaseReceiver", "BaseSender"]
 
@@ -40,12 +41,10 @@ class BaseSender:
     """
 
     def __init__(self, label: bytes, random_bytes: RandomBytes) -> None:
-        seed = random_bytes(32)
         self._label = label
-        self.announcement = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+        self._scalar = _scalar(random_bytes)
+        self.announcement = sodium.crypto_scalarmult_ed25519_base_noclamp(self._scalar)
         """A, 32 bytes."""
-        # RFC 8032: the scalar of the public key is the first half of this hash, clamped as X25519 clamps
-        self._scalar = X25519PrivateKey.from_private_bytes(hashlib.sha512(seed).digest()[:32])
 
     def keys(self, answer: bytes) -> list[tuple[bytes, bytes]]:
         """Both keys of every pair.
@@ -53,21 +52,17 @@ class BaseSender:
         Raises
         ------
         ProtocolError
-            If an answer is no point of the group.
+            If an answer is no point of the group, or is A itself: the second key would be known to everybody.
         """
-        minus = negate(decode(self.announcement))
         pairs = []
-        for number in range(len(answer) // _POINT):
-            encoded = answer[_POINT * number : _POINT * (number + 1)]
-            point = decode(encoded, prime_order=False)  # X25519 multiplies by the cofactor
-            made = []
-            for candidate in (point, add(point, minus)):
-                try:
-                    shared = self._scalar.exchange(X25519PublicKey.from_public_bytes(montgomery_u(candidate)))
-                except ValueError:  # R = A or R = 0: nobody who follows the protocol hits it
-                    raise ProtocolError("A base transfer was answered with a point that gives no key.") from None
-                made.append(_key(self._label, number, self.announcement, encoded, shared))
-            pairs.append((made[0], made[1]))
+        for number in range(-(-len(answer) // _POINT)):
+            point = _checked(answer[_POINT * number : _POINT * (number + 1)])
+            other = sodium.crypto_core_ed25519_sub(point, self.announcement)
+            first, second = (
+                _key(self._label, number, self.announcement, point, _times(self._scalar, candidate))
+                for candidate in (point, other)
+            )
+            pairs.append((first, second))
         return pairs
 
 
@@ -94,21 +89,40 @@ class BaseReceiver:
     def __init__(
         self, label: bytes, announcement: bytes, choices: Sequence[int], random_bytes: RandomBytes
     ) -> None:
-        point = decode(announcement)
-        table = Table(point)
+        announced = _checked(announcement)
         answers, keys = [], []
         for number, choice in enumerate(choices):
-            x = int.from_bytes(random_bytes(64), "little") % ORDER  # 2^-256 from uniform
-            answer = base_table().times(x)
-            encoded = encode(add(answer, point) if choice else answer)
-            answers.append(encoded)
-            keys.append(_key(label, number, announcement, encoded, montgomery_u(table.times(x))))
+            x = _scalar(random_bytes)
+            point = sodium.crypto_scalarmult_ed25519_base_noclamp(x)
+            # Both candidates are made, so that the time does not depend on the choice.
+            answer = (point, sodium.crypto_core_ed25519_add(point, announced))[choice]
+            answers.append(answer)
+            keys.append(_key(label, number, announced, answer, _times(x, announced)))
         self.answer = b"".join(answers)
         """R of every pair, 32 bytes each."""
         self.keys = keys
         """The chosen key of every pair."""
 
 
+def _scalar(random_bytes: RandomBytes) -> bytes:
+    """Of the group's order, 2^-256 from uniform."""
+    return sodium.crypto_core_ed25519_scalar_reduce(random_bytes(64))
+
+
+def _checked(data: bytes) -> bytes:
+    """A point as it came, if it is canonical, in the subgroup of prime order and not the neutral one."""
+    if len(data) != _POINT or not sodium.crypto_core_ed25519_is_valid_point(data):
+        raise ProtocolError("A point of the curve was expected; this is none.")
+    return data
+
+
+def _times(scalar: bytes, point: bytes) -> bytes:
+    try:
+        return sodium.crypto_scalarmult_ed25519_noclamp(scalar, point)
+    except NoPoint:  # the neutral point: nobody who follows the protocol hits it
+        raise ProtocolError("A base transfer was answered with a point that gives no key.") from None
+
+
 def _key(label: bytes, number: int, announcement: bytes, answer: bytes, shared: bytes) -> bytes:
-    head = b"ksdp-base-ot-1" + len(label).to_bytes(4, "big") + label + number.to_bytes(4, "big")
+    head = b"ksdp-base-ot-2" + len(label).to_bytes(4, "big") + label + number.to_bytes(4, "big")
     return hashlib.sha256(head + announcement + answer + shared).digest()[:KEY_BYTES]

@@ -27,7 +27,7 @@ import numpy as np
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.round_machine import Exchange, RoundMachine, Script
+from ksdp.protocols.channel.rounds import Exchange, Script
 from ksdp.protocols.norms.normed_material import NormedMaterial, OwnMasks
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.ot_extension import (
@@ -52,14 +52,26 @@ from ksdp.protocols.norms.ot_products import (
 from ksdp.protocols.norms.ot_setup import OtSetup
 from ksdp.protocols.norms.wide_ring import Limbs
 
-__all__ = ["NormedOfflineParty", "largest_offline"]
+__all__ = ["batch_of", "largest_offline", "offline_script"]
 
 _SQUARE, _CROSS, _CUBE = range(3)
 """Slots: products of the same choice bits."""
 
 
-class NormedOfflineParty(RoundMachine[NormedMaterial]):
-    """One party of the offline phase: `start`, then `receive`, then `result`.
+def batch_of(setup: OtSetup, parameters: NormedSumParameters, number: int) -> bytes:
+    """32 bytes that name one normed sum, the same at parties that mean the same."""
+    head = b"ksdp-normed-offline-1" + setup.session + parameters.digest
+    return hashlib.sha256(head + number.to_bytes(4, "big")).digest()
+
+
+def offline_script(
+    setup: OtSetup,
+    parameters: NormedSumParameters,
+    number: int,
+    *,
+    random_bytes: RandomBytes = os_random,
+) -> Script[NormedMaterial]:
+    """One party of the offline phase.
 
     Parameters
     ----------
@@ -79,26 +91,13 @@ class NormedOfflineParty(RoundMachine[NormedMaterial]):
     ProtocolError
         If the number has been used.
     """
-
-    def __init__(
-        self,
-        setup: OtSetup,
-        parameters: NormedSumParameters,
-        number: int,
-        *,
-        random_bytes: RandomBytes = os_random,
-    ) -> None:
-        if setup.parties != parameters.parties:
-            raise InputError(f"`setup` is of {setup.parties} parties, `parameters` of {parameters.parties}.")
-        if not 0 <= number < 1 << 32:
-            raise InputError(f"`number` must be from 0 to 2^32 - 1; got {number}.")
-        setup.take(number)
-        batch = hashlib.sha256(
-            b"ksdp-normed-offline-1" + setup.session + parameters.digest + number.to_bytes(4, "big")
-        ).digest()
-        layout = _Layout(parameters)
-        script = _script(setup, layout, number, batch, OwnMasks.draw(parameters, random_bytes))
-        super().__init__(batch, setup.party, setup.parties, script, largest=largest_offline(parameters))
+    if setup.parties != parameters.parties:
+        raise InputError(f"`setup` is of {setup.parties} parties, `parameters` of {parameters.parties}.")
+    if not 0 <= number < 1 << 32:
+        raise InputError(f"`number` must be from 0 to 2^32 - 1; got {number}.")
+    setup.take(number)
+    batch = batch_of(setup, parameters, number)
+    return _script(setup, _Layout(parameters), number, batch, OwnMasks.draw(parameters, random_bytes))
 
 
 def largest_offline(parameters: NormedSumParameters) -> int:
@@ -231,7 +230,7 @@ def _script(setup: OtSetup, layout: _Layout, number: int, batch: bytes, own: Own
         _receive_first(layout, shares, receiving[peer], arrived.pop(peer), me < peer)
 
     q, size, steps = own.parameters.scalar_ring, layout.step_bits, layout.steps
-    factors = shares.begin_cubes()
+    factors, announced = shares.begin_cubes(), {}
     for peer in peers:
         sent, announced[peer] = scalars_send(q, sending[peer], 0, size, _CUBE, factors)
         shares.second(sent)

@@ -1,44 +1,40 @@
 """All parties of a normed sum in one process: for tests, examples and benchmarks, not among real parties.
 
-Each party keeps its own machine and its own randomness; what they tell each other passes through `deliver`, which
+Each party keeps its own script and its own randomness; what they tell each other passes through `deliver`, which
 gives back everything that a listener on all lines would have seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.round_machine import RoundMachine, RoundMessage
+from ksdp.protocols.channel.rounds import Round, RoundEngine, Script, run_together
 from ksdp.protocols.norms.normed_material import NormedMaterial, Offline, deal
-from ksdp.protocols.norms.normed_offline import NormedOfflineParty
+from ksdp.protocols.norms.normed_offline import offline_script
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
-from ksdp.protocols.norms.normed_sum import NormedSum, NormedSumParty
-from ksdp.protocols.norms.ot_setup import OtSetup, OtSetupParty
+from ksdp.protocols.norms.normed_sum import NormedSum, online_script
+from ksdp.protocols.norms.ot_setup import OtSetup, setup_script
 
-__all__ = ["deliver", "plain_normed_sum", "simulate_material", "simulate_normed_sum", "simulate_setup"]
+__all__ = ["deliver", "simulate_material", "simulate_normed_sum", "simulate_setup"]
+
+_Result = TypeVar("_Result")
 
 
-def deliver(parties: Iterable[RoundMachine[Any]]) -> tuple[RoundMessage, ...]:
-    """Start all parties and carry messages until nobody has anything to say.
-
-    Returns
-    -------
-    tuple of RoundMessage
-        All that were sent, in the order of sending.
-    """
-    machines = {machine.party: machine for machine in parties}
-    waiting = [message for machine in machines.values() for message in machine.start()]
-    sent: list[RoundMessage] = []
-    while waiting:
-        sent += waiting
-        waiting = [answer for message in waiting for answer in machines[message.receiver].receive(message)]
-    return tuple(sent)
+def deliver(scripts: Sequence[Script[_Result]]) -> tuple[tuple[_Result, ...], list[tuple[str, Round]]]:
+    """Run the scripts of all parties, by place; their results, and all that was sent by "party 0" and so on."""
+    places = [f"party {place}" for place in range(len(scripts))]
+    nodes = {
+        name: RoundEngine(name, [other for other in places if other != name]).play("script", b"", places, [script])
+        for name, script in zip(places, scripts, strict=True)
+    }
+    results, sent = run_together(nodes)
+    return tuple(results[name][0] for name in places), sent
 
 
 def simulate_setup(
@@ -46,9 +42,7 @@ def simulate_setup(
 ) -> tuple[OtSetup, ...]:
     """Base transfers between all pairs."""
     session = random_bytes(32) if session is None else session
-    machines = [OtSetupParty(session, party, parties, random_bytes=random_bytes) for party in range(parties)]
-    deliver(machines)
-    return tuple(machine.result for machine in machines)
+    return deliver([setup_script(session, me, parties, random_bytes=random_bytes) for me in range(parties)])[0]
 
 
 def simulate_material(
@@ -59,9 +53,7 @@ def simulate_material(
     random_bytes: RandomBytes = os_random,
 ) -> tuple[NormedMaterial, ...]:
     """Everybody's material for sum `number`, by oblivious transfer."""
-    machines = [NormedOfflineParty(setup, parameters, number, random_bytes=random_bytes) for setup in setups]
-    deliver(machines)
-    return tuple(machine.result for machine in machines)
+    return deliver([offline_script(setup, parameters, number, random_bytes=random_bytes) for setup in setups])[0]
 
 
 def simulate_normed_sum(
@@ -101,16 +93,4 @@ def simulate_normed_sum(
     else:
         setups = simulate_setup(parameters.parties, random_bytes=random_bytes)
         materials = simulate_material(parameters, setups, random_bytes=random_bytes)
-    parties = [NormedSumParty(material, row) for material, row in zip(materials, rows, strict=True)]
-    deliver(parties)
-    return parties[0].result
-
-
-def plain_normed_sum(vectors: ArrayLike) -> NDArray[np.float64]:
-    """What it computes, in the clear: the reference (shape (M, d) to (d,))."""
-    total = np.asarray(vectors, dtype=np.float64).sum(axis=0)
-    norm = float(np.linalg.norm(total))
-    if norm == 0:
-        raise InputError("The sum of the vectors is zero: it has no direction.")
-    normed: NDArray[np.float64] = total / norm
-    return normed
+    return deliver([online_script(material, row) for material, row in zip(materials, rows, strict=True)])[0][0]

@@ -48,12 +48,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.protocols.channel.round_machine import Exchange, RoundMachine, Script
+from ksdp.protocols.channel.rounds import Exchange, Script
 from ksdp.protocols.norms.normed_material import NormedMaterial, Offline, check_material
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.wide_ring import Limbs, WideRing
 
-__all__ = ["NormedSum", "NormedSumParty", "encode"]
+__all__ = ["NormedSum", "encode", "online_script"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,6 @@ class NormedSum:
     """No entry is further than this from that of the sum on the grid 2^-f."""
     offline: Offline
     """`ot`: no third party; `dealer`: somebody saw all masks, a test."""
-    rounds: int
-    sent_bytes: int
-    """By this party, online, to all peers together, headers included."""
 
     @property
     def reveals(self) -> str:
@@ -79,8 +76,8 @@ class NormedSum:
         return f"The direction of the sum, not its length: {who} can tell the line that the last input is on."
 
 
-class NormedSumParty(RoundMachine[NormedSum]):
-    """One party's online phase: `start`, then `receive`, then `result`.
+def online_script(material: NormedMaterial, vector: ArrayLike) -> Script[NormedSum]:
+    """One party's online phase.
 
     Parameters
     ----------
@@ -101,41 +98,14 @@ class NormedSumParty(RoundMachine[NormedSum]):
     >>> from ksdp.protocols.norms.normed_material import deal
     >>> from ksdp.protocols.norms.normed_simulation import deliver
     >>> materials = deal(NormedSumParameters(parties=2, dimension=2))
-    >>> parties = [NormedSumParty(m, v) for m, v in zip(materials, [[1.0, 2.0], [2.0, 2.0]])]
-    >>> messages = deliver(parties)
-    >>> parties[0].result.values.round(8), parties[0].result.offline
+    >>> results, sent = deliver([online_script(m, v) for m, v in zip(materials, [[1.0, 2.0], [2.0, 2.0]])])
+    >>> results[0].values.round(8), results[0].offline
     (array([0.6, 0.8]), 'dealer')
     """
-
-    def __init__(self, material: NormedMaterial, vector: ArrayLike) -> None:
-        p = material.parameters
-        check_material(material)
-        codes = encode(p, vector)
-        material.spend()
-        script = _script(material, codes)
-        largest = max(p.ring.width * p.dimension, 2 * p.scalar_ring.width)
-        super().__init__(material.batch, material.party, p.parties, script, largest=largest)
-        self._terms, self._offline = p, material.offline
-
-    @property
-    def result(self) -> NormedSum:
-        """The normed sum.
-
-        Raises
-        ------
-        ProtocolError
-            If the run is not over, or was ended.
-        """
-        found = super().result
-        return NormedSum(
-            found.values,
-            found.parties,
-            found.fraction_bits,
-            found.error_bound,
-            found.offline,
-            self.rounds,
-            self.sent_bytes,
-        )
+    check_material(material)
+    codes = encode(material.parameters, vector)
+    material.spend()
+    return _script(material, codes)
 
 
 def encode(parameters: NormedSumParameters, vector: ArrayLike) -> Limbs:
@@ -210,7 +180,7 @@ def _script(material: NormedMaterial, codes: Limbs) -> Script[NormedSum]:
     arrived = yield Exchange.broadcast(ring.to_bytes(mine), me, p.parties)
     opened = [ring.from_bytes(arrived[i], p.dimension) for i in sorted(arrived)]
     values = _decode(p, [mine, *opened])
-    return NormedSum(values, p.parties, p.fraction_bits, p.error_bound, material.offline, 0, 0)
+    return NormedSum(values, p.parties, p.fraction_bits, p.error_bound, material.offline)
 
 
 def _open(p: NormedSumParameters, me: int, ring: WideRing, *shares: int) -> Script[list[int]]:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.round_machine import SESSION_BYTES, Exchange, RoundMachine, Script
+from ksdp.protocols.channel.rounds import Exchange, Script
 from ksdp.protocols.norms.base_ot import BaseReceiver, BaseSender
 from ksdp.protocols.norms.ot_extension import SECURITY
 
-__all__ = ["OtSetup", "OtSetupParty"]
+__all__ = ["OtSetup", "setup_script"]
 
 _POINT = 32
+_SESSION_BYTES = 32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,7 +52,9 @@ class OtSetup:
         self._taken.add(number)
 
 
-class OtSetupParty(RoundMachine[OtSetup]):
+def setup_script(
+    session: bytes, party: int, parties: int, *, random_bytes: RandomBytes = os_random
+) -> Script[OtSetup]:
     """One party of the base transfers.
 
     Parameters
@@ -63,14 +66,11 @@ class OtSetupParty(RoundMachine[OtSetup]):
     random_bytes : callable
         Source of secrets; the operating system's unless a test injects another.
     """
-
-    def __init__(self, session: bytes, party: int, parties: int, *, random_bytes: RandomBytes = os_random) -> None:
-        if len(session) != SESSION_BYTES:
-            raise InputError(f"`session` must be {SESSION_BYTES} bytes; got {len(session)}.")
-        if not 0 <= party < parties:
-            raise InputError(f"`party` must be from 0 to {parties - 1}; got {party}.")
-        script = _script(session, party, parties, random_bytes)
-        super().__init__(session, party, parties, script, largest=_POINT * SECURITY)
+    if len(session) != _SESSION_BYTES:
+        raise InputError(f"`session` must be {_SESSION_BYTES} bytes; got {len(session)}.")
+    if not 0 <= party < parties:
+        raise InputError(f"`party` must be from 0 to {parties - 1}; got {party}.")
+    return _script(session, party, parties, random_bytes)
 
 
 def _script(session: bytes, me: int, parties: int, random_bytes: RandomBytes) -> Script[OtSetup]:

@@ -40,12 +40,12 @@ from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.arrays import pack_array, unpack_array
 from ksdp.protocols.channel.keys import Envelope
+from ksdp.protocols.channel.rounds import Bodies, RoundEngine, Rounds, from_senders
 from ksdp.protocols.channel.wire import pack, pack_number, unpack
 from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer
 from ksdp.protocols.one_noise.paillier import PrivateKey, PublicKey
 from ksdp.protocols.one_noise.removal_terms import RemovalTerms
-from ksdp.protocols.runs.agreement import RunTerms
-from ksdp.protocols.runs.exchange import Bodies, Hops, Talk, from_senders
+from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.sums.aggregation_client import AggregationClient
 from ksdp.protocols.sums.aggregation_server import AggregationServer
 from ksdp.protocols.sums.secure_aggregation import AggregationTerms
@@ -61,10 +61,10 @@ _TAIL = 12
 class _OneNoise:
     """What both sides know: the terms of every sum."""
 
-    def __init__(self, terms: RunTerms, session: bytes, talk: Talk, identity: Ed25519PrivateKey) -> None:
+    def __init__(self, terms: RunTerms, session: bytes, engine: RoundEngine, identity: Ed25519PrivateKey) -> None:
         if terms.server is None:
             raise InputError("`server` must be given: it takes the noises but one away.")
-        self._terms, self._session, self._talk, self._identity = terms, session, talk, identity
+        self._terms, self._session, self._engine, self._identity = terms, session, engine, identity
         self._server = terms.server
         self._devices = tuple(p.name for p in terms.participants)
         self._number = 0
@@ -82,8 +82,8 @@ class _OneNoise:
         steps = math.ceil(_TAIL * deviation / _STEP)
         return aggregation, RemovalTerms(people, self._server, public, steps, math.prod(shape), agreement)
 
-    def _from_devices(self, kind: str) -> Hops[list[Envelope]]:
-        arrived = yield from self._talk.exchange(kind, {}, self._devices)
+    def _from_devices(self, kind: str) -> Rounds[list[Envelope]]:
+        arrived = yield from self._engine.exchange(kind, {}, self._devices)
         return from_senders(arrived, Envelope.from_bytes)
 
 
@@ -96,7 +96,7 @@ class OneNoiseDevice(_OneNoise):
         With a server.
     session : bytes
         Of the run.
-    talk : Talk
+    engine : RoundEngine
     identity : Ed25519PrivateKey
     random_bytes : callable
         Source of secrets.
@@ -106,17 +106,17 @@ class OneNoiseDevice(_OneNoise):
         self,
         terms: RunTerms,
         session: bytes,
-        talk: Talk,
+        engine: RoundEngine,
         identity: Ed25519PrivateKey,
         random_bytes: RandomBytes,
     ) -> None:
-        super().__init__(terms, session, talk, identity)
+        super().__init__(terms, session, engine, identity)
         self._random_bytes = random_bytes
-        self._place = self._devices.index(talk.name)
-        self._peers = tuple(name for name in self._devices if name != talk.name)
+        self._place = self._devices.index(engine.name)
+        self._peers = tuple(name for name in self._devices if name != engine.name)
         self._public: PublicKey | None = None
 
-    def begin(self) -> Hops[None]:
+    def begin(self) -> Rounds[None]:
         """Take the server's Paillier key.
 
         Raises
@@ -124,13 +124,13 @@ class OneNoiseDevice(_OneNoise):
         ProtocolError
             If it has another length than was agreed.
         """
-        body = yield from self._talk.hear("paillier key", self._server.name)
+        body = yield from self._engine.hear("paillier key", self._server.name)
         n = int.from_bytes(unpack("paillier", body, 1)[0], "big")
         if n.bit_length() != self._terms.key_bits or n % 2 == 0:
             raise ProtocolError(f"{self._server.name} sent a key that is none of {self._terms.key_bits} bits.")
         self._public = PublicKey(n)
 
-    def total(self, values: Floats, noise: NDArray[np.int64], deviation: float) -> Hops[Floats]:
+    def total(self, values: Floats, noise: NDArray[np.int64], deviation: float) -> Rounds[Floats]:
         """The sum of all values with all noises but one taken away.
 
         Parameters
@@ -151,8 +151,8 @@ class OneNoiseDevice(_OneNoise):
         """
         assert self._public is not None
         aggregation, removal = self._agreed(values.shape, deviation, self._public)
-        client = AggregationClient(aggregation, self._talk.name, self._identity, random_bytes=self._random_bytes)
-        device = RemovalDevice(removal, self._talk.name, self._identity, random_bytes=self._random_bytes)
+        client = AggregationClient(aggregation, self._engine.name, self._identity, random_bytes=self._random_bytes)
+        device = RemovalDevice(removal, self._engine.name, self._identity, random_bytes=self._random_bytes)
         yield from self._aggregate(client, device, values)
         yield from self._remove(device, noise)
         total = unpack_array((yield from self._hear("told")))
@@ -160,47 +160,47 @@ class OneNoiseDevice(_OneNoise):
             raise ProtocolError(f"{self._server.name} told a sum of another shape.")
         return total
 
-    def _aggregate(self, client: AggregationClient, device: RemovalDevice, values: Floats) -> Hops[None]:
+    def _aggregate(self, client: AggregationClient, device: RemovalDevice, values: Floats) -> Rounds[None]:
         hello = device.hello().to_bytes()
         keys = self._to_server(client.advertise()) | dict.fromkeys(self._peers, hello)
-        hellos = yield from self._talk.exchange("keys", keys, self._peers)
+        hellos = yield from self._engine.exchange("keys", keys, self._peers)
         device.begin(from_senders(hellos, Envelope.from_bytes))
         listed = yield from self._envelope("key list")
-        yield from self._talk.tell("shares", self._to_server(client.share_keys(listed)))
+        yield from self._engine.tell("shares", self._to_server(client.share_keys(listed)))
         mine = yield from self._envelope("share list")
-        yield from self._talk.tell("masked", self._to_server(client.mask(mine, values)))
+        yield from self._engine.tell("masked", self._to_server(client.mask(mine, values)))
         survivors = yield from self._envelope("survivors")
         signed = client.agree(survivors)
         device.prepare()  # all devices at the same time; later each waits for the one before
-        yield from self._talk.tell("agreed", self._to_server(signed))
+        yield from self._engine.tell("agreed", self._to_server(signed))
         agreements = yield from self._envelope("agreements")
-        yield from self._talk.tell("unmask", self._to_server(client.unmask(agreements)))
+        yield from self._engine.tell("unmask", self._to_server(client.unmask(agreements)))
 
-    def _remove(self, device: RemovalDevice, noise: NDArray[np.int64]) -> Hops[None]:
+    def _remove(self, device: RemovalDevice, noise: NDArray[np.int64]) -> Rounds[None]:
         first = self._devices[0]
         bit = before = None
         if self._place:
-            yield from self._talk.tell("choices", {})
+            yield from self._engine.tell("choices", {})
             bit = Envelope.from_bytes((yield from self._hear("bits", first)))
         else:
             bits = device.mix((yield from self._envelope("choices")))
-            yield from self._talk.tell("bits", {name: bit.to_bytes() for name, bit in bits.items()})
+            yield from self._engine.tell("bits", {name: bit.to_bytes() for name, bit in bits.items()})
         for place in range(len(self._devices)):
             if place == self._place:
                 after = (*self._devices[1:], self._server.name)[place]
-                yield from self._talk.tell("product", {after: device.add(noise, bit, before).to_bytes()})
+                yield from self._engine.tell("product", {after: device.add(noise, bit, before).to_bytes()})
             elif place == self._place - 1:
                 before = Envelope.from_bytes((yield from self._hear("product", self._devices[place])))
             else:
-                yield from self._talk.tell("product", {})
+                yield from self._engine.tell("product", {})
 
     def _to_server(self, envelope: Envelope) -> dict[str, bytes]:
         return {self._server.name: envelope.to_bytes()}
 
-    def _hear(self, kind: str, who: str = "") -> Hops[bytes]:
-        return (yield from self._talk.hear(kind, who or self._server.name))
+    def _hear(self, kind: str, who: str = "") -> Rounds[bytes]:
+        return (yield from self._engine.hear(kind, who or self._server.name))
 
-    def _envelope(self, kind: str) -> Hops[Envelope]:
+    def _envelope(self, kind: str) -> Rounds[Envelope]:
         return Envelope.from_bytes((yield from self._hear(kind)))
 
 
@@ -213,7 +213,7 @@ class OneNoiseServer(_OneNoise):
         With a server.
     session : bytes
         Of the run.
-    talk : Talk
+    engine : RoundEngine
     identity : Ed25519PrivateKey
     make_key : callable
         Draws a Paillier key of so many bits.
@@ -223,24 +223,24 @@ class OneNoiseServer(_OneNoise):
         self,
         terms: RunTerms,
         session: bytes,
-        talk: Talk,
+        engine: RoundEngine,
         identity: Ed25519PrivateKey,
         make_key: Callable[[int], PrivateKey],
     ) -> None:
-        super().__init__(terms, session, talk, identity)
+        super().__init__(terms, session, engine, identity)
         self._make_key = make_key
 
     @cached_property
     def _key(self) -> PrivateKey:
         return self._make_key(self._terms.key_bits)
 
-    def begin(self) -> Hops[None]:
+    def begin(self) -> Rounds[None]:
         """Make a Paillier key and tell all devices its public half."""
         n = self._key.public.n
         body = pack("paillier", n.to_bytes(-(-n.bit_length() // 8), "big"))
-        yield from self._talk.tell("paillier key", dict.fromkeys(self._devices, body))
+        yield from self._engine.tell("paillier key", dict.fromkeys(self._devices, body))
 
-    def total(self, shape: tuple[int, ...], deviation: float) -> Hops[Floats]:
+    def total(self, shape: tuple[int, ...], deviation: float) -> Rounds[Floats]:
         """The sum with one noise, which everybody is told.
 
         Raises
@@ -254,25 +254,25 @@ class OneNoiseServer(_OneNoise):
             raise ProtocolError("The devices ask for a sum that cannot be taken.") from None
         noisy = yield from self._aggregate(AggregationServer(aggregation, self._identity))
         remover = RemovalServer(removal, self._identity, self._key)
-        yield from self._talk.tell("choices", {self._devices[0]: remover.choices().to_bytes()})
-        yield from self._talk.tell("bits", {})
+        yield from self._engine.tell("choices", {self._devices[0]: remover.choices().to_bytes()})
+        yield from self._engine.tell("bits", {})
         for _ in self._devices[1:]:
-            yield from self._talk.tell("product", {})
-        last = yield from self._talk.hear("product", self._devices[-1])
+            yield from self._engine.tell("product", {})
+        last = yield from self._engine.hear("product", self._devices[-1])
         others = remover.total(Envelope.from_bytes(last)).reshape(shape)
         total = np.asarray(noisy - others * _STEP)
-        yield from self._talk.tell("told", self._to_all(pack_array(total)))
+        yield from self._engine.tell("told", self._to_all(pack_array(total)))
         return total
 
-    def _aggregate(self, server: AggregationServer) -> Hops[Floats]:
+    def _aggregate(self, server: AggregationServer) -> Rounds[Floats]:
         listed = server.keys((yield from self._from_devices("keys")))
-        yield from self._talk.tell("key list", self._to_all(listed.to_bytes()))
+        yield from self._engine.tell("key list", self._to_all(listed.to_bytes()))
         each = server.shares((yield from self._from_devices("shares")))
-        yield from self._talk.tell("share list", {name: share.to_bytes() for name, share in each.items()})
+        yield from self._engine.tell("share list", {name: share.to_bytes() for name, share in each.items()})
         survivors = server.masked((yield from self._from_devices("masked")))
-        yield from self._talk.tell("survivors", self._to_all(survivors.to_bytes()))
+        yield from self._engine.tell("survivors", self._to_all(survivors.to_bytes()))
         agreements = server.agreed((yield from self._from_devices("agreed")))
-        yield from self._talk.tell("agreements", self._to_all(agreements.to_bytes()))
+        yield from self._engine.tell("agreements", self._to_all(agreements.to_bytes()))
         return server.unmask((yield from self._from_devices("unmask"))).values
 
     def _to_all(self, body: bytes) -> Bodies:

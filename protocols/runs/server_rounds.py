@@ -1,6 +1,6 @@
 """A whole run, the server's side. It holds no documents, and does what the parties say comes next.
 
-It learns what `noisy_rounds` says that a server is told, and the public result. What it makes of uploads is the
+It learns what `answers` says that a server is told, and the public result. What it makes of uploads is the
 mechanism's `collected`, to which it adds noise of its own.
 """
 
@@ -14,19 +14,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.arrays import pack_array, unpack_array, unpack_arrays
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import name_of, number_of, unpack
 from ksdp.protocols.one_noise.paillier import PrivateKey, generate
-from ksdp.protocols.runs.agreement import COLLECTS, RunTerms
-from ksdp.protocols.runs.exchange import Hops, Talk
-from ksdp.protocols.runs.node import Outcome, Rounds, agree_on_result, check_node, open_run
-from ksdp.protocols.runs.noisy_programs import program_of
-from ksdp.protocols.runs.noisy_rounds import what_noise_leaves
+from ksdp.protocols.runs.answers import what_noise_leaves
+from ksdp.protocols.runs.handshake import Outcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.one_noise_rounds import OneNoiseServer
-from ksdp.protocols.runs.own_noise import NoiseSource, noised, vetted_noise
-from ksdp.protocols.runs.party_steps import PartyResult
+from ksdp.protocols.runs.party_noise import NoiseSource, noised, vetted_noise
+from ksdp.protocols.runs.programs import program_of
+from ksdp.protocols.runs.run_terms import COLLECTS, RunTerms
 
 __all__ = ["server_rounds"]
 
@@ -40,7 +40,7 @@ def server_rounds(
     random_bytes: RandomBytes = os_random,
     noise: NoiseSource = vetted_noise,
     make_key: Callable[[int], PrivateKey] = generate,
-) -> Rounds:
+) -> Rounds[Outcome]:
     """The server's side of a run.
 
     Parameters
@@ -66,16 +66,16 @@ def server_rounds(
     if terms.server is None:
         raise InputError("this run has no server.")
     check_node(terms, terms.server.name, identity)
-    talk = Talk(terms.server.name, terms.others(terms.server.name))
-    opened = yield from open_run(talk, terms, COLLECTS, random_bytes)
+    engine = RoundEngine(terms.server.name, terms.others(terms.server.name))
+    opened = yield from open_run(engine, terms, COLLECTS, random_bytes)
     session = opened.sums.session
-    yield from talk.tell("hello", {})
-    server = _Server(terms, talk, noise)
+    yield from engine.tell("hello", {})
+    server = _Server(terms, engine, noise)
     if program_of(terms.mechanism).one_noise:
-        server.one_noise = OneNoiseServer(terms, session, talk, identity, make_key)
+        server.one_noise = OneNoiseServer(terms, session, engine, identity, make_key)
         yield from server.one_noise.begin()
     public = yield from server.serve()
-    digest = yield from agree_on_result(talk, session, public, server.sizes)
+    digest = yield from agree_on_result(engine, session, public, server.sizes)
     return Outcome(
         PartyResult(public),
         session.hex(),
@@ -91,14 +91,14 @@ def server_rounds(
 class _Server:
     """Follows what the parties say comes next."""
 
-    def __init__(self, terms: RunTerms, talk: Talk, noise: NoiseSource) -> None:
-        self._terms, self._talk, self._source = terms, talk, noise
+    def __init__(self, terms: RunTerms, engine: RoundEngine, noise: NoiseSource) -> None:
+        self._terms, self._engine, self._source = terms, engine, noise
         self._names = tuple(p.name for p in terms.participants)
         self.one_noise: OneNoiseServer | None = None
         self.asked: Counter[str] = Counter()
         self.sizes: tuple[int, ...] = ()
 
-    def serve(self) -> Hops[dict[str, Floats]]:
+    def serve(self) -> Rounds[dict[str, Floats]]:
         """Until the parties are done; returns what they hold to be public."""
         while True:
             what, deviation, shape = yield from self._what_comes()
@@ -111,7 +111,7 @@ class _Server:
                 if not all(self.sizes):
                     raise ProtocolError("A party says that it has no rows.")
             elif what in ("sum", "show"):  # among the parties
-                yield from self._talk.tell(what, {})
+                yield from self._engine.tell(what, {})
             elif what == "upload":
                 yield from self._collect()
             elif what == "one-noise" and self.one_noise is not None:
@@ -123,7 +123,7 @@ class _Server:
             raise ProtocolError("The parties hold different results: the run is void.")
         return unpack_arrays(handed.pop())
 
-    def _what_comes(self) -> Hops[tuple[str, float, tuple[int, ...]]]:
+    def _what_comes(self) -> Rounds[tuple[str, float, tuple[int, ...]]]:
         said = set((yield from self._from_all("ask")).values())
         if len(said) > 1:
             raise ProtocolError("The parties ask for different things: they drifted apart.")
@@ -136,7 +136,7 @@ class _Server:
             raise ProtocolError("What the parties ask for is damaged.") from None
         return name_of(fields[0]), deviation, tuple(number_of(field) for field in fields[2:])
 
-    def _collect(self) -> Hops[None]:
+    def _collect(self) -> Rounds[None]:
         sent = {name: unpack("upload", body, 2) for name, body in (yield from self._from_all("upload")).items()}
         uploads = [unpack_array(sent[name][0]) for name in self._names]
         beside = [unpack_array(sent[name][1]) for name in self._names]
@@ -151,7 +151,7 @@ class _Server:
         if deviation:
             published = noised(published, deviation, self._terms.precision.bound, self._source).values
         body = pack_array(published)
-        yield from self._talk.tell("told", dict.fromkeys(self._names, body))
+        yield from self._engine.tell("told", dict.fromkeys(self._names, body))
 
-    def _from_all(self, kind: str) -> Hops[dict[str, bytes]]:
-        return (yield from self._talk.exchange(kind, {}, self._names))
+    def _from_all(self, kind: str) -> Rounds[dict[str, bytes]]:
+        return (yield from self._engine.exchange(kind, {}, self._names))

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.keys import Envelope
-from ksdp.protocols.runs.agreement import RunTerms
-from ksdp.protocols.runs.exchange import Hops, Talk, from_senders
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds, from_senders
+from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.sums.secure_sum import SumParty
 from ksdp.protocols.sums.sum_messages import Contribution, SumTerms
 
@@ -24,7 +24,7 @@ class SumRounds:
     terms : RunTerms
     sums : SumTerms
         Of this run.
-    talk : Talk
+    engine : RoundEngine
     identity : Ed25519PrivateKey
     random_bytes : callable
         Source of secrets.
@@ -34,13 +34,13 @@ class SumRounds:
         self,
         terms: RunTerms,
         sums: SumTerms,
-        talk: Talk,
+        engine: RoundEngine,
         identity: Ed25519PrivateKey,
         random_bytes: RandomBytes,
     ) -> None:
-        self._party = SumParty(sums, talk.name, identity, random_bytes=random_bytes)
-        self._talk = talk
-        self._peers = tuple(p.name for p in terms.participants if p.name != talk.name)
+        self._party = SumParty(sums, engine.name, identity, random_bytes=random_bytes)
+        self._engine = engine
+        self._peers = tuple(p.name for p in terms.participants if p.name != engine.name)
         self._coding = terms.precision.coding(terms.parties)
 
     @property
@@ -48,13 +48,13 @@ class SumRounds:
         """Sums so far."""
         return self._party.next_number
 
-    def begin(self) -> Hops[None]:
+    def begin(self) -> Rounds[None]:
         """Signed keys of this session, among the parties."""
         hello = self._party.hello().to_bytes()
-        hellos = yield from self._talk.exchange("hello", dict.fromkeys(self._peers, hello), self._peers)
+        hellos = yield from self._engine.exchange("hello", dict.fromkeys(self._peers, hello), self._peers)
         self._party.begin(from_senders(hellos, Envelope.from_bytes))
 
-    def total(self, share: NDArray[np.float64]) -> Hops[NDArray[np.float64]]:
+    def total(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
         """The sum of the parties' shares.
 
         Raises
@@ -65,5 +65,5 @@ class SumRounds:
             If anybody deviates.
         """
         contribution = self._party.contribute(share, self._coding).to_bytes()
-        arrived = yield from self._talk.exchange("sum", dict.fromkeys(self._peers, contribution), self._peers)
+        arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, contribution), self._peers)
         return self._party.combine(from_senders(arrived, Contribution.from_bytes)).values

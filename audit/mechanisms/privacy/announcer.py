@@ -11,10 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.party_side import Ask, Asks, Keep, OneNoise, Show, Sizes, Sum, Upload
+from ksdp.audit.mechanisms.party_side import (
+    Broadcast,
+    LocalNoise,
+    NoisySum,
+    OneNoiseSum,
+    PartyProgram,
+    Request,
+    Sizes,
+    Upload,
+    drive,
+)
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS, draw, on_grid
 
-__all__ = ["Announcement", "Announcer", "Driven", "Replay", "drive"]
+__all__ = ["Announcement", "Announcer", "Driven", "Replay", "simulate"]
 
 Floats = NDArray[np.float64]
 Collect = Callable[[Sequence[Floats], Sequence[Floats], Sequence[int]], tuple[Floats, float]]
@@ -141,54 +151,50 @@ class Driven:
     """What every party ends with."""
 
 
-def drive(parties: Sequence[Asks], collected: Collect, announcer: Announcer) -> Driven:
+def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Announcer) -> Driven:
     """Run all parties in this process: the ideal functionality, with noise by the announcer.
 
     Raises
     ------
+    ProtocolError
+        If the parties request different things: they would drift apart among hosts.
     SpecError
-        If the parties ask for different things: they would drift apart among hosts.
+        If they request an exact sum: no transcript of noise could hold it.
     """
     driven = Driven(announcer.transcript)
     sizes: list[int] = []
-    told: list[Any] | None = None
-    while True:
-        asks: list[Ask] = []
-        for number, party in enumerate(parties):
-            try:
-                asks.append(next(party) if told is None else party.send(told[number]))
-            except StopIteration as stop:
-                driven.public = dict(stop.value)
-        if not asks:
-            return driven
-        if len(asks) < len(parties) or len({type(ask) for ask in asks}) > 1:
-            raise SpecError("the parties of a mechanism ask for different things.")
-        match asks[0]:
+
+    def answers(requests: Sequence[Request]) -> Sequence[Any]:
+        match requests[0]:
             case Sizes():
-                sizes = [ask.rows for ask in asks if isinstance(ask, Sizes)]
-                told = [tuple(sizes)] * len(parties)
-            case Show(array=array):
-                told = [array] * len(parties)
-            case Keep():
-                told = [announcer.keep(ask.array, ask.deviation) for ask in asks if isinstance(ask, Keep)]
-            case Sum(after=after):
-                sums = [ask for ask in asks if isinstance(ask, Sum)]
-                total = announcer.total([ask.share for ask in sums], [ask.deviation for ask in sums])
-                told = [after(total)] * len(parties)
-            case OneNoise(after=after):
-                ones = [ask for ask in asks if isinstance(ask, OneNoise)]
+                sizes[:] = [each.rows for each in requests if isinstance(each, Sizes)]
+                return [tuple(sizes)] * len(requests)
+            case Broadcast(array=array):
+                return [array] * len(requests)
+            case LocalNoise():
+                return [announcer.keep(e.array, e.deviation) for e in requests if isinstance(e, LocalNoise)]
+            case NoisySum(after=after):
+                sums = [each for each in requests if isinstance(each, NoisySum)]
+                total = announcer.total([each.share for each in sums], [each.deviation for each in sums])
+            case OneNoiseSum(after=after):
+                ones = [each for each in requests if isinstance(each, OneNoiseSum)]
                 kept = announcer.choose(len(ones))
-                noises = [ask.deviation if i == kept else 0.0 for i, ask in enumerate(ones)]
-                told = [after(announcer.total([ask.share for ask in ones], noises))] * len(parties)
+                noises = [each.deviation if i == kept else 0.0 for i, each in enumerate(ones)]
+                total = announcer.total([each.share for each in ones], noises)
             case Upload(after=after):
-                sent = [ask for ask in asks if isinstance(ask, Upload)]
-                noisy = [announcer.upload(i, ask.share, ask.deviation) for i, ask in enumerate(sent)]
-                driven.uploads.append([ask.send(array) for ask, array in zip(sent, noisy, strict=True)])
-                driven.beside.append([ask.beside for ask in sent])
-                published, deviation = collected(driven.uploads[-1], driven.beside[-1], sizes)
+                sent = [each for each in requests if isinstance(each, Upload)]
+                noisy = [announcer.upload(i, each.share, each.deviation) for i, each in enumerate(sent)]
+                driven.uploads.append([each.send(array) for each, array in zip(sent, noisy, strict=True)])
+                driven.beside.append([each.beside for each in sent])
+                total, deviation = collected(driven.uploads[-1], driven.beside[-1], sizes)
                 if deviation:
-                    published = announcer.publish(published, deviation)
-                told = [after(published)] * len(parties)
+                    total = announcer.publish(total, deviation)
+            case _:
+                raise SpecError("a mechanism with noise requests an exact sum.")
+        return [after(total)] * len(requests)
+
+    driven.public = dict(drive(parties, answers)[-1].public)
+    return driven
 
 
 def _added(arrays: Sequence[Floats]) -> Floats:

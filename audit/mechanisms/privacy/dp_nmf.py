@@ -16,7 +16,7 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.party_side import Asks, Sum
+from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
 from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words, check_adjacency, clip_rows
@@ -137,7 +137,7 @@ class DPNMF(GaussianReleases):
         """The parameters: the noise is made to fit them."""
         return self.epsilon, self.delta
 
-    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Run all sweeps; see the class."""
         part = clip_rows(matrix, self.row_bound)
         if part.data.size and part.data.min() < 0:
@@ -155,8 +155,8 @@ class DPNMF(GaussianReleases):
             for t in range(self.rank):
                 share = self._share(part, W, squares, T, t)
                 next_topic = partial(_with_topic, T, t, deviation)
-                T, denominators[t] = yield Sum(share, deviation / math.sqrt(honest), after=next_topic)
-        return {"T": T, "denominators": denominators, "sweeps": np.array([float(self.sweeps)])}
+                T, denominators[t] = yield NoisySum(share, deviation / math.sqrt(honest), after=next_topic)
+        return PartyResult({"T": T, "denominators": denominators, "sweeps": np.array([float(self.sweeps)])})
 
     def observed(self, driven: Driven) -> dict[str, Matrix]:
         """The denominators as the coalition sees them."""

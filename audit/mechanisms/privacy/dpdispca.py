@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.party_side import Asks, Sizes, Upload
+from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import (
     analytic_multiplier,
@@ -155,7 +155,7 @@ class DPdisPCA(GaussianReleases):
         """The parameters: with the analytic calibration the noise is made to fit them."""
         return self.epsilon, self.delta
 
-    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Run the one round; see the class."""
         size, features = matrix.shape
         yield Sizes(size)
@@ -163,7 +163,7 @@ class DPdisPCA(GaussianReleases):
         moments = (clipped.T @ clipped).toarray() / size
         deviation = self.deviation(size, features)
         V = yield Upload(moments[np.triu_indices(features)], deviation, send=partial(self._root, features))
-        return {"V": V}
+        return PartyResult({"V": V})
 
     def _root(self, features: int, upper: Matrix) -> Matrix:
         """P_s, of the noisy upper triangle."""

@@ -15,7 +15,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.party_side import Asks, OneNoise, Show, Sizes, Upload
+from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
     aligned,
@@ -153,7 +153,7 @@ class FedPower(GaussianReleases):
         epsilon = self.epsilon if self.noise is None else needed / self.noise if self.noise else math.inf
         return 2 * epsilon, 2 * self.delta
 
-    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
         sizes = yield Sizes(matrix.shape[0])
         local, _ = self.deviations(sizes)
@@ -164,7 +164,7 @@ class FedPower(GaussianReleases):
             if step % self.period:
                 block = orthonormalise(product, start)
                 continue
-            reference = common if self.reference == "common" else (yield Show(block))
+            reference = common if self.reference == "common" else (yield Broadcast(block))
             turn = aligned(block, reference)
             block = common = yield Upload(
                 turn @ product,
@@ -172,7 +172,7 @@ class FedPower(GaussianReleases):
                 beside=np.array([np.abs(turn @ block).max()]),
                 after=lambda mean: orthonormalise(mean, start),
             )
-        return {"V": common}
+        return PartyResult({"V": common})
 
     def collected(
         self, uploads: Sequence[Matrix], beside: Sequence[Matrix], sizes: Sequence[int]
@@ -279,7 +279,7 @@ class UtilityFedPower(GaussianReleases):
         change = second_moment_change(self.row_bound, "replace-one") / sum(sizes)
         return (self.noise / len(sizes) / change,) * self.iterations
 
-    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
         rows = sum((yield Sizes(matrix.shape[0])))
         if self.row_bound is not None:
@@ -292,10 +292,10 @@ class UtilityFedPower(GaussianReleases):
                 block = orthonormalise(product, start)
                 continue
             share = matrix.shape[0] / rows * (aligned(block, common) @ product)
-            block = common = yield OneNoise(
+            block = common = yield OneNoiseSum(
                 share, self.noise / parties, after=lambda total: orthonormalise(total, start)
             )
-        return {"V": common}
+        return PartyResult({"V": common})
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records in the span of the start, which is public: what one changes is announced in full each time."""

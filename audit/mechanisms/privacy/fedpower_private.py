@@ -15,7 +15,7 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.party_side import Asks, Keep, Sizes, Sum
+from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
     bounded_moments,
     check_schedule,
@@ -183,7 +183,7 @@ class PrivateFedPower(GaussianReleases):
         local = each / rounded_sensitivity(change / min(sizes), entries)
         return (announced,) * rounds + (local,) * (self.iterations - rounds)
 
-    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
         size, features = matrix.shape
         sizes = yield Sizes(size)
@@ -196,10 +196,12 @@ class PrivateFedPower(GaussianReleases):
         for step in range(1, self.iterations + 1):
             product = moments_times(matrix, block) if by_record else np.asarray((matrix @ block.T).T)
             if step % self.period:
-                block = self._orth((yield Keep(product, each)), start)
+                block = self._orth((yield LocalNoise(product, each)), start)
             else:
-                block = yield Sum(weight * product, weight * each, after=lambda total: self._orth(total, start))
-        return {"V": block}
+                block = yield NoisySum(
+                    weight * product, weight * each, after=lambda total: self._orth(total, start)
+                )
+        return PartyResult({"V": block})
 
     def _orth(self, block: Matrix, start: Matrix) -> Matrix:
         out = orthonormalise(block, start)

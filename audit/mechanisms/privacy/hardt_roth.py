@@ -14,7 +14,7 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.party_side import Asks, Sum
+from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
 from ksdp.audit.mechanisms.privacy.record_bounds import (
@@ -158,7 +158,7 @@ class HardtRoth(GaussianReleases):
         """The parameters: the noise is made to fit them."""
         return self.epsilon, self.delta
 
-    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
         honest = parties - self.colluders
         if honest < 1:
@@ -169,8 +169,8 @@ class HardtRoth(GaussianReleases):
         for _ in range(self.iterations):
             share = np.asarray((matrix.T @ (matrix @ block.T)).T)
             deviation = self.deviation(block) / math.sqrt(honest)
-            block = yield Sum(share, deviation, after=lambda total: orthonormalise(total, start))
-        return {"V": block}
+            block = yield NoisySum(share, deviation, after=lambda total: orthonormalise(total, start))
+        return PartyResult({"V": block})
 
     def observed(self, driven: Driven) -> dict[str, np.ndarray]:
         """With `sums`, every sum as the coalition sees it."""

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.party_side import Asks
-from ksdp.audit.mechanisms.privacy.announcer import Announcement, Announcer, Driven, Replay, drive
+from ksdp.audit.mechanisms.party_side import PartyProgram
+from ksdp.audit.mechanisms.privacy.announcer import Announcement, Announcer, Driven, Replay, simulate
 from ksdp.audit.mechanisms.privacy.noise import Accounting, Counted, account, check_sampler, epsilon_together
 
 __all__ = ["GaussianReleases"]
@@ -74,7 +74,7 @@ class GaussianReleases(ABC):
         """Deviation over L2 sensitivity of each release, for parties of these sizes, which are public."""
 
     @abstractmethod
-    def party(self, matrix: sp.csr_array, parties: int) -> Asks:
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """One of so many parties' side, with its rows; ends with what is public, by the observables' names."""
 
     def collected(
@@ -95,7 +95,7 @@ class GaussianReleases(ABC):
         """Run once, with noise by `announcer`; return the observables by name."""
         self.observables(database.parties[0].shape[1])
         parties = [self.party(matrix, len(database.parties)) for matrix in database.parties]
-        return self.observed(drive(parties, self.collected, announcer))
+        return self.observed(simulate(parties, self.collected, announcer))
 
     def accounting(self, sizes: Sequence[int], features: int) -> Accounting:
         """Epsilon at `delta` for parties of these sizes, by four ways of counting."""

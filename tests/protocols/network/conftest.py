@@ -20,10 +20,10 @@ from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.take_part import take_part
-from ksdp.protocols.runs.agreement import RunTerms, Statement
-from ksdp.protocols.runs.node import Outcome
-from ksdp.protocols.runs.party_programs import Precision, party_steps, sum_entries
+from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
+from ksdp.protocols.runs.programs import Precision, party_program, sum_entries
+from ksdp.protocols.runs.run_terms import RunTerms, Statement
 
 NAMES = ("ada", "bob", "cyd")
 NMF = PDNMF(rank=2, sweeps=4, tolerance=0.0)
@@ -81,8 +81,8 @@ class Party:
         )
 
     async def run(self) -> Outcome:
-        steps = party_steps(self.mechanism, party_matrix(self.name, self.seed))
-        rounds = party_rounds(self.terms, self.name, self.keys[self.name], steps, Statement(cleared=False))
+        program = party_program(self.mechanism, party_matrix(self.name, self.seed))
+        rounds = party_rounds(self.terms, self.name, self.keys[self.name], program, Statement(cleared=False))
         async with self.mesh() as mesh:
             return await take_part(rounds, mesh, present=self.present, note=self.note)
 

@@ -12,7 +12,7 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.network.links import LinkTimes
-from ksdp.protocols.runs.node import Outcome
+from ksdp.protocols.runs.handshake import Outcome
 
 from .conftest import NAMES, NMF, Party, all_ends, free_ports, parties, party_matrix, proxy
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ksdp.protocols.runs.node import Outcome
+from ksdp.protocols.runs.handshake import Outcome
 
 from .conftest import all_ends, free_ports, parties, proxy
 

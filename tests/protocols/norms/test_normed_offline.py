@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum
 from ksdp.protocols.norms.normed_material import check_correlations
-from ksdp.protocols.norms.normed_offline import NormedOfflineParty
+from ksdp.protocols.norms.normed_offline import batch_of, offline_script
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_simulation import (
     deliver,
-    plain_normed_sum,
     simulate_material,
     simulate_normed_sum,
     simulate_setup,
 )
-from ksdp.protocols.norms.normed_sum import NormedSumParty
-from ksdp.protocols.norms.ot_setup import OtSetup, OtSetupParty
+from ksdp.protocols.norms.normed_sum import online_script
+from ksdp.protocols.norms.ot_setup import OtSetup, setup_script
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +41,11 @@ def test_three_parties_make_what_a_dealer_would(
     check_correlations(materials)
     assert {material.offline for material in materials} == {"ot"}
     vectors = np.random.default_rng(dimension).uniform(-1, 1, size=(3, dimension)) / (4 * dimension)
-    parties = [NormedSumParty(m, v) for m, v in zip(materials, vectors, strict=True)]
-    deliver(parties)
+    results, _ = deliver([online_script(m, v) for m, v in zip(materials, vectors, strict=True)])
     bound = terms.error_bound_at(float(np.linalg.norm(vectors.sum(axis=0))))
-    for party in parties:
-        assert party.result.offline == "ot"
-        assert np.abs(party.result.values - plain_normed_sum(vectors)).max() <= bound
+    for result in results:
+        assert result.offline == "ot"
+        assert np.abs(result.values - normed_sec_sum(list(vectors[:, None]))[0][0]).max() <= bound
 
 
 def test_the_whole_protocol_needs_no_third_party_by_default() -> None:
@@ -64,7 +62,7 @@ def test_one_setup_serves_many_sums_each_number_once(two: Sequence[OtSetup]) -> 
     assert first[0].batch != second[0].batch
     assert first[0].crosses[0] != second[0].crosses[0]
     with pytest.raises(ProtocolError, match="made before"):
-        NormedOfflineParty(two[0], terms, 100)
+        offline_script(two[0], terms, 100)
 
 
 def test_shares_of_nothing_look_like_any_other(two: Sequence[OtSetup]) -> None:
@@ -78,46 +76,41 @@ def test_shares_of_nothing_look_like_any_other(two: Sequence[OtSetup]) -> None:
     assert len(set(shares)) == 24
 
 
-def test_terms_that_differ_do_not_meet(two: Sequence[OtSetup]) -> None:
-    ours = NormedOfflineParty(two[0], NormedSumParameters(2, 2, 10, 0), 300)
-    theirs = NormedOfflineParty(two[1], NormedSumParameters(2, 3, 10, 0), 300)
-    ours.start()
-    (message,) = theirs.start()
-    with pytest.raises(ProtocolError, match="another session"):
-        ours.receive(message)
-
-
-def test_what_is_cut_short_or_too_long_is_refused(two: Sequence[OtSetup]) -> None:
+def test_terms_that_differ_name_another_session(two: Sequence[OtSetup]) -> None:
     terms = NormedSumParameters(2, 2, 10, 0)
-    for number, change in ((400, -1), (401, 1)):
-        ours, theirs = (NormedOfflineParty(setup, terms, number) for setup in two)
-        ours.start()
-        (message,) = theirs.start()
-        payload = message.payload[:change] if change < 0 else message.payload + b"\0"
-        with pytest.raises(ProtocolError, match="bytes"):
-            ours.receive(replace(message, payload=payload))
+    (made, _) = simulate_material(terms, two, 300)
+    assert batch_of(two[1], terms, 300) == made.batch
+    others = batch_of(two[1], NormedSumParameters(2, 3, 10, 0), 300), batch_of(two[1], terms, 301)
+    assert made.batch not in others
 
 
 def test_a_changed_announcement_gives_material_that_does_not_add_up(two: Sequence[OtSetup]) -> None:
     """Nobody checks this in a run (parties are trusted to follow it); `check_correlations` sees it."""
     terms = NormedSumParameters(2, 2, 10, 0)
-    parties = [NormedOfflineParty(setup, terms, 500) for setup in two]
-    waiting = [message for party in parties for message in party.start()]
-    while waiting:
-        message = waiting.pop(0)
-        if message.round == 2 and message.sender == 0:
-            message = replace(message, payload=bytes(len(message.payload)))
-        waiting += parties[message.receiver].receive(message)
+    scripts = [offline_script(setup, terms, 500) for setup in two]
+    exchanges, made = [next(script) for script in scripts], []
+    for number in range(3):
+        following = []
+        for me, script in enumerate(scripts):
+            payload, due = exchanges[1 - me].payloads[me], exchanges[me].expected[1 - me]
+            assert len(payload) == due
+            if number == 2 and me == 1:
+                payload = bytes(due)
+            try:
+                following.append(script.send({1 - me: payload}))
+            except StopIteration as stop:
+                made.append(stop.value)
+        exchanges = following
     with pytest.raises(ProtocolError, match="cubes"):
-        check_correlations([party.result for party in parties])
+        check_correlations(made)
 
 
 def test_arguments_are_refused_before_anything_is_used(two: Sequence[OtSetup]) -> None:
     with pytest.raises(InputError, match="2 parties"):
-        NormedOfflineParty(two[0], NormedSumParameters(3, 2), 600)
+        offline_script(two[0], NormedSumParameters(3, 2), 600)
     with pytest.raises(InputError, match="`number`"):
-        NormedOfflineParty(two[0], NormedSumParameters(2, 2), -1)
+        offline_script(two[0], NormedSumParameters(2, 2), -1)
     with pytest.raises(InputError, match="32 bytes"):
-        OtSetupParty(b"short", 0, 2)
+        setup_script(b"short", 0, 2)
     with pytest.raises(InputError, match="`party`"):
-        OtSetupParty(b"s" * 32, 2, 2)
+        setup_script(b"s" * 32, 2, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp, kstest
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.protocols.channel.round_machine import RoundMessage
+from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum
+from ksdp.protocols.channel.rounds import Round
+from ksdp.protocols.channel.wire import unpack
 from ksdp.protocols.norms.normed_material import NormedMaterial, deal
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
-from ksdp.protocols.norms.normed_simulation import deliver, plain_normed_sum, simulate_normed_sum
-from ksdp.protocols.norms.normed_sum import NormedSum, NormedSumParty, encode
+from ksdp.protocols.norms.normed_simulation import deliver, simulate_normed_sum
+from ksdp.protocols.norms.normed_sum import encode, online_script
 
 Vectors = NDArray[np.float64]
 
@@ -28,12 +31,23 @@ def on_grid(vectors: Vectors, fraction_bits: int) -> Vectors:
     return (total / np.sqrt((total**2).sum())).astype(np.float64)
 
 
-def run(terms: NormedSumParameters, vectors: Vectors) -> tuple[NormedSum, tuple[RoundMessage, ...]]:
-    parties = [NormedSumParty(m, v) for m, v in zip(deal(terms), vectors, strict=True)]
-    sent = deliver(parties)
-    for party in parties[1:]:
-        assert party.result.values.tobytes() == parties[0].result.values.tobytes()
-    return parties[0].result, sent
+class Sent(NamedTuple):
+    """What one party told another in one round."""
+
+    sender: int
+    round: int
+    payload: bytes
+
+
+def payloads(sent: Sequence[tuple[str, Round]]) -> list[Sent]:
+    """All that was sent, out of its wrappings."""
+    return [
+        Sent(
+            int(name.removeprefix("party ")), each.number, unpack("scripts", unpack("round", message, 3)[2], 2)[1]
+        )
+        for name, each in sent
+        for message in each.messages.values()
+    ]
 
 
 @pytest.mark.parametrize("fraction_bits", [10, 20, 31])
@@ -62,20 +76,23 @@ def test_every_entry_is_within_the_bound_at_every_magnitude(
     assert found.error_bound == 2.0**-fraction_bits
     assert np.abs(found.values - on_grid(vectors, fraction_bits)).max() <= found.error_bound
     norm = float(np.linalg.norm(vectors.sum(axis=0)))
-    assert np.abs(found.values - plain_normed_sum(vectors)).max() <= terms.error_bound_at(norm)
+    assert np.abs(found.values - normed_sec_sum(list(vectors[:, None]))[0][0]).max() <= terms.error_bound_at(norm)
     assert (np.ldexp(found.values, fraction_bits) % 1 == 0).all()
 
 
 @pytest.mark.parametrize(("parties", "fraction_bits"), [(2, 31), (5, 31), (3, 20), (4, 10)])
 def test_ten_thousand_entries(parties: int, fraction_bits: int) -> None:
     vectors = np.random.default_rng(parties).normal(size=(parties, 10_000))
-    found = simulate_normed_sum(vectors, fraction_bits=fraction_bits, offline="dealer")
+    terms = NormedSumParameters(parties, 10_000, fraction_bits)
+    results, sent = deliver([online_script(m, v) for m, v in zip(deal(terms), vectors, strict=True)])
+    found = results[0]
+    assert len({each.values.tobytes() for each in results}) == 1
     assert np.abs(found.values - on_grid(vectors, fraction_bits)).max() <= found.error_bound
     assert found.offline == "dealer"
-    assert found.rounds == NormedSumParameters(parties, 10_000, fraction_bits).rounds
+    assert len(sent) == parties * terms.rounds
     # two vectors and the scalars, to every peer
-    ring, scalar = (NormedSumParameters(parties, 10_000, fraction_bits).ring.width, 90)
-    assert found.sent_bytes <= (parties - 1) * (2 * ring * 10_000 + found.rounds * (44 + 2 * scalar))
+    said = sum(len(message.payload) for message in payloads(sent) if message.sender == 0)
+    assert said <= (parties - 1) * (2 * terms.ring.width * 10_000 + terms.rounds * 2 * 90)
 
 
 @pytest.mark.parametrize("parties", [2, 3, 5])
@@ -102,17 +119,13 @@ def test_with_the_lowest_floor_one_unit_of_the_grid_has_a_direction() -> None:
 
 def test_a_refused_sum_is_not_opened() -> None:
     terms = NormedSumParameters(2, 3, 20, 2)
-    parties = [NormedSumParty(material, np.zeros(3)) for material in deal(terms)]
-    waiting = [message for party in parties for message in party.start()]
-    refused = 0
-    while waiting:
-        message = waiting.pop(0)
-        assert message.round < terms.rounds - 1  # the vectors of the result are never sent
-        try:
-            waiting += parties[message.receiver].receive(message)
-        except ProtocolError:
-            refused += 1
-    assert refused == 2
+    scripts = [online_script(material, np.zeros(3)) for material in deal(terms)]
+    exchanges = [next(script) for script in scripts]
+    for _ in range(terms.rounds - 2):  # the vectors of the result would be the last
+        exchanges = [s.send({1 - i: exchanges[1 - i].payloads[i]}) for i, s in enumerate(scripts)]
+    for i, script in enumerate(scripts):
+        with pytest.raises(ProtocolError, match="not opened"):
+            script.send({1 - i: exchanges[1 - i].payloads[i]})
 
 
 @pytest.mark.parametrize(
@@ -130,10 +143,10 @@ def test_a_refused_sum_is_not_opened() -> None:
 def test_a_vector_that_does_not_fit_is_refused_and_spends_nothing(vector: list[float], reason: str) -> None:
     material = deal(NormedSumParameters(2, 3, 20, 2))[0]
     with pytest.raises(InputError, match=reason):
-        NormedSumParty(material, vector)
-    NormedSumParty(material, [1.0, 1.0, 1.0])
+        online_script(material, vector)
+    online_script(material, [1.0, 1.0, 1.0])
     with pytest.raises(ProtocolError, match="used"):
-        NormedSumParty(material, [1.0, 1.0, 1.0])
+        online_script(material, [1.0, 1.0, 1.0])
 
 
 def test_the_longest_vector_that_fits_fits() -> None:
@@ -149,32 +162,12 @@ def test_the_result_says_what_it_reveals() -> None:
     assert "any 2 of the 3" in three.reveals
 
 
-def test_material_of_another_sum_is_refused_by_the_peer() -> None:
-    terms = NormedSumParameters(2, 2, 20, 2)
-    ours, theirs = NormedSumParty(deal(terms)[0], [1, 0]), NormedSumParty(deal(terms)[1], [1, 0])
-    ours.start()
-    (message,) = theirs.start()
-    with pytest.raises(ProtocolError, match="another session"):
-        ours.receive(message)
-
-
-def test_a_message_of_another_length_is_refused() -> None:
-    terms = NormedSumParameters(2, 2, 20, 2)
-    first, second = (NormedSumParty(m, [1.0, 0.5]) for m in deal(terms))
-    (sent,) = second.start()
-    first.start()
-    with pytest.raises(ProtocolError, match="bytes"):
-        first.receive(replace(sent, payload=sent.payload + b"\0"))
-
-
 # --- what can be seen -------------------------------------------------------------------------------------------
 
 RUNS = 250
 
 
-def opened(
-    terms: NormedSumParameters, materials: Sequence[NormedMaterial], sent: Sequence[RoundMessage]
-) -> list[float]:
+def opened(terms: NormedSumParameters, materials: Sequence[NormedMaterial], sent: Sequence[Sent]) -> list[float]:
     """What a coalition of all but party 0 sees beyond its own: opened scalars less its masks, over 2^mask."""
     by_round: dict[int, dict[int, bytes]] = {}
     for message in sent:
@@ -203,8 +196,7 @@ def views(scale: float, parties: int = 2) -> tuple[Vectors, Vectors, Vectors]:
     random_bytes = np.random.default_rng(int(scale)).bytes
     for _ in range(RUNS):
         materials = deal(terms, random_bytes)
-        machines = [NormedSumParty(m, v) for m, v in zip(materials, vectors, strict=True)]
-        sent = deliver(machines)
+        sent = payloads(deliver([online_script(m, v) for m, v in zip(materials, vectors, strict=True)])[1])
         scalars.append(opened(terms, materials, sent))
         mine = {message.round: message.payload for message in sent if message.sender == 0}
         entries = []
@@ -273,10 +265,10 @@ def test_the_comparison_would_see_a_narrow_mask() -> None:
             first, second = deal(terms, random_bytes)
             narrow = first.own.square >> (terms.square_mask_bits - terms.square_bits + 6)
             first = replace(first, own=replace(first.own, square=narrow))
-            parties = [NormedSumParty(m, np.array([3, 4]) / 128 * scale) for m in (first, second)]
-            (to_second,), (to_first,) = (party.start() for party in parties)
-            shares = [*parties[0].receive(to_first), *parties[1].receive(to_second)]
-            total = sum(int.from_bytes(share.payload, "little") for share in shares) % terms.ring.modulus
+            scripts = [online_script(m, np.array([3, 4]) / 128 * scale) for m in (first, second)]
+            to_second, to_first = (next(script).payloads[1 - i] for i, script in enumerate(scripts))
+            opened = scripts[0].send({1: to_first}).payloads[1], scripts[1].send({0: to_second}).payloads[0]
+            total = sum(int.from_bytes(share, "little") for share in opened) % terms.ring.modulus
             values.append(float(total - second.own.square))
     assert ks_2samp(*seen.values()).pvalue < 1e-6
 

@@ -21,12 +21,13 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.one_noise.paillier import PrivateKey, generate
-from ksdp.protocols.runs.agreement import RunTerms, Statement
-from ksdp.protocols.runs.node import Rounds
-from ksdp.protocols.runs.own_noise import NoiseSource
-from ksdp.protocols.runs.party_programs import Precision, party_steps
+from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.party_noise import NoiseSource
 from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import Precision, party_program
+from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
 
 from ..conftest import identity, participant, seeded
@@ -108,13 +109,13 @@ def sides(
     matrices: Sequence[sp.csr_array] = (),
     sources: Callable[[str], NoiseSource] = scripted,
     **other: Any,
-) -> dict[str, Rounds]:
+) -> dict[str, Rounds[Outcome]]:
     """Everybody's side of a run, the server's last."""
     terms = terms_of(m, mechanism, **other)
-    found: dict[str, Rounds] = {}
+    found: dict[str, Rounds[Outcome]] = {}
     for name, matrix in zip(NAMES[:m], matrices or parts(m), strict=True):
         own: dict[str, Any] = {"random_bytes": seeded(name), "noise": sources(name)}
-        asks = party_steps(mechanism, matrix, m)
+        asks = party_program(mechanism, matrix, m)
         found[name] = party_rounds(terms, name, identity(name), asks, Statement(cleared=False), **own)
     if terms.server is not None:
         found[SERVER] = server_rounds(terms, identity(SERVER), noise=sources(SERVER), make_key=given_key)

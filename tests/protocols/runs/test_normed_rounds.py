@@ -10,9 +10,10 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.normed_rounds import check_normed
-from ksdp.protocols.runs.party_programs import Precision, party_steps, sum_entries
-from ksdp.protocols.runs.party_rounds import largest_message, run_together
+from ksdp.protocols.runs.party_rounds import largest_message
+from ksdp.protocols.runs.programs import Precision, party_program, sum_entries
 
 from .test_party_rounds import NAMES, parts, run, side, terms_of
 
@@ -42,7 +43,7 @@ def test_a_direction_that_nobody_has_ends_the_run() -> None:
     row = np.zeros((3, 12))
     row[:, 2] = 1.0
     with pytest.raises(ProtocolError, match="no direction"):
-        run_together({n: side(n, terms, party_steps(mechanism, sp.csr_array(row))) for n in NAMES[:2]})
+        run_together({n: side(n, terms, party_program(mechanism, sp.csr_array(row))) for n in NAMES[:2]})
 
 
 def test_precision_must_fit() -> None:

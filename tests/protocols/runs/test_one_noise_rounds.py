@@ -11,15 +11,16 @@ import pytest
 from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.party_side import OneNoise, Sizes
+from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes
 from ksdp.audit.mechanisms.privacy.fedpower import UtilityFedPower
 from ksdp.protocols.channel.arrays import pack_array
 from ksdp.protocols.channel.keys import Envelope
+from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.channel.wire import pack, unpack
 from ksdp.protocols.one_noise.paillier import generate
-from ksdp.protocols.runs.own_noise import NoiseSource, noised
-from ksdp.protocols.runs.party_programs import party_steps, sum_entries
-from ksdp.protocols.runs.party_rounds import largest_message, run_together
+from ksdp.protocols.runs.party_noise import NoiseSource, noised
+from ksdp.protocols.runs.party_rounds import largest_message
+from ksdp.protocols.runs.programs import party_program, sum_entries
 from ksdp.protocols.runs.server_rounds import server_rounds
 
 from ..conftest import identity
@@ -56,10 +57,10 @@ def test_any_noise_may_be_left() -> None:
 
 
 def shares_of(m: int, mechanism: UtilityFedPower, source: NoiseSource, index: int) -> np.ndarray[Any, Any]:
-    asks = party_steps(mechanism, parts(m)[index], m)
+    asks = party_program(mechanism, parts(m)[index], m)
     assert isinstance(next(asks), Sizes)
     ask = asks.send((9,) * m)
-    assert isinstance(ask, OneNoise)
+    assert isinstance(ask, OneNoiseSum)
     return noised(ask.share, ask.deviation, 2.0**16, source).values
 
 

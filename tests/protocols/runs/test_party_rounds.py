@@ -16,12 +16,13 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
+from ksdp.audit.mechanisms.party_side import PartyProgram, SecSum
+from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import unpack
-from ksdp.protocols.runs.agreement import RunTerms, Statement
-from ksdp.protocols.runs.node import Outcome, Rounds
-from ksdp.protocols.runs.party_programs import Precision, party_steps
-from ksdp.protocols.runs.party_rounds import party_rounds, run_together
-from ksdp.protocols.runs.party_steps import Steps, Wanted
+from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import Precision, party_program
+from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.sums.sum_messages import Contribution
 
 from ..conftest import identity, participant, seeded
@@ -52,7 +53,9 @@ def terms_of(m: int, mechanism: Mechanism = NMF, precision: Precision | None = N
     return RunTerms(mechanism, precision=precision or Precision(), **(said | other))
 
 
-def side(name: str, terms: RunTerms, steps: Steps, statement: Statement = UNCLEARED, seed: str = "") -> Rounds:
+def side(
+    name: str, terms: RunTerms, steps: PartyProgram, statement: Statement = UNCLEARED, seed: str = ""
+) -> Rounds[Outcome]:
     secrets = {"random_bytes": seeded(seed + name)} if seed else {}
     return party_rounds(terms, name, identity(name), steps, statement, **secrets)
 
@@ -60,7 +63,7 @@ def side(name: str, terms: RunTerms, steps: Steps, statement: Statement = UNCLEA
 def run(m: int, mechanism: Mechanism = NMF, precision: Precision | None = None) -> tuple[Any, Any]:
     terms = terms_of(m, mechanism, precision)
     matrices = dict(zip(NAMES, parts(m), strict=False))
-    return run_together({n: side(n, terms, party_steps(mechanism, x)) for n, x in matrices.items()})
+    return run_together({n: side(n, terms, party_program(mechanism, x)) for n, x in matrices.items()})
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.name}-{getattr(m, 'start', '')}")
@@ -81,8 +84,8 @@ def test_every_sum_is_within_its_bound(bits: int) -> None:
     shares: list[list[NDArray[np.float64]]] = [[] for _ in range(m)]
     totals: list[NDArray[np.float64]] = []
 
-    def watched(index: int, steps: Steps) -> Steps:
-        wanted: Wanted = next(steps)
+    def watched(index: int, steps: PartyProgram) -> PartyProgram:
+        wanted: SecSum = next(steps)
         while True:
             shares[index].append(wanted.share.copy())
             total = yield wanted
@@ -95,7 +98,7 @@ def test_every_sum_is_within_its_bound(bits: int) -> None:
 
     terms = terms_of(m, NMF, precision)
     matrices = enumerate(parts(m))
-    run_together({NAMES[i]: side(NAMES[i], terms, watched(i, party_steps(NMF, x))) for i, x in matrices})
+    run_together({NAMES[i]: side(NAMES[i], terms, watched(i, party_program(NMF, x))) for i, x in matrices})
     exact = [np.sum(np.array(each, dtype=np.longdouble), axis=0) for each in zip(*shares, strict=True)]
     off = max(float(np.abs(total - plain).max()) for total, plain in zip(totals, exact, strict=True))
     assert 0 < off <= precision.coding(m).error * (1 + 1e-6)
@@ -121,7 +124,7 @@ def test_the_message_of_a_fixed_input_is_uniform_over_sessions() -> None:
     matrices = dict(zip(NAMES, parts(2), strict=False))
     first = []
     for session in range(300):
-        party = {n: side(n, terms, party_steps(NMF, x), seed=f"{session}") for n, x in matrices.items()}
+        party = {n: side(n, terms, party_program(NMF, x), seed=f"{session}") for n, x in matrices.items()}
         spoken = {n: next(p) for n, p in party.items()}
         while spoken["ada"].kind != "sum":
             mail = {n: {o: spoken[o].messages[n] for o in spoken if o != n} for n in party}
@@ -160,7 +163,7 @@ def test_who_means_something_else_is_told_what_differs(changed: dict[str, Any], 
     """Before anything of the data has been said: the steps have not begun."""
     terms = terms_of(2)
 
-    def untouched() -> Steps:
+    def untouched() -> PartyProgram:
         pytest.fail("the data were used before the terms were agreed")
         yield
 
@@ -173,7 +176,7 @@ def ended(meddle: Any, m: int = 3) -> ProtocolError:
     """The error at ada's when `meddle` changes what arrives there."""
     terms = terms_of(m)
     matrices = dict(zip(NAMES, parts(m), strict=False))
-    party = {n: side(n, terms, party_steps(NMF, x)) for n, x in matrices.items()}
+    party = {n: side(n, terms, party_program(NMF, x)) for n, x in matrices.items()}
 
     def play() -> None:
         spoken = before = {n: next(p) for n, p in party.items()}
@@ -232,15 +235,15 @@ def test_a_share_out_of_bounds_is_refused_before_it_is_sent() -> None:
     terms = terms_of(2, precision=Precision(bound=1e-3))
     matrices = dict(zip(NAMES, parts(2), strict=False))
     with pytest.raises(InputError, match="at most 0.001"):
-        run_together({n: side(n, terms, party_steps(NMF, x)) for n, x in matrices.items()})
+        run_together({n: side(n, terms, party_program(NMF, x)) for n, x in matrices.items()})
 
 
 def test_a_stranger_and_a_wrong_key_are_refused() -> None:
     terms = terms_of(2)
     with pytest.raises(InputError, match="not among the parties"):
-        next(side("eve", terms, party_steps(NMF, parts(1)[0])))
+        next(side("eve", terms, party_program(NMF, parts(1)[0])))
     with pytest.raises(InputError, match="not the one"):
-        next(party_rounds(terms, "ada", identity("eve"), party_steps(NMF, parts(1)[0]), UNCLEARED))
+        next(party_rounds(terms, "ada", identity("eve"), party_program(NMF, parts(1)[0]), UNCLEARED))
 
 
 def test_everybody_knows_on_what_grounds_the_others_took_part() -> None:
@@ -248,7 +251,7 @@ def test_everybody_knows_on_what_grounds_the_others_took_part() -> None:
     grounds = {"ada": Statement(True, "ab" * 32), "bob": UNCLEARED}
     matrices = dict(zip(NAMES, parts(2), strict=False))
     found: dict[str, Outcome] = run_together(
-        {n: side(n, terms, party_steps(NMF, x), grounds[n]) for n, x in matrices.items()}
+        {n: side(n, terms, party_program(NMF, x), grounds[n]) for n, x in matrices.items()}
     )[0]
     assert found["ada"].statements == found["bob"].statements == grounds
     assert found["ada"].session == found["bob"].session

@@ -12,11 +12,12 @@ import pytest
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.protocols.channel.arrays import pack_array, pack_arrays
+from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import pack, unpack
-from ksdp.protocols.runs.agreement import Statement
-from ksdp.protocols.runs.node import Rounds
-from ksdp.protocols.runs.party_programs import party_steps, sum_entries
-from ksdp.protocols.runs.party_rounds import largest_message, party_rounds, run_together
+from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
+from ksdp.protocols.runs.programs import party_program, sum_entries
+from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
 
 from ..conftest import identity, participant
@@ -71,7 +72,7 @@ def test_everybody_knows_that_the_server_collects() -> None:
         assert not outcome.statements["ada"].collects
 
 
-def played(nodes: dict[str, Rounds], meddle: Callable[[Any, dict[str, dict[str, bytes]]], None]) -> str:
+def played(nodes: dict[str, Rounds[Outcome]], meddle: Callable[[Any, dict[str, dict[str, bytes]]], None]) -> str:
     """The fault that ends a run in which `meddle` changes what arrives."""
 
     def play() -> None:
@@ -142,7 +143,7 @@ def test_who_means_another_server_or_none_is_told() -> None:
     nodes = sides(3, FEDPOWER)
     other = replace(terms_of(3, FEDPOWER), server=participant("other"))
     nodes["bob"] = party_rounds(
-        other, "bob", identity("bob"), party_steps(FEDPOWER, parts(3)[1], 3), Statement(cleared=False)
+        other, "bob", identity("bob"), party_program(FEDPOWER, parts(3)[1], 3), Statement(cleared=False)
     )
     spoken = {n: next(p) for n, p in nodes.items()}
     mail = {o: spoken[o].messages["ada"] for o in ("bob", "cyd", SERVER)}
@@ -155,7 +156,7 @@ def test_who_is_no_server_is_refused() -> None:
         next(server_rounds(terms_of(3, FEDPOWER), identity("eve")))
     with pytest.raises(InputError, match="has no server"):
         next(server_rounds(terms_of(3, BY_SUMS[0]), identity(SERVER)))
-    asks = party_steps(FEDPOWER, parts(1)[0], 3)
+    asks = party_program(FEDPOWER, parts(1)[0], 3)
     rounds = party_rounds(terms_of(3, FEDPOWER), SERVER, identity(SERVER), asks, Statement(cleared=False))
     with pytest.raises(InputError, match="is the server"):
         next(rounds)

@@ -5,24 +5,35 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.party_side import Array, Asks, Keep, OneNoise, Show, Sizes, Sum, Upload
-from ksdp.audit.mechanisms.privacy.announcer import Announcer, drive
+from ksdp.audit.errors import ProtocolError, SpecError
+from ksdp.audit.mechanisms.party_side import (
+    Array,
+    Broadcast,
+    LocalNoise,
+    NoisySum,
+    OneNoiseSum,
+    PartyProgram,
+    PartyResult,
+    SecSum,
+    Sizes,
+    Upload,
+)
+from ksdp.audit.mechanisms.privacy.announcer import Announcer, simulate
 
 
 def nobody(uploads: object, beside: object, sizes: object) -> tuple[Array, float]:
     raise AssertionError("no upload was asked for")
 
 
-def everything(number: int, told: list[object]) -> Asks:
-    """Asks for one of each, and keeps what it is told."""
+def everything(number: int, told: list[object]) -> PartyProgram:
+    """PartyProgram for one of each, and keeps what it is told."""
     one = np.full(2, float(number + 1))
     told.append((yield Sizes(10 * (number + 1))))
-    told.append((yield Show(one)))
-    told.append((yield Keep(one, 0.0)))
-    told.append((yield Sum(one, 0.0, after=lambda total: total / 2)))
+    told.append((yield Broadcast(one)))
+    told.append((yield LocalNoise(one, 0.0)))
+    told.append((yield NoisySum(one, 0.0, after=lambda total: total / 2)))
     told.append((yield Upload(one, 0.0, send=lambda noisy: -noisy, beside=one[:1], after=lambda mean: mean + 1)))
-    return {"end": np.zeros(1)}
+    return PartyResult({"end": np.zeros(1)})
 
 
 def test_every_party_is_told_what_it_asked_for() -> None:
@@ -33,7 +44,7 @@ def test_every_party_is_told_what_it_asked_for() -> None:
         assert sizes == [10, 20, 30]
         return np.sum(np.array(uploads), axis=0) * np.sum(np.array(beside)), 0.0
 
-    driven = drive([everything(i, told[i]) for i in range(3)], server, announcer)
+    driven = simulate([everything(i, told[i]) for i in range(3)], server, announcer)
     for number, found in enumerate(told):
         sizes, shown, kept, total, published = found
         assert sizes == (10, 20, 30)
@@ -47,11 +58,11 @@ def test_every_party_is_told_what_it_asked_for() -> None:
 
 
 def test_one_noise_is_left_of_all() -> None:
-    def party(share: float) -> Asks:
-        total = yield OneNoise(np.full(1000, share), 2.0)
-        return {"total": total}
+    def party(share: float) -> PartyProgram:
+        total = yield OneNoiseSum(np.full(1000, share), 2.0)
+        return PartyResult({"total": total})
 
-    driven = drive(
+    driven = simulate(
         [party(1.0), party(2.0), party(3.0)], nobody, Announcer([0, 1, 2], "fast", np.random.default_rng(1))
     )
     spread = float(np.std(driven.public["total"] - 6.0))
@@ -59,21 +70,30 @@ def test_one_noise_is_left_of_all() -> None:
 
 
 def test_parties_that_drift_apart_are_refused() -> None:
-    def adds() -> Asks:
-        yield Sum(np.zeros(1), 1.0)
-        return {}
+    def adds() -> PartyProgram:
+        yield NoisySum(np.zeros(1), 1.0)
+        return PartyResult({})
 
-    def keeps() -> Asks:
-        yield Keep(np.zeros(1), 1.0)
-        return {}
+    def keeps() -> PartyProgram:
+        yield LocalNoise(np.zeros(1), 1.0)
+        return PartyResult({})
 
-    def stops() -> Asks:
-        return {}
+    def stops() -> PartyProgram:
+        return PartyResult({})
         yield
 
     for other in (keeps, stops):
-        with pytest.raises(SpecError, match="different things"):
-            drive([adds(), other()], nobody, Announcer([0, 1], "fast", np.random.default_rng(0)))
+        with pytest.raises(ProtocolError, match="drifted apart"):
+            simulate([adds(), other()], nobody, Announcer([0, 1], "fast", np.random.default_rng(0)))
+
+
+def test_an_exact_sum_has_no_place_in_a_transcript_of_noise() -> None:
+    def exact() -> PartyProgram:
+        yield SecSum(np.zeros(1))
+        return PartyResult({})
+
+    with pytest.raises(SpecError, match="exact sum"):
+        simulate([exact()], nobody, Announcer([0], "fast", np.random.default_rng(0)))
 
 
 def test_the_coalition_takes_off_its_own_shares_and_its_own_noise() -> None:

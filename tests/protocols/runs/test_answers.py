@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.party_side import OneNoise, Sizes, Upload
+from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
-from ksdp.protocols.runs.noisy_rounds import ask_body
-from ksdp.protocols.runs.own_noise import vetted_noise
-from ksdp.protocols.runs.party_programs import Precision, sum_entries
-from ksdp.protocols.runs.party_rounds import largest_message, run_together
+from ksdp.protocols.channel.rounds import run_together
+from ksdp.protocols.runs.answers import request_body
+from ksdp.protocols.runs.party_noise import vetted_noise
+from ksdp.protocols.runs.party_rounds import largest_message
+from ksdp.protocols.runs.programs import Precision, sum_entries
 
 from ..conftest import participant
 from .noisy_parties import BY_SUMS, BY_UPLOADS, ONE_NOISE, SERVER, ideal, kinds_said, scripted, sides, terms_of
@@ -123,10 +124,12 @@ def test_parties_that_make_other_sizes_public_end_the_run() -> None:
 
 def test_a_server_is_told_nothing_that_only_one_party_knows() -> None:
     share = np.ones((2, 3))
-    assert ask_body(Upload(share, 0.5)) == ask_body(Upload(2 * share, 0.25))
-    assert ask_body(Sizes(3)) == ask_body(Sizes(4))
-    assert ask_body(OneNoise(share, 0.5)) != ask_body(OneNoise(share, 0.25)), "it is the same at every device"
-    assert ask_body(None) != ask_body(Sizes(3))
+    assert request_body(Upload(share, 0.5)) == request_body(Upload(2 * share, 0.25))
+    assert request_body(Sizes(3)) == request_body(Sizes(4))
+    assert request_body(OneNoiseSum(share, 0.5)) != request_body(OneNoiseSum(share, 0.25)), (
+        "it is the same at every device"
+    )
+    assert request_body(None) != request_body(Sizes(3))
 
 
 def test_printed_calibration_can_be_run_too() -> None:

@@ -24,9 +24,9 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     subspace_sine,
     values_from,
 )
-from ksdp.protocols.runs.party_steps import PartyResult, Steps, Wanted
+from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, SecSum
 
-__all__ = ["check_svd", "svd_steps"]
+__all__ = ["check_svd", "svd_program"]
 
 
 def check_svd(mechanism: PDSVD) -> None:
@@ -44,7 +44,7 @@ def check_svd(mechanism: PDSVD) -> None:
         )
 
 
-def svd_steps(mechanism: PDSVD, matrix: sp.csr_array) -> Steps:
+def svd_program(mechanism: PDSVD, matrix: sp.csr_array) -> PartyProgram:
     """One party of `PDSVD`, `SigmaSVD` or `PDPCA`.
 
     Parameters
@@ -56,7 +56,7 @@ def svd_steps(mechanism: PDSVD, matrix: sp.csr_array) -> Steps:
 
     Returns
     -------
-    Steps
+    PartyProgram
         Ends with what the mechanism announces: `V`, `iterations`, `sigma` where it is revealed, `mean`.
 
     Raises
@@ -71,10 +71,10 @@ def svd_steps(mechanism: PDSVD, matrix: sp.csr_array) -> Steps:
 
     Examples
     --------
-    >>> from ksdp.protocols.runs.party_steps import drive
+    >>> from ksdp.audit.mechanisms.party_side import drive
     >>> rows = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
     >>> mechanism = PDSVD(rank=2, solver="power")
-    >>> one, other = drive([svd_steps(mechanism, rows[:1]), svd_steps(mechanism, rows[1:])])
+    >>> one, other = drive([svd_program(mechanism, rows[:1]), svd_program(mechanism, rows[1:])])
     >>> np.abs(one.public["V"]).round(3)
     array([[1., 0., 0.],
            [0., 1., 0.]])
@@ -85,14 +85,15 @@ def svd_steps(mechanism: PDSVD, matrix: sp.csr_array) -> Steps:
     public = {}
     mean = None
     if isinstance(mechanism, PDPCA):
-        sums = yield Wanted(np.append(np.asarray(matrix.sum(axis=0), dtype=np.float64), float(matrix.shape[0])))
+        sums = yield SecSum(np.append(np.asarray(matrix.sum(axis=0), dtype=np.float64), float(matrix.shape[0])))
         public["mean"] = mean = sums[:-1] / max(round(float(sums[-1])), 1)
     start = start_block(mechanism.start_seed, features, mechanism.rank)
     block = orthonormalise(start, start)
     done, movement = 0, np.inf
     norms = np.zeros(len(start))
     while done < mechanism.iterations and movement >= mechanism.tolerance:
-        announced = yield Wanted(share_of(matrix, block, mean), normed=not mechanism.reveal_sigma)
+        share = share_of(matrix, block, mean)
+        announced = yield SecSum(share) if mechanism.reveal_sigma else NormedSecSum(share)
         if mechanism.reveal_sigma:
             announced, norms = normalised(announced)
         moved = orthonormalise(announced, start)

@@ -1,12 +1,15 @@
-"""The list of mechanisms that run with noise, against all that there are."""
+"""The registry of programs, against all mechanisms that there are."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.registry import make_mechanism, mechanism_names
-from ksdp.protocols.runs.noisy_programs import NOISY, is_noisy, noisy_entries, program_of
+from ksdp.protocols.runs.programs import PROGRAMS, check_program, is_noisy, program_of, sum_entries
 
 
 def installed() -> dict[str, Any]:
@@ -15,26 +18,35 @@ def installed() -> dict[str, Any]:
 
 def test_every_mechanism_with_noise_can_be_run_but_those_that_are_broken_on_purpose() -> None:
     noisy = {n for n, m in installed().items() if isinstance(m, GaussianReleases) and m.noise_factor == 1.0}
-    assert noisy == set(NOISY)
+    assert noisy == {name for name, program in PROGRAMS.items() if program.noisy}
 
 
 def test_nothing_else_is_taken_for_one() -> None:
     for name, mechanism in installed().items():
-        assert is_noisy(mechanism) == (name in NOISY)
-        if name not in NOISY:
-            assert not program_of(mechanism).server
+        assert is_noisy(mechanism) == (name in PROGRAMS and PROGRAMS[name].noisy)
+        if name not in PROGRAMS:
+            with pytest.raises(SpecError, match="in a run among parties"):
+                check_program(mechanism)
+
+
+def test_a_name_alone_makes_no_program() -> None:
+    class Other:
+        name = "hardt-roth"
+
+    with pytest.raises(SpecError, match="in a run among parties"):
+        program_of(Other())  # type: ignore[arg-type]
 
 
 def test_whoever_collects_is_asked_for_where_the_mechanism_has_a_server() -> None:
     """A mechanism that says what its server makes of uploads needs one."""
     for name, mechanism in installed().items():
-        if isinstance(mechanism, GaussianReleases) and name in NOISY:
+        if isinstance(mechanism, GaussianReleases) and name in PROGRAMS:
             collects = type(mechanism).collected is not GaussianReleases.collected
             assert bool(program_of(mechanism).server) == (collects or program_of(mechanism).one_noise)
 
 
 def test_no_array_that_is_announced_is_larger_than_is_said() -> None:
     for name, mechanism in installed().items():
-        if name in NOISY:
+        if name in PROGRAMS and PROGRAMS[name].noisy:
             largest = max(announced.shape[-1] * announced.shape[0] for announced in mechanism.observables(30))
-            assert noisy_entries(mechanism, 30) >= largest
+            assert sum_entries(mechanism, 30) >= largest

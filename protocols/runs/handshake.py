@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import pack, pack_number
-from ksdp.protocols.runs.agreement import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
-from ksdp.protocols.runs.exchange import Bodies, Hops, Round, Talk
-from ksdp.protocols.runs.party_steps import PartyResult
+from ksdp.protocols.runs.run_terms import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
 from ksdp.protocols.sums.sum_messages import SumTerms
 
-__all__ = ["Opened", "Outcome", "Rounds", "agree_on_result", "check_node", "open_run"]
+__all__ = ["Opened", "Outcome", "agree_on_result", "check_node", "open_run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,6 @@ class Outcome:
     """Rows of every party, in the parties' order, where the mechanism makes them public."""
 
 
-Rounds = Generator[Round, Bodies, Outcome]
-"""One node's side of a run."""
-
-
 def check_node(terms: RunTerms, name: str, identity: Ed25519PrivateKey) -> None:
     """Refuse a name that is no node of the run, or a key that is not the one it is known by.
 
@@ -71,7 +67,9 @@ def check_node(terms: RunTerms, name: str, identity: Ed25519PrivateKey) -> None:
         raise InputError(f"the key given is not the one that the parties know {name} by.")
 
 
-def open_run(talk: Talk, terms: RunTerms, statement: Statement, random_bytes: RandomBytes) -> Hops[Opened]:
+def open_run(
+    engine: RoundEngine, terms: RunTerms, statement: Statement, random_bytes: RandomBytes
+) -> Rounds[Opened]:
     """Greeting and statements.
 
     Raises
@@ -79,14 +77,14 @@ def open_run(talk: Talk, terms: RunTerms, statement: Statement, random_bytes: Ra
     ProtocolError
         If anybody means another run, or states what is not its to state.
     """
-    nonces = {talk.name: random_bytes(NONCE_BYTES)}
-    greeting = Greeting(terms.digest, terms.hashes, nonces[talk.name])
-    for peer, body in (yield from talk.everybody("greeting", greeting.to_bytes())).items():
+    nonces = {engine.name: random_bytes(NONCE_BYTES)}
+    greeting = Greeting(terms.digest, terms.hashes, nonces[engine.name])
+    for peer, body in (yield from engine.everybody("greeting", greeting.to_bytes())).items():
         theirs = Greeting.from_bytes(body)
         theirs.check(terms, peer)
         nonces[peer] = theirs.nonce
-    statements = {talk.name: statement}
-    for peer, body in (yield from talk.everybody("statement", statement.to_bytes())).items():
+    statements = {engine.name: statement}
+    for peer, body in (yield from engine.everybody("statement", statement.to_bytes())).items():
         statements[peer] = Statement.from_bytes(body)
     for peer, said in statements.items():
         if said.collects != (terms.server is not None and peer == terms.server.name):
@@ -96,8 +94,8 @@ def open_run(talk: Talk, terms: RunTerms, statement: Statement, random_bytes: Ra
 
 
 def agree_on_result(
-    talk: Talk, session: bytes, public: Mapping[str, NDArray[Any]], sizes: tuple[int, ...] = ()
-) -> Hops[str]:
+    engine: RoundEngine, session: bytes, public: Mapping[str, NDArray[Any]], sizes: tuple[int, ...] = ()
+) -> Rounds[str]:
     """The last round: nobody has a result unless all have the same, and were told the same sizes.
 
     Returns
@@ -111,7 +109,7 @@ def agree_on_result(
         If anybody has another.
     """
     digest = _digest(public, session, sizes)
-    for peer, body in (yield from talk.everybody("result", digest)).items():
+    for peer, body in (yield from engine.everybody("result", digest)).items():
         if body != digest:
             raise ProtocolError(f"{peer} has another result: the run is void.")
     return _digest(public, b"", ()).hex()

@@ -24,9 +24,9 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation
-from ksdp.protocols.runs.party_steps import PartyResult, Steps, Wanted
+from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
 
-__all__ = ["check_nmf", "nmf_steps"]
+__all__ = ["check_nmf", "nmf_program"]
 
 Matrix = NDArray[np.float64]
 _STARTS = ("random", "random-2x", "pd-nmf-init")
@@ -52,7 +52,7 @@ def check_nmf(mechanism: PDNMF) -> None:
         )
 
 
-def nmf_steps(mechanism: PDNMF, matrix: sp.csr_array) -> Steps:
+def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
     """One party of `PDNMF`.
 
     Parameters
@@ -64,7 +64,7 @@ def nmf_steps(mechanism: PDNMF, matrix: sp.csr_array) -> Steps:
 
     Returns
     -------
-    Steps
+    PartyProgram
         Ends with `T`, `numerators`, `denominators` (those of the last sweep) and `sweeps`, and the party's own
         `W`, shape (n, k).
 
@@ -75,10 +75,10 @@ def nmf_steps(mechanism: PDNMF, matrix: sp.csr_array) -> Steps:
 
     Examples
     --------
-    >>> from ksdp.protocols.runs.party_steps import drive
+    >>> from ksdp.audit.mechanisms.party_side import drive
     >>> rows = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     >>> mechanism = PDNMF(rank=2, sweeps=50)
-    >>> one, other = drive([nmf_steps(mechanism, rows[:1]), nmf_steps(mechanism, rows[1:])])
+    >>> one, other = drive([nmf_program(mechanism, rows[:1]), nmf_program(mechanism, rows[1:])])
     >>> one.public["T"].round(3)
     array([[0.5, 0.5, 0. ],
            [0. , 0. , 1. ]])
@@ -107,7 +107,7 @@ def nmf_steps(mechanism: PDNMF, matrix: sp.csr_array) -> Steps:
 
 def _iterate(
     matrix: sp.csr_array, start: Matrix, sweeps: int, tolerance: float, penalties: Penalties
-) -> Generator[Wanted, Matrix, Factorisation]:
+) -> Generator[SecSum, Matrix, Factorisation]:
     """PD-NMF-Iter, one party's side."""
     rows, features = stack([matrix])
     T = check_start(start, features).copy()
@@ -126,7 +126,7 @@ def _iterate(
         product(rows, T, interleaved, fits)
         for t in range(topics):
             share_of(rows, 0, t, T, W, fits, gram[t], penalties, share, overlaps)
-            announced = yield Wanted(np.append(share, overlaps[t]))
+            announced = yield SecSum(np.append(share, overlaps[t]))
             numerators[t], denominators[t] = announced[:-1], announced[-1]
             denominator = float(announced[-1]) + penalties.beta
             if denominator <= 0.0:

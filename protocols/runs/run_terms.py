@@ -18,8 +18,7 @@ from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.one_noise.paillier import KEY_BITS
-from ksdp.protocols.runs.noisy_programs import check_noisy, is_noisy, program_of
-from ksdp.protocols.runs.party_programs import Precision, check_program, needs_norms
+from ksdp.protocols.runs.programs import Precision, check_noisy, check_program, is_noisy, needs_norms, program_of
 
 __all__ = [
     "COLLECTS",
@@ -32,7 +31,7 @@ __all__ = [
     "session_seed",
 ]
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Of what parties send each other, and in which order."""
 NONCE_BYTES = 32
 _MAX_TERMS = 256

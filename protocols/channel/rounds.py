@@ -1,0 +1,231 @@
+"""The round engine: every node tells every other node one thing, which may be nothing, waits for all, goes on.
+
+A protocol is a generator. It yields a `Round` (what it sends), is sent what arrived, by sender, and returns its
+result. It knows no sockets: `ksdp.protocols.network` carries rounds among hosts, `run_together` within one
+process. Any fault ends the run, and a generator that has ended cannot be asked again.
+
+Rounds carry no signature. Whoever moves them must bring them unchanged, in order, and from the node that they name
+(an authenticated channel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ksdp.audit.errors import ProtocolError
+from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
+
+__all__ = ["Bodies", "Exchange", "Round", "RoundEngine", "Rounds", "Script", "from_senders", "run_together"]
+
+
+class _Sent(Protocol):
+    @property
+    def sender(self) -> str: ...
+
+
+Bodies = Mapping[str, bytes]
+_Result = TypeVar("_Result")
+_Message = TypeVar("_Message", bound=_Sent)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one node sends in one round."""
+
+    number: int
+    kind: str
+    messages: Bodies
+    """By receiver; one for every other node."""
+
+
+Rounds = Generator[Round, Bodies, _Result]
+"""Some rounds of one node: yields what is to be sent, is sent what arrived."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One round of a `Script`. Parties are known by their place, from 0."""
+
+    payloads: Mapping[int, bytes]
+    """By receiver; may be empty bytes, is never left out."""
+    expected: Mapping[int, int]
+    """By sender, the exact number of bytes that are due."""
+
+    @classmethod
+    def broadcast(cls, payload: bytes, place: int, parties: int) -> Exchange:
+        """The same to all, and as much from all."""
+        others = [peer for peer in range(parties) if peer != place]
+        return cls(dict.fromkeys(others, payload), dict.fromkeys(others, len(payload)))
+
+
+Script = Generator[Exchange, dict[int, bytes], _Result]
+"""A protocol among some of the nodes in which all lengths are known beforehand; `RoundEngine.play` runs it."""
+
+
+class RoundEngine:
+    """One node's rounds: numbered and named, so that no message is taken for another.
+
+    Parameters
+    ----------
+    name : str
+        Of this node.
+    others : sequence of str
+        All other nodes.
+    """
+
+    def __init__(self, name: str, others: Sequence[str]) -> None:
+        self.name, self.others = name, tuple(others)
+        self._number = 0
+
+    def everybody(self, kind: str, body: bytes) -> Rounds[dict[str, bytes]]:
+        """Tell all the same, and hear all."""
+        return (yield from self.exchange(kind, dict.fromkeys(self.others, body)))
+
+    def exchange(self, kind: str, bodies: Bodies, due: Collection[str] | None = None) -> Rounds[dict[str, bytes]]:
+        """Tell each its own, nothing where nothing is named.
+
+        Parameters
+        ----------
+        kind : str
+            Of the round; the same at all nodes.
+        bodies : mapping from name to bytes
+            By receiver.
+        due : collection of str, optional
+            From whom something must come, nothing from anybody else; from everybody anything unless given.
+
+        Returns
+        -------
+        dict
+            What those sent that are `due`.
+
+        Raises
+        ------
+        ProtocolError
+            If somebody is at another step, says nothing, or speaks out of turn.
+        """
+        messages = {peer: self._packed(kind, bodies.get(peer, b"")) for peer in self.others}
+        arrived = yield Round(self._number, kind, messages)
+        found = {}
+        for peer in self.others:
+            theirs, number, body = unpack("round", arrived[peer], 3)
+            if (theirs, number_of(number)) != (kind.encode(), self._number):
+                raise ProtocolError(
+                    f"{peer} is at another step: the parties drifted apart, or a message was repeated."
+                )
+            if due is not None and (peer in due) != bool(body):
+                what = "nothing where something is" if peer in due else "something where nothing is"
+                raise ProtocolError(f"{peer} said {what} due ({kind}).")
+            found[peer] = body
+        self._number += 1
+        return found if due is None else {peer: found[peer] for peer in self.others if peer in due}
+
+    def tell(self, kind: str, bodies: Bodies) -> Rounds[None]:
+        """Tell some of the others, in a round in which nobody else says anything."""
+        yield from self.exchange(kind, bodies, ())
+
+    def hear(self, kind: str, who: str) -> Rounds[bytes]:
+        """Hear the one who speaks in this round."""
+        return (yield from self.exchange(kind, {}, (who,)))[who]
+
+    def play(
+        self, kind: str, session: bytes, places: Sequence[str], scripts: Sequence[Script[_Result]]
+    ) -> Rounds[list[_Result]]:
+        """Run scripts side by side: the n-th exchanges of all of them share one round.
+
+        Parameters
+        ----------
+        kind : str
+            Of the rounds.
+        session : bytes
+            What all must mean alike, such as a hash of the terms; sent with every message.
+        places : sequence of str
+            Who takes part, in the order of the scripts' places; this node is one of them.
+        scripts : sequence of Script
+            Of this node.
+
+        Raises
+        ------
+        ProtocolError
+            If somebody is in another session, or sends another number of bytes than is due.
+        """
+        peers = {place: name for place, name in enumerate(places) if name != self.name}
+        exchanges, results = [next(script) for script in scripts], list[_Result]()
+        while not results:
+            bodies = {
+                name: pack("scripts", session, *(each.payloads[place] for each in exchanges))
+                for place, name in peers.items()
+            }
+            arrived = yield from self.exchange(kind, bodies, bodies)
+            payloads: list[dict[int, bytes]] = [{} for _ in scripts]
+            for place, name in peers.items():
+                theirs, *parts = unpack("scripts", arrived.pop(name), 1 + len(scripts))
+                if theirs != session:
+                    raise ProtocolError(f"{name} is in another session, or means other terms ({kind}).")
+                for taken, each, part in zip(payloads, exchanges, parts, strict=True):
+                    if len(part) != each.expected[place]:
+                        raise ProtocolError(
+                            f"{name} sent {len(part)} bytes; {each.expected[place]} are due ({kind})."
+                        )
+                    taken[place] = part
+            exchanges = []
+            for script, taken in zip(scripts, payloads, strict=True):
+                try:
+                    exchanges.append(script.send(taken))
+                except StopIteration as stop:
+                    results.append(stop.value)
+            if results and exchanges:
+                raise ProtocolError(f"Some scripts are done, others are not ({kind}).")
+        return results
+
+    def _packed(self, kind: str, body: bytes) -> bytes:
+        return pack("round", kind.encode(), pack_number(self._number), body)
+
+
+def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Message]:
+    """What arrived, if each message names the node that it came from.
+
+    Raises
+    ------
+    ProtocolError
+        If one names another.
+    """
+    messages = {peer: read(body) for peer, body in arrived.items()}
+    for peer, message in messages.items():
+        if message.sender != peer:
+            raise ProtocolError(f"{peer} sent a message of somebody else.")
+    return list(messages.values())
+
+
+def run_together(nodes: Mapping[str, Rounds[_Result]]) -> tuple[dict[str, _Result], list[tuple[str, Round]]]:
+    """Run all nodes in this process and carry their messages.
+
+    Returns
+    -------
+    results : dict
+        By node.
+    sent : list of (sender, Round)
+        All that was sent, in order: what somebody would see who reads every message.
+
+    Raises
+    ------
+    ProtocolError
+        If some nodes are done while others are not.
+    """
+    sent: list[tuple[str, Round]] = []
+    results: dict[str, _Result] = {}
+    rounds = {name: next(node) for name, node in nodes.items()}
+    while rounds:
+        sent += rounds.items()
+        following = {}
+        for name, node in nodes.items():
+            arrived = {sender: each.messages[name] for sender, each in rounds.items() if sender != name}
+            try:
+                following[name] = node.send(arrived)
+            except StopIteration as stop:
+                results[name] = stop.value
+        if following and results:
+            raise ProtocolError("Some parties are done, others are not: they drifted apart.")
+        rounds = following
+    return results, sent

@@ -1,0 +1,230 @@
+"""The mechanisms that parties can run: each one's program, what its run needs, and how precise a run is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeGuard
+
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.party_side import PartyProgram
+from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
+from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
+from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
+from ksdp.protocols.runs.pd_svd_program import check_svd, svd_program
+from ksdp.protocols.sums.fixed_point import FixedPoint
+
+__all__ = [
+    "LARGEST",
+    "PROGRAMS",
+    "Precision",
+    "Program",
+    "check_audited",
+    "check_noisy",
+    "check_program",
+    "is_noisy",
+    "needs_norms",
+    "party_program",
+    "program_of",
+    "sum_entries",
+]
+
+LARGEST = 2.0**22
+"""No share with its noise may be larger: in steps of 2^-31 it is then a float64 without rounding."""
+
+
+def _noisy(mechanism: GaussianReleases, matrix: sp.csr_array, parties: int) -> PartyProgram:
+    return mechanism.party(matrix, parties)
+
+
+@dataclass(frozen=True)
+class Program:
+    """How one party runs a mechanism, and what the run needs besides parties and secure sums."""
+
+    kind: type = GaussianReleases
+    """The mechanism's class or a base of it."""
+    start: Callable[[Any, sp.csr_array, int], PartyProgram] = _noisy
+    """Given the mechanism, the party's rows and the number of parties."""
+    check: Callable[[Any], None] = lambda mechanism: None
+    """Refuses parameters with which parties cannot run it."""
+    server: str = ""
+    """Why a server is needed; empty where none is."""
+    least: int = 2
+    """Parties."""
+    one_noise: bool = False
+    """Whether all noises but one are taken away (`one_noise`)."""
+    seen: tuple[str, ...] = ()
+    """Observables of what the server gets from a single party."""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether parties add noise."""
+        return self.kind is GaussianReleases
+
+
+_NMF = Program(PDNMF, lambda mechanism, matrix, parties: nmf_program(mechanism, matrix), check_nmf)
+_SVD = Program(PDSVD, lambda mechanism, matrix, parties: svd_program(mechanism, matrix), check_svd)
+PROGRAMS = MappingProxyType(
+    {
+        "pd-nmf": _NMF,
+        "pd-svd": _SVD,
+        "sigma-svd": _SVD,
+        "pd-pca": _SVD,
+        "hardt-roth": Program(),
+        "dp-nmf": Program(),
+        "fedpower-private": Program(),
+        "fedpower": Program(
+            server="it collects the devices' uploads and adds noise of its own", seen=("uploads", "scales")
+        ),
+        "dpdispca": Program(server="it collects what the sites send and decomposes it", seen=("P",)),
+        "fedpower-utility": Program(server="it takes the noises but one away", least=3, one_noise=True),
+    }
+)
+"""By the mechanism's name. What only an audit simulates (a mechanism that is broken on purpose) is not in it."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How reals are written in the sums of a run.
+
+    An entry of a SecSum differs from the sum of the parties' reals by at most `coding(M).error` = M 2^-(f + 1).
+    """
+
+    fraction_bits: int = 31
+    """f."""
+    bound: float = 2.0**20
+    """No entry of a party's share may be larger, nor the norm of one that is to be normed."""
+
+    @classmethod
+    def widest(cls, mechanism: Mechanism, fraction_bits: int, parties: int) -> Precision:
+        """With the largest power of two as bound of which no sum can wrap; less where sums are normed or noisy.
+
+        Examples
+        --------
+        >>> from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+        >>> Precision.widest(PDNMF(), 31, parties=3).bound == 2.0**29
+        True
+        """
+        bits = 20 if needs_norms(mechanism) else 62 - fraction_bits - (parties - 1).bit_length()
+        return cls(fraction_bits, min(2.0**bits, LARGEST) if is_noisy(mechanism) else 2.0**bits)
+
+    def coding(self, parties: int) -> FixedPoint:
+        """Of SecSum; refused if sums of so many values could wrap."""
+        return FixedPoint(self.fraction_bits, self.bound, parties)
+
+    def integer_bits(self, parties: int) -> int:
+        """Of NormedSecSum: 2^this / M is at least the bound."""
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            raise InputError(f"`bound` must be positive and finite; got {self.bound}.")
+        return math.ceil(math.log2(self.bound * parties))
+
+
+def program_of(mechanism: Mechanism) -> Program:
+    """The program of a mechanism.
+
+    Raises
+    ------
+    SpecError
+        If parties cannot run it.
+    """
+    program = PROGRAMS.get(mechanism.name)
+    if program is None or not isinstance(mechanism, program.kind):
+        raise SpecError(
+            f"`mechanism.name` must be {', '.join(PROGRAMS)} in a run among parties; got {mechanism.name!r}."
+        )
+    return program
+
+
+def is_noisy(mechanism: Mechanism) -> TypeGuard[GaussianReleases]:
+    """Whether parties can run it and add noise."""
+    return mechanism.name in PROGRAMS and isinstance(mechanism, GaussianReleases)
+
+
+def needs_norms(mechanism: Mechanism) -> bool:
+    """Whether a run takes normed sums."""
+    return isinstance(mechanism, PDSVD) and not mechanism.reveal_sigma
+
+
+def check_program(mechanism: Mechanism) -> None:
+    """Refuse a mechanism that parties cannot run as it was audited.
+
+    Raises
+    ------
+    SpecError
+        Naming the mechanism or the parameter.
+    """
+    program_of(mechanism).check(mechanism)
+
+
+def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) -> PartyProgram:
+    """One party's side of a mechanism, with its rows; of so many parties where it has noise.
+
+    Raises
+    ------
+    SpecError
+        If parties cannot run it.
+    """
+    check_program(mechanism)
+    return program_of(mechanism).start(mechanism, matrix, parties)
+
+
+def sum_entries(mechanism: Mechanism, features: int) -> int:
+    """Entries of the largest array that is summed, announced or sent in a run."""
+    rows = 0
+    if isinstance(mechanism, DPdisPCA):
+        rows = mechanism.intermediate
+    elif isinstance(mechanism, GaussianReleases):
+        rows = int(getattr(mechanism, "rank", 1))
+    elif isinstance(mechanism, PDSVD):
+        rows = mechanism.rank
+    return int(rows) * features + features + 1
+
+
+def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, parties: int) -> None:
+    """Refuse what would not be the audited mechanism, or would protect nobody.
+
+    Raises
+    ------
+    InputError
+        Naming the parameter.
+    """
+    if mechanism.sampler != "discrete":
+        raise SpecError("`sampler` must be 'discrete' in a run among parties: the other protects nobody.")
+    if fraction_bits != FRACTION_BITS:
+        raise InputError(
+            f"`precision.fraction_bits` must be {FRACTION_BITS} for {mechanism.name}, the grid of its noise; got "
+            f"{fraction_bits}."
+        )
+    if bound > LARGEST:
+        raise InputError(
+            f"`precision.bound` must be at most {LARGEST:.0f} for {mechanism.name}: beyond, a share with noise "
+            f"is not exact; got {bound:g}."
+        )
+    least = max(program_of(mechanism).least, getattr(mechanism, "colluders", 0) + 1)
+    if parties < least:
+        raise InputError(f"{mechanism.name} with these parameters needs at least {least} parties; got {parties}.")
+
+
+def check_audited(mechanism: GaussianReleases) -> None:
+    """Refuse a clearance whose audit has not looked at what the server sees, where no proof covers that.
+
+    Raises
+    ------
+    SpecError
+        Naming what `announce` lacks.
+    """
+    promise = mechanism.guarantee
+    missing = [name for name in program_of(mechanism).seen if name not in getattr(mechanism, "announce", ())]
+    if missing and not (promise.sound and promise.kind == "(epsilon, delta)"):
+        raise SpecError(
+            f"`announce` must name {', '.join(missing)} in a run of {mechanism.name} on clearances: the server "
+            "sees them, and an audit without them has not looked."
+        )
