@@ -15,6 +15,16 @@ from cryptography.x509.oid import NameOID
 
 ROOT = Path(__file__).resolve().parents[1]
 
+STARTERS = frozenset({"server", "workers", "browser"})
+"""Fixtures that start a Prefect server, Dask workers or a browser: whatever asks for one is an end-to-end test."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else ()  # a parameter may have the same name
+        if STARTERS.intersection(getattr(item, "fixturenames", ())).difference(given):
+            item.add_marker(pytest.mark.e2e)
+
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:

@@ -58,6 +58,7 @@ def run(spec: Path, *arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+@pytest.mark.e2e
 def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
     """Epsilon so large that noise is 0 but with probability 1e-20."""
     out = folder / "out"
@@ -90,6 +91,7 @@ def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["out", "records.csv", "spec.toml"]
 
 
+@pytest.mark.e2e
 def test_a_simulation_says_that_it_protects_nobody(folder: Path) -> None:
     sp.save_npz(folder / "counts.npz", sp.csr_matrix((RNG.random((60, 9)) < 0.5).astype(np.int64)))
     spec = write(
@@ -110,6 +112,7 @@ def test_a_simulation_says_that_it_protects_nobody(folder: Path) -> None:
     assert told["records"] == [60, 60]  # how many are drawn, nobody learns
 
 
+@pytest.mark.e2e
 def test_a_stream_takes_each_record_once_and_sparse_vectors_are_sent(folder: Path) -> None:
     label = ['label = "big"', 'positive = "yes"']
     spec = write(
@@ -198,6 +201,7 @@ def test_a_folder_with_something_in_it_is_left_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", [3, 6])  # while parties start; while they compute
+@pytest.mark.e2e
 def test_ctrl_c_leaves_no_process_and_no_result(processes: int, folder: Path) -> None:
     spec = write(folder, algorithm=[*KMEANS[:2], "iterations = 100000", *KMEANS[3:]])
     command = [sys.executable, "-m", "ksdp", "pem", str(spec), "--out", str(folder / "out")]
