@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 STARTERS = frozenset({"server", "workers", "browser"})
 """Fixtures that start a Prefect server, Dask workers or a browser: whatever asks for one is an end-to-end test."""
+
+
+# A shell starts what it runs in the background with Ctrl-C ignored, and so would be whatever a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -203,26 +206,61 @@ def test_a_folder_with_something_in_it_is_left_alone(folder: Path) -> None:
 @pytest.mark.parametrize("processes", [3, 6])  # while parties start; while they compute
 @pytest.mark.e2e
 def test_ctrl_c_leaves_no_process_and_no_result(processes: int, folder: Path) -> None:
+    with _going_on_for_ever(folder, processes) as running:
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
+        _, err = running.communicate(timeout=60)
+        assert running.returncode == 130, err
+        assert "Traceback" not in err
+        assert "the same command" in err
+        _until_nobody_is_left(running.pid)
+    assert sorted(path.name for path in folder.iterdir()) == ["records.csv", "spec.toml"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.e2e
+def test_parties_end_with_the_command_that_started_them_even_where_ctrl_c_is_ignored(
+    how: signal.Signals, folder: Path
+) -> None:
+    with _going_on_for_ever(folder, 6, before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) as running:
+        running.send_signal(signal.SIGINT)  # as shells start what runs in the background
+        running.send_signal(how)
+        running.communicate(timeout=60)
+        assert running.returncode == -how
+        _until_nobody_is_left(running.pid)
+    assert not (folder / "out").exists()
+
+
+@contextlib.contextmanager
+def _going_on_for_ever(
+    folder: Path, processes: int, before: Callable[[], Any] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process group of its own, once so many processes are in it; nobody is left afterwards."""
     spec = write(folder, algorithm=[*KMEANS[:2], "iterations = 100000", *KMEANS[3:]])
     command = [sys.executable, "-m", "ksdp", "pem", str(spec), "--out", str(folder / "out")]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    end = time.monotonic() + 120
-    while _group(running.pid) < processes:
+    running = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=before
+    )
+    try:
+        end = time.monotonic() + 120
+        while _group(running.pid) < processes:
+            assert time.monotonic() < end
+            assert running.poll() is None
+            time.sleep(0.02)
+        if processes == 6:
+            time.sleep(4)
+        yield running
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+
+
+def _until_nobody_is_left(leader: int) -> None:
+    """Python's own resource tracker goes a moment after its parent."""
+    end = time.monotonic() + 60
+    while _group(leader):
         assert time.monotonic() < end
-        assert running.poll() is None
         time.sleep(0.02)
-    if processes == 6:
-        time.sleep(4)
-    end = time.monotonic() + 10
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 130, err
-    assert "Traceback" not in err
-    assert "the same command" in err
-    while _group(running.pid):  # Python's own resource tracker goes a moment after its parent
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    assert sorted(path.name for path in folder.iterdir()) == ["records.csv", "spec.toml"]
 
 
 def _group(leader: int) -> int:
