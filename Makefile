@@ -5,7 +5,7 @@ export OPENBLAS_NUM_THREADS := 1
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
-.PHONY: setup demo test validity bench lint lock clean
+.PHONY: setup demo kernels test e2e validity bench lint lock clean
 
 setup: .setup-done
 
@@ -17,25 +17,28 @@ setup: .setup-done
 	$(BIN)/python -m pip check
 	touch .setup-done
 
-# Numba does not see that a kernel of another file has changed: compiled code is dropped with any source.
-.kernels-fresh: $(shell find audit protocols -name '*.py' -not -path '*/.*')
-	find audit protocols -name '*.nb[ic]' -delete
-	touch .kernels-fresh
+# Numba does not see that a kernel of another file has changed.
+kernels: setup
+	$(BIN)/python tools/kernels.py
 
-demo: setup .kernels-fresh
+demo: kernels
 	$(BIN)/ksdp demo --store demo-audit
 
-test: setup .kernels-fresh lint
-	$(BIN)/python -m pytest
+test: kernels lint
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
-validity: setup .kernels-fresh
+# Real processes, one after the other: they use all cores by themselves.
+e2e: kernels
+	$(BIN)/python -m pytest -m "e2e and not validity"
+
+validity: kernels
 	$(BIN)/python -m pytest -m validity
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup .kernels-fresh
+bench: kernels
 	$(BIN)/python -m benchmarks
 
 # Needs `uv`; the lock names versions and hashes, never a registry.
@@ -43,4 +46,4 @@ lock:
 	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf .venv .setup-done .kernels-fresh build dist *.egg-info
+	rm -rf .venv .setup-done build dist *.egg-info

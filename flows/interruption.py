@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import signal
+import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["check_stopped", "interrupts_wait", "run_until_stopped"]
+__all__ = ["check_stopped", "die_with_parent", "interrupts_wait", "run_until_stopped"]
 
 _Result = TypeVar("_Result")
 _halt: ContextVar[threading.Event | None] = ContextVar("ksdp-halt", default=None)
@@ -66,3 +68,13 @@ def interrupts_wait() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if came:
         raise KeyboardInterrupt
+
+
+def die_with_parent() -> None:
+    """In a child, before it runs anything: have it told to end when its parent dies, however that comes about.
+
+    Linux only; a signal that nobody can catch leaves the parent no time to end its children itself.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)

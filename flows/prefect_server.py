@@ -8,11 +8,9 @@ sends nothing anywhere, and dies with its parent.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
+from ksdp.flows.interruption import die_with_parent
 
 __all__ = ["Server", "prefect_server", "reached"]
 
@@ -91,12 +90,6 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _die_with_parent() -> None:
-    """Linux: ask for SIGTERM when the parent dies, so that a killed audit leaves no server behind."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-
-
 def _password(home: Path) -> str:
     file = home / "password"
     if not file.is_file():
@@ -145,7 +138,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=die_with_parent,
                 start_new_session=calendar,  # Ctrl-C is ours to hear: runs are stopped before their server
             )
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +15,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 ROOT = Path(__file__).resolve().parents[1]
+
+STARTERS = frozenset({"server", "workers", "browser"})
+"""Fixtures that start a Prefect server, Dask workers or a browser: whatever asks for one is an end-to-end test."""
+
+
+# A shell starts what it runs in the background with Ctrl-C ignored, and so would be whatever a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else ()  # a parameter may have the same name
+        if STARTERS.intersection(getattr(item, "fixturenames", ())).difference(given):
+            item.add_marker(pytest.mark.e2e)
 
 
 @pytest.fixture(scope="session")

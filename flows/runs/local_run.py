@@ -13,6 +13,7 @@ from subprocess import PIPE
 from typing import Any
 
 from ksdp.audit.errors import InputError
+from ksdp.flows.interruption import die_with_parent
 from ksdp.flows.runs.terms import Run
 
 __all__ = ["party_command", "run_local", "server_command", "wait_for_parties"]
@@ -76,7 +77,9 @@ def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: b
     started: dict[str, subprocess.Popen[str]] = {}
     try:
         for name, command in commands.items():
-            started[name] = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True, env=environment)
+            started[name] = subprocess.Popen(
+                command, stderr=PIPE, stdout=PIPE, text=True, env=environment, preexec_fn=die_with_parent
+            )
         ends = {name: process.communicate() for name, process in started.items()}
     finally:
         for process in started.values():

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -114,11 +117,20 @@ class _Door:
 
 
 def _spawned(pipe: Connection, work: Callable[[Connection], Coroutine[Any, Any, dict[str, Any]]]) -> None:
-    """Run a party to its end and tell the parent what became of it."""
+    """Run a party to its end and tell the parent what became of it; without a parent, end at once."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         pipe.send(("done", asyncio.run(work(pipe))))
     except Exception as error:  # the parent, not a traceback on this process's terminal, says what went wrong
         pipe.send(("failed", f"{type(error).__name__}: {error}"))
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed could not end its parties, and they would go on among themselves."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 async def _asked(pipe: Connection) -> Any:

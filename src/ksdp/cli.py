@@ -7,6 +7,8 @@ error. Exit codes: 0 done and nothing sensitive; 3 sensitive documents; 4 undeci
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import sys
 from typing import Any
@@ -68,6 +70,8 @@ for _name, _command in (
 
 def main() -> None:
     """Run the command and turn errors into one line and an exit code."""
+    interrupted: list[bool] = []
+    atexit.register(_leave_as_interrupted, interrupted)  # the first to register is the last to be called
     try:
         code = app(standalone_mode=False)
     except InputError as error:
@@ -85,5 +89,19 @@ def main() -> None:
         error.show()
         code = error.exit_code
     if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code itself
+        interrupted.append(True)
         typer.echo("stopped; the same command resumes from what is stored.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave_as_interrupted(interrupted: list[bool]) -> None:
+    """End with the exit code of an interrupt, and not by a signal.
+
+    Where Ctrl-C came through `exec` of a string (a dataclass that was being imported), Python remembers it, and
+    kills itself with SIGINT at its end whatever exit code was asked for.
+    """
+    if interrupted:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(_INTERRUPTED)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,6 +61,7 @@ def run(spec: Path, *arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+@pytest.mark.e2e
 def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
     """Epsilon so large that noise is 0 but with probability 1e-20."""
     out = folder / "out"
@@ -90,6 +94,7 @@ def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["out", "records.csv", "spec.toml"]
 
 
+@pytest.mark.e2e
 def test_a_simulation_says_that_it_protects_nobody(folder: Path) -> None:
     sp.save_npz(folder / "counts.npz", sp.csr_matrix((RNG.random((60, 9)) < 0.5).astype(np.int64)))
     spec = write(
@@ -110,6 +115,7 @@ def test_a_simulation_says_that_it_protects_nobody(folder: Path) -> None:
     assert told["records"] == [60, 60]  # how many are drawn, nobody learns
 
 
+@pytest.mark.e2e
 def test_a_stream_takes_each_record_once_and_sparse_vectors_are_sent(folder: Path) -> None:
     label = ['label = "big"', 'positive = "yes"']
     spec = write(
@@ -198,27 +204,63 @@ def test_a_folder_with_something_in_it_is_left_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", [3, 6])  # while parties start; while they compute
+@pytest.mark.e2e
 def test_ctrl_c_leaves_no_process_and_no_result(processes: int, folder: Path) -> None:
+    with _going_on_for_ever(folder, processes) as running:
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
+        _, err = running.communicate(timeout=60)
+        assert running.returncode == 130, err
+        assert "Traceback" not in err
+        assert "the same command" in err
+        _until_nobody_is_left(running.pid)
+    assert sorted(path.name for path in folder.iterdir()) == ["records.csv", "spec.toml"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.e2e
+def test_parties_end_with_the_command_that_started_them_even_where_ctrl_c_is_ignored(
+    how: signal.Signals, folder: Path
+) -> None:
+    with _going_on_for_ever(folder, 6, before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) as running:
+        running.send_signal(signal.SIGINT)  # as shells start what runs in the background
+        running.send_signal(how)
+        running.communicate(timeout=60)
+        assert running.returncode == -how
+        _until_nobody_is_left(running.pid)
+    assert not (folder / "out").exists()
+
+
+@contextlib.contextmanager
+def _going_on_for_ever(
+    folder: Path, processes: int, before: Callable[[], Any] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process group of its own, once so many processes are in it; nobody is left afterwards."""
     spec = write(folder, algorithm=[*KMEANS[:2], "iterations = 100000", *KMEANS[3:]])
     command = [sys.executable, "-m", "ksdp", "pem", str(spec), "--out", str(folder / "out")]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    end = time.monotonic() + 120
-    while _group(running.pid) < processes:
+    running = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=before
+    )
+    try:
+        end = time.monotonic() + 120
+        while _group(running.pid) < processes:
+            assert time.monotonic() < end
+            assert running.poll() is None
+            time.sleep(0.02)
+        if processes == 6:
+            time.sleep(4)
+        yield running
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+
+
+def _until_nobody_is_left(leader: int) -> None:
+    """Python's own resource tracker goes a moment after its parent."""
+    end = time.monotonic() + 60
+    while _group(leader):
         assert time.monotonic() < end
-        assert running.poll() is None
         time.sleep(0.02)
-    if processes == 6:
-        time.sleep(4)
-    end = time.monotonic() + 10
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 130, err
-    assert "Traceback" not in err
-    assert "the same command" in err
-    while _group(running.pid):  # Python's own resource tracker goes a moment after its parent
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    assert sorted(path.name for path in folder.iterdir()) == ["records.csv", "spec.toml"]
 
 
 def _group(leader: int) -> int:

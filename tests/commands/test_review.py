@@ -59,6 +59,7 @@ def decision(document: str, saw: int = 0) -> dict[str, str]:
     return said | {"reviewer": "Mallory"}
 
 
+@pytest.mark.e2e
 def test_over_tls_with_tokens(own_store: Store, certificate: Path, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.touch(mode=0o600)
@@ -109,6 +110,7 @@ def test_over_tls_with_tokens(own_store: Store, certificate: Path, tmp_path: Pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is an address of this machine on Linux only")
+@pytest.mark.e2e
 def test_over_tls_behind_a_proxy(own_store: Store, certificate: Path) -> None:
     options = (
         "--reviewer-header",

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "three-parties" / "run.py"
 
 
+@pytest.mark.e2e
 def test_three_parties_from_corpora_to_topics(tmp_path: Path) -> None:
     folder = tmp_path / "three"
     done = subprocess.run(

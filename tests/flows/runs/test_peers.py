@@ -61,6 +61,7 @@ def without_noise(org: Organisations, protocol: Path, bound: float) -> np.ndarra
     return np.linalg.svd(rows)[2][:2]
 
 
+@pytest.mark.e2e
 def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     protocol = four.protocol(POWER)
     abouts = run_all(four, protocol)
@@ -75,6 +76,7 @@ def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     assert subspace_sine(V[:1], without_noise(four, protocol, 1.0)) < 0.5, "noise, not nonsense"
 
 
+@pytest.mark.e2e
 def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
     abouts = run_all(four, protocol)
@@ -96,6 +98,7 @@ def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:
     assert set(np.load(protocol.with_suffix("") / "ada" / "own.npz").files) == {"ids"}
 
 
+@pytest.mark.e2e
 def test_all_noises_but_one_are_taken_away(four: Organisations) -> None:
     """With the Paillier keys of real runs: 3072 bits."""
     protocol = four.protocol(UTILITY, SERVER)
@@ -110,6 +113,7 @@ def test_all_noises_but_one_are_taken_away(four: Organisations) -> None:
     np.testing.assert_allclose(V @ V.T, np.eye(2), atol=1e-9)
 
 
+@pytest.mark.e2e
 def test_an_unsound_claim_is_told_at_the_end(four: Organisations) -> None:
     protocol = four.protocol(FEDPOWER, SERVER)
     ada = [*four.command(protocol, "ada")]
@@ -143,6 +147,7 @@ def refusal(command: list[str]) -> str:
     return " ".join(done.stderr.split())
 
 
+@pytest.mark.e2e
 def test_documents_are_for_parties_only(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
     said = refusal(server_command(four, protocol, "--corpus", str(four.folder / "ada.npz")))
@@ -181,6 +186,7 @@ def test_a_server_is_refused_where_none_is_needed(four: Organisations) -> None:
         read_run(four.protocol(f'name = "broken-power"\nrank = 2{DISCRETE}'))
 
 
+@pytest.mark.e2e
 def test_the_server_is_among_those_who_are_waited_for(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
     done = subprocess.run(

@@ -22,6 +22,7 @@ def jobs(*fates: Fate | None) -> list[ClientJob]:
     return [ClientJob(f"client {i}", RECORDS[10 * i : 10 * i + 10], fate) for i, fate in enumerate(fates)]
 
 
+@pytest.mark.e2e
 def test_processes_come_to_the_ideal_result_and_say_what_drew_the_noise() -> None:
     """Epsilon so large that noise is 0 but with probability 1e-20: the processes must find the exact centres."""
     budget = Budget(1e4, 4)
@@ -37,6 +38,7 @@ def test_processes_come_to_the_ideal_result_and_say_what_drew_the_noise() -> Non
     assert 6 * 2 * 4 * 14 * 8 < result.sent["clients"] < 6 * 2 * 4 * 14 * 8 * 5
 
 
+@pytest.mark.e2e
 def test_a_client_that_falls_silent_is_removed() -> None:
     fates = (None, Fate(1), None, Fate(2, halfway=True))
     result = run_pem(
@@ -47,6 +49,7 @@ def test_a_client_that_falls_silent_is_removed() -> None:
     assert "simulation" in result.sampler
 
 
+@pytest.mark.e2e
 def test_a_stream_arrives_in_batches() -> None:
     first = [ClientJob(f"client {i}", RECORDS[:5], stream=(RECORDS[5:12], RECORDS[12:14])) for i in range(2)]
     result = run_pem(ALGORITHM, first, Budget(2.0, 3, stream=True), rows=6, simulated_seed=1)
@@ -54,6 +57,7 @@ def test_a_stream_arrives_in_batches() -> None:
     assert result.epsilon == 2.0
 
 
+@pytest.mark.e2e
 def test_too_few_clients_end_every_process_with_the_reason() -> None:
     with pytest.raises(ProtocolError, match="1 clients are left; the terms ask for 2"):
         run_pem(ALGORITHM, jobs(None, Fate(0)), Budget(5.0, 2), patience=0.5, simulated_seed=1, least_clients=2)

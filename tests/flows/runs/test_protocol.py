@@ -147,6 +147,7 @@ def check_ideal(org: Organisations, protocol: Path, atol: float) -> None:
 @pytest.mark.parametrize(
     ("m", "mechanism"), [(2, NMF), (3, NORMED), pytest.param(3, SVD, marks=SLOW), pytest.param(5, NMF, marks=SLOW)]
 )
+@pytest.mark.e2e
 def test_the_real_run_announces_what_the_ideal_functionality_does(tmp_path: Path, m: int, mechanism: str) -> None:
     org = organisations(tmp_path, m)
     check_ideal(org, org.protocol(mechanism), atol=1e-6)
@@ -169,6 +170,7 @@ def cleared(three: Organisations) -> tuple[Path, dict[str, Path]]:
     return protocol, clearances
 
 
+@pytest.mark.e2e
 def test_a_cleared_run_enters_what_is_listed_and_says_who_is_not_cleared(
     three: Organisations, cleared: tuple[Path, dict[str, Path]]
 ) -> None:
@@ -200,6 +202,7 @@ def test_a_cleared_run_enters_what_is_listed_and_says_who_is_not_cleared(
         assert sum(line["what"] == "sent" and line["kind"] == "sum" for line in lines) == 2 * about["sums"]
 
 
+@pytest.mark.e2e
 def test_a_transcript_holds_no_value(cleared: tuple[Path, dict[str, Path]]) -> None:
     """Of every line the keys and their kinds are known; none is a list of numbers."""
     protocol, _ = cleared
@@ -212,6 +215,7 @@ def test_a_transcript_holds_no_value(cleared: tuple[Path, dict[str, Path]]) -> N
         assert numbers == []
 
 
+@pytest.mark.e2e
 def test_a_killed_party_ends_the_run_for_the_others_without_a_result(three: Organisations) -> None:
     protocol = three.protocol(LONG)
     started = {name: three.start(protocol, name) for name in three.names}
@@ -329,6 +333,7 @@ def test_a_result_is_never_overwritten(three: Organisations, tmp_path: Path) -> 
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.e2e
 def test_run_checks_the_file_and_says_who_is_there(three: Organisations) -> None:
     protocol = three.protocol()
     with socket.create_server(("127.0.0.1", read_run(protocol).address("bob").port)):

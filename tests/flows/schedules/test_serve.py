@@ -116,6 +116,7 @@ def store(tmp_path: Path, spec: Callable[..., Path]) -> Store:
     return made
 
 
+@pytest.mark.e2e
 def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> None:
     with served(store) as (process, _):
         mark = until(lambda: running(store, "nightly"), "the run to begin")

@@ -168,6 +168,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.e2e
 def test_the_same_bits_in_every_process_with_any_number_of_threads() -> None:
     digests = set()
     for threads in ("1", "2", "4"):
