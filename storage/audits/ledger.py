@@ -1,7 +1,8 @@
 """The ledger: every audit that was started in a store, by question; one line each, only ever added to.
 
-Each line of `audits/ledger.jsonl` holds the SHA-256 of the line before, so none can be changed or taken out unnoticed but at the end. An
-audit is written down before its first run, once: stopping it, or not liking what it says, takes nothing back.
+Each line of `audits/ledger.jsonl` holds the SHA-256 of the line before, so none can be changed or taken out
+unnoticed but at the end. An audit is written down before its first run, once: stopping it, or not liking what it
+says, takes nothing back.
 """
 
 from __future__ import annotations
