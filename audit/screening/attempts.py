@@ -63,7 +63,8 @@ class Attempts:
         margins = ", ".join(f"{margin:g}" for margin in self.margins)
         return (
             f"This question was asked {self.attempts} times of this corpus, this mechanism and these parties: "
-            f"{self.audits} audits, {self.seeds} seeds, {self.statistics} choices of statistics, margins {margins}. "
+            f"{self.audits} audits, {self.seeds} seeds, {self.statistics} choices of statistics, margins "
+            f"{margins}. "
             f"All together they hold the level {self.level:g}."
         )
 
