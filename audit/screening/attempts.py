@@ -1,0 +1,138 @@
+"""Attempts: how often a question was asked of a corpus, whatever was changed from one time to the next.
+
+Whoever may choose the seed, the margin or the statistics after looking can ask until a document passes. So every
+audit and every screen is counted against its *question*: this corpus, this mechanism, these parties. A new margin,
+statistic, seed, number of looks or of fresh runs makes a new attempt; the same spec again does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ksdp.audit.spec import Spec
+
+__all__ = ["Attempt", "Attempts", "attempt_of", "count_attempts", "question_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One audit of an attempt; the audits of a screen or of several views are one attempt together."""
+
+    question: str
+    """Key of corpus, mechanism and parties."""
+    attempt: str
+    """Hash of the spec as it was given: an audit's, or the one that a screen or the views started from."""
+    audit: str
+    """Id of the audit."""
+    at: str
+    """When it was first started, ISO 8601 with a time zone."""
+    seed: int
+    margin: float
+    level: float
+    statistics: str
+    """Key of families, names and what is seen."""
+    runs: int
+    """Runs that are planned."""
+    looks: int
+    fresh_runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """What a clearance states of them."""
+
+    attempts: int
+    audits: int
+    seeds: int
+    margins: tuple[float, ...]
+    """Ascending, each once."""
+    statistics: int
+    """Different choices of statistics."""
+    looks: int
+    """Planned in all audits together."""
+    level: float
+    """Sum of the attempts' levels, at most 1: what all of them together control, by the union bound."""
+
+    def sentence(self) -> str:
+        """For statements and pages."""
+        if self.attempts <= 1:
+            return "This question was asked once of this corpus, this mechanism and these parties."
+        margins = ", ".join(f"{margin:g}" for margin in self.margins)
+        return (
+            f"This question was asked {self.attempts} times of this corpus, this mechanism and these parties: "
+            f"{self.audits} audits, {self.seeds} seeds, {self.statistics} choices of statistics, margins "
+            f"{margins}. "
+            f"All together they hold the level {self.level:g}."
+        )
+
+
+def _key(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def question_of(spec: Spec, corpus: str) -> str:
+    """Key of what is asked.
+
+    Parameters
+    ----------
+    spec : Spec
+        Its mechanism with parameters, and its parties.
+    corpus : str
+        Hash of the whole corpus, before a screen left anything out.
+    """
+    mechanism, parties = spec.mechanism.model_dump(mode="json"), spec.parties.model_dump(mode="json")
+    return _key({"corpus": corpus, "mechanism": mechanism, "parties": parties})
+
+
+def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given: str) -> Attempt:
+    """An audit as the ledger keeps it.
+
+    Parameters
+    ----------
+    spec : Spec
+        Of the audit itself.
+    audit : str
+        Its id.
+    at : str
+        When it starts, ISO 8601.
+    runs : int
+        Planned, of all lanes.
+    corpus : str
+        Hash of the whole corpus.
+    given : str
+        Hash of the spec that a person gave.
+    """
+    design = spec.design
+    return Attempt(
+        question=question_of(spec, corpus),
+        attempt=given,
+        audit=audit,
+        at=at,
+        seed=spec.seed,
+        margin=spec.decision.margin,
+        level=spec.decision.level,
+        statistics=_key(spec.statistics.model_dump(mode="json")),
+        runs=runs,
+        looks=design.looks if isinstance(design.looks, int) else len(design.looks),
+        fresh_runs=design.fresh_with_runs,
+    )
+
+
+def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
+    """Count what was tried for one question; the level of an attempt is the largest of its audits' levels."""
+    levels: dict[str, float] = {}
+    for one in attempts:
+        levels[one.attempt] = max(levels.get(one.attempt, 0.0), one.level)
+    return Attempts(
+        attempts=len(levels),
+        audits=len({one.audit for one in attempts}),
+        seeds=len({one.seed for one in attempts}),
+        margins=tuple(sorted({one.margin for one in attempts})),
+        statistics=len({one.statistics for one in attempts}),
+        looks=sum(one.looks for one in attempts),
+        level=min(sum(levels.values()), 1.0),
+    )

@@ -1,0 +1,66 @@
+"""Attempts are counted whatever was changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ksdp.audit.screening.attempts import Attempt, attempt_of, count_attempts, question_of
+from ksdp.audit.spec import Spec
+
+TABLES: dict[str, Any] = {
+    "seed": 1,
+    "corpus": {"path": "demo"},
+    "mechanism": {"name": "pd-svd", "rank": 3},
+    "decision": {"level": 0.05, "margin": 0.2},
+}
+
+
+def spec_with(**changes: Any) -> Spec:
+    return Spec.model_validate(TABLES | changes)
+
+
+def attempt(spec: Spec, audit: str, given: str | None = None) -> Attempt:
+    at = "2026-01-01T00:00:00+00:00"
+    return attempt_of(spec, audit, at, 400, corpus="sha256:c", given=given or spec.hash)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 2},
+        {"decision": {"level": 0.05, "margin": 0.3}},
+        {"decision": {"level": 0.01, "margin": 0.2}},
+        {"statistics": {"families": ["paper-svd"]}},
+        {"design": {"with_runs": 300}},
+        {"design": {"looks": 3}},
+    ],
+)
+def test_any_change_is_an_attempt_at_the_same_question(changes: dict[str, Any]) -> None:
+    first, second = attempt(spec_with(), "a"), attempt(spec_with(**changes), "b")
+    assert first.question == second.question
+    assert count_attempts([first, second]).attempts == 2
+
+
+@pytest.mark.parametrize(
+    "changes", [{"mechanism": {"name": "pd-svd", "rank": 4}}, {"parties": {"honest": 0.2}}, {"seed": 1}]
+)
+def test_another_mechanism_or_other_parties_are_another_question(changes: dict[str, Any]) -> None:
+    same = changes == {"seed": 1}
+    assert (question_of(spec_with(), "c") == question_of(spec_with(**changes), "c")) is same
+    assert question_of(spec_with(), "c") != question_of(spec_with(), "d")
+
+
+def test_the_rounds_of_a_screen_are_one_attempt() -> None:
+    rounds = [attempt(spec_with(seed=seed), f"round-{seed}", given="screen") for seed in (1, 2, 3)]
+    counted = count_attempts(rounds)
+    assert (counted.attempts, counted.audits, counted.seeds) == (1, 3, 3)
+    assert "once" in counted.sentence()
+
+
+def test_levels_of_attempts_add_up_and_stop_at_one() -> None:
+    three = [attempt(spec_with(seed=seed), str(seed)) for seed in (1, 2, 3)]
+    assert count_attempts(three).level == pytest.approx(0.15)
+    assert "3 times" in count_attempts(three).sentence()
+    assert count_attempts([attempt(spec_with(seed=n), str(n)) for n in range(30)]).level == 1.0

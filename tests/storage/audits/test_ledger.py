@@ -1,0 +1,75 @@
+"""The ledger of audits: nothing is counted twice, lost or taken back."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+
+import pytest
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.screening.attempts import Attempt
+from ksdp.storage.audits.ledger import read_attempts, record_attempt
+from ksdp.storage.store import Store
+
+ONE = Attempt("q", "spec", "a", "2026-01-01T00:00:00+00:00", 1, 0.2, 0.05, "s", 400, 1, 100)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+def numbered(number: int) -> Attempt:
+    return dataclasses.replace(ONE, audit=f"a{number}", attempt=f"spec{number}", seed=number)
+
+
+def test_what_was_recorded_is_read_by_question(store: Store) -> None:
+    assert read_attempts(store, "q") == ()
+    assert record_attempt(store, ONE)
+    other = dataclasses.replace(ONE, audit="b", question="another")
+    assert record_attempt(store, other)
+    assert read_attempts(store, "q") == (ONE,)
+    assert read_attempts(store, "another") == (other,)
+
+
+def test_the_same_audit_is_written_down_once(store: Store) -> None:
+    assert record_attempt(store, ONE)
+    assert not record_attempt(store, dataclasses.replace(ONE, at="2027-01-01T00:00:00+00:00"))
+    assert read_attempts(store, "q") == (ONE,)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 60])
+def test_a_line_that_a_crash_cut_short_is_no_attempt(store: Store, cut: int) -> None:
+    for number in range(3):
+        record_attempt(store, numbered(number))
+    path = store.root / "audits" / "ledger.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert len(read_attempts(store, "q")) == 2
+    record_attempt(store, numbered(9))
+    assert [one.seed for one in read_attempts(store, "q")] == [0, 1, 9]
+
+
+@pytest.mark.parametrize("line", [0, 1])
+def test_a_line_that_was_changed_or_taken_out_is_noticed(store: Store, line: int) -> None:
+    for number in range(3):
+        record_attempt(store, numbered(number))
+    path = store.root / "audits" / "ledger.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
+    with pytest.raises(StoreError, match="ledger"):
+        read_attempts(store, "q")
+    lines[line] = lines[line].replace(b'"margin": 0.2', b'"margin": 0.3')
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(StoreError, match="ledger"):
+        read_attempts(store, "q")
+
+
+def test_many_at_once_are_all_counted(store: Store) -> None:
+    threads = [threading.Thread(target=record_attempt, args=(store, numbered(n))) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {one.seed for one in read_attempts(store, "q")} == set(range(12))
