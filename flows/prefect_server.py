@@ -8,9 +8,7 @@ sends nothing anywhere, and dies with its parent.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.interruption import die_with_parent
+from ksdp.storage.prefect_home import make_home, open_log, server_address, server_password, sharing_address
 
 __all__ = ["Server", "prefect_server", "reached"]
 
@@ -90,12 +89,6 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _password(home: Path) -> str:
-    file = home / "password"
-    if not file.is_file():
-        file.touch(mode=0o600)
-        file.write_text(f"ksdp:{secrets.token_urlsafe(18)}", encoding="utf-8")
-    return file.read_text(encoding="utf-8").strip()
 
 
 @contextlib.contextmanager
@@ -118,18 +111,18 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
     if named:
         yield Server(named.removesuffix("/api"), None, None, None)
         return
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    port, password = _free_port(), _password(home)
+    make_home(home)
+    port, password = _free_port(), server_password(home)
     url = f"http://127.0.0.1:{port}"
-    there = _shared(home)
+    there = server_address(home)
     if there is not None:
         with _environment(_named(home, there, password)):
             yield Server(there, None, None, password)
         return
     idle = _IDLE_SERVICES if calendar else _IDLE_SERVICES + _CALENDAR_SERVICES
-    log = home / "server.log"
     with _environment(_named(home, url, password)):
-        with log.open("ab") as output:
+        log, output = open_log(home)
+        with output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
                 env=os.environ
@@ -142,7 +135,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
                 start_new_session=calendar,  # Ctrl-C is ours to hear: runs are stopped before their server
             )
         try:
-            with _sharing(home, url) if calendar else contextlib.nullcontext():
+            with sharing_address(home, url) if calendar else contextlib.nullcontext():
                 yield Server(url, process, log, password)
         finally:
             _flush()
@@ -163,27 +156,6 @@ def _flush() -> None:
     with contextlib.suppress(Exception):
         APILogWorker.drain_all(timeout=5)
         EventsWorker.drain_all(timeout=5)
-
-
-@contextlib.contextmanager
-def _sharing(home: Path, url: str) -> Iterator[None]:
-    """Say where the server is; the lock says that whoever said so lives, and is gone with its process."""
-    with (home / "serving").open("a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(url)
-        file.flush()
-        yield
-
-
-def _shared(home: Path) -> str | None:
-    """Address of the server that `ksdp serve` runs on this home, if it does."""
-    with contextlib.suppress(FileNotFoundError), (home / "serving").open(encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return file.read().strip() or None
-    return None
 
 
 def _named(home: Path, url: str, password: str) -> dict[str, str]:

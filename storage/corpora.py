@@ -17,7 +17,7 @@ from ksdp.audit.weighting import tf_idf, unit_rows
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_counts, read_docword, read_vocabulary
 from ksdp.storage.readers.demo import docstrings
-from ksdp.storage.readers.files import extension, refusal
+from ksdp.storage.readers.files import Refused, extension
 from ksdp.storage.readers.labels import Labels, named_columns, read_labels
 from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
@@ -76,7 +76,7 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
         matrix = unit_rows(matrix)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
-        raise refusal(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
+        raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
     return Corpus(
@@ -209,7 +209,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
 def _demo(spec: CorpusSpec) -> Source:
     path = Path(DEMO)
     if sys.flags.optimize > 1:
-        raise refusal(path, "most docstrings are stripped, because Python runs with -OO.")
+        raise Refused(path, "most docstrings are stripped, because Python runs with -OO.")
     documents = docstrings()
     ids = np.array([document.id for document in documents], dtype=np.str_)
     party = np.array([document.party for document in documents], dtype=np.str_)

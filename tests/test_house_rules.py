@@ -105,6 +105,18 @@ def test_prefect_and_dask_appear_in_tasks_and_flows_only() -> None:
     assert offenders == []
 
 
+def test_one_module_locks_files() -> None:
+    offenders = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for room in ROOMS
+        for path in modules(room)
+        if path != ROOT / "storage" / "locks.py"
+        for line, name in imported(path)
+        if name == "fcntl"
+    ]
+    assert offenders == []
+
+
 def test_every_package_is_in_the_wheel() -> None:
     """`packages` is an explicit list: what it misses is missing from the wheel, silently."""
     with (ROOT / "pyproject.toml").open("rb") as file:

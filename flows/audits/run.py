@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
 from ksdp.storage.audits.stage_tables import stage_names
 from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
@@ -30,32 +31,18 @@ from ksdp.tasks.spread import started_ahead
 __all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
 
 
-@contextlib.contextmanager
-def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
     """Hold the store: two audits of one store would do the same work twice.
 
-    Parameters
-    ----------
-    store : Path
-    waiting : callable, optional
-        Wait for an audit that holds the store, and call this once, if there is one.
+    With `waiting`, another audit that holds it is waited for, and `waiting` called once before.
 
     Raises
     ------
     StoreError
         If another audit holds it and nobody wants to wait.
     """
-    store.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (store / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if waiting is None:
-                said = f"another audit is running in {store}; wait for it or name another store."
-                raise StoreError(said) from error
-            waiting()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    busy = f"another audit is running in {store}; wait for it or name another store."
+    return lock(store / "lock", busy=busy, waiting=waiting)
 
 
 def run_audit(

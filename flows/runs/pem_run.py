@@ -20,7 +20,7 @@ from ksdp.flows.runs.pem_parties import PemResult, run_pem
 from ksdp.protocols.network.pem_processes import ClientJob
 from ksdp.protocols.pem.field_shares import PrimeField
 from ksdp.protocols.pem.terms import check_room
-from ksdp.storage.readers.files import refusal
+from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.records import Records, read_records
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.pem_results import require_new_folder, write_pem_result
@@ -123,7 +123,7 @@ def _check_label(records: Records, label: int) -> None:
     column = records.matrix[:, [label]].toarray()[:, 0]
     wrong = (column != 0) & (column != 1)
     if wrong.any():
-        raise refusal(
+        raise Refused(
             records.path, "is not 0 or 1, and it is the label.", row=int(wrong.argmax()) + 1, column=str(label + 1)
         )
 

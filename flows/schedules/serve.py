@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
-from ksdp.audit.errors import KsdpError, StoreError
+from ksdp.audit.errors import KsdpError
 from ksdp.flows.interruption import run_until_stopped
 from ksdp.flows.prefect_server import Server, prefect_server, reached
 from ksdp.flows.progress import current
 from ksdp.flows.schedules.metrics import metrics_server
+from ksdp.storage.locks import is_locked, lock
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
-from ksdp.storage.schedules.schedule_files import read_schedule, read_schedules
+from ksdp.storage.schedules.schedule_files import read_schedule, read_schedules, serving_lock
 from ksdp.storage.store import Store
 
 __all__ = ["being_served", "run_now", "serve"]
@@ -28,25 +27,9 @@ __all__ = ["being_served", "run_now", "serve"]
 _TICK = 2.0
 
 
-@contextlib.contextmanager
-def _alone(store: Store) -> Iterator[None]:
-    folder = store.root / "schedules"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "serving.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreError(f"`ksdp serve` is running already for {store.root}.") from error
-        yield
-
-
 def being_served(store: Store) -> bool:
     """Whether `ksdp serve` is running for this store."""
-    try:
-        with _alone(store):
-            return False
-    except StoreError:
-        return True
+    return is_locked(serving_lock(store))
 
 
 def serve(
@@ -71,7 +54,8 @@ def serve(
     """
     opened = Store.open(store)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_alone(opened))
+        busy = f"`ksdp serve` is running already for {opened.root}."
+        stack.enter_context(lock(serving_lock(opened), busy=busy))
         read_schedules(opened)  # refuse a damaged one before anything starts
         if metrics_port is not None:
             port = stack.enter_context(metrics_server(opened, metrics_port, metrics_host))

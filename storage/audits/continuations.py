@@ -1,31 +1,28 @@
 """Audits that continue others with more runs: what they continue, and how far they are.
 
 `audits/<id>/origin.json` says what an audit continues; `reviews/more-runs/<id>.json` how far the continuation of
-an audit is: the flow writes it, pages read it. Whoever continues an audit holds a lock of the operating system
-beside it, which is free as soon as its holder is dead: a file that says `running` beside a free lock is that of a
-process that was killed.
+an audit is: the flow writes it, pages read it. Whoever continues an audit holds the lock beside
+it, which is free as soon as its holder is dead: a file that says `running` beside a free lock is that of a process
+that was killed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.locks import is_locked, startable_lock
 from ksdp.storage.store import Store, write_json
 
 __all__ = ["UNDER_WAY", "Origin", "claimed", "read_origin", "read_progress", "write_origin", "write_progress"]
 
 UNDER_WAY = ("starting", "waiting", "running")
 """States of a continuation that goes on by itself."""
-_PROBES, _PROBE_SECONDS = 20, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +56,11 @@ def _progress(store: Store, audit: str) -> Path:
     return store.root / "reviews" / "more-runs" / f"{audit}.json"
 
 
-@contextlib.contextmanager
-def claimed(store: Store, audit: str, held: int | None = None) -> Iterator[int | None]:
+def _lock(store: Store, audit: str) -> Path:
+    return _progress(store, audit).with_suffix(".lock")
+
+
+def claimed(store: Store, audit: str, held: int | None = None) -> AbstractContextManager[int | None]:
     """Be the one process that continues an audit, while the context lasts.
 
     Parameters
@@ -73,34 +73,7 @@ def claimed(store: Store, audit: str, held: int | None = None) -> Iterator[int |
     int or None
         A descriptor of the lock, which another process can be started with; None where another has it.
     """
-    path = _progress(store, audit).with_suffix(".lock")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600) if held is None else held
-    try:
-        yield descriptor if _locked(descriptor) else None
-    finally:
-        os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    """Take the lock; whoever only looks whether it is free has it for a moment, so that one try is not enough."""
-    for _ in range(_PROBES):
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        time.sleep(_PROBE_SECONDS)
-    return False
-
-
-def _held(store: Store, audit: str) -> bool:
-    try:
-        with _progress(store, audit).with_suffix(".lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+    return startable_lock(_lock(store, audit), held)
 
 
 def write_progress(store: Store, audit: str, progress: Mapping[str, Any]) -> None:
@@ -125,7 +98,7 @@ def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
         If the file is damaged.
     """
     said = _read(_progress(store, audit))
-    if said is None or said.get("state") not in UNDER_WAY or _held(store, audit):
+    if said is None or said.get("state") not in UNDER_WAY or is_locked(_lock(store, audit)):
         return said
     # The lock may have been given back since the file was read: then its last word is there now.
     said = _read(_progress(store, audit))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
-from ksdp.storage.readers.files import decoded, refusal
+from ksdp.storage.readers.files import Refused, decoded
 from ksdp.storage.readers.sources import Source, open_source
 
 __all__ = ["Columns", "open_columns"]
@@ -36,7 +36,7 @@ def open_columns(path: Path, encoding: str) -> Columns:
     """
     source = open_source(path, encoding)
     if not source.rows:
-        raise refusal(path, "has no rows.")
+        raise Refused(path, "has no rows.")
     return Columns(source)
 
 
@@ -63,9 +63,9 @@ class Columns:
         """Refuse a column that is not there, or there twice; the message lists those there are."""
         for name in names:
             if name not in self.names:
-                raise refusal(self.path, f"there is no column `{name}`; there are {self.listed()}.")
+                raise Refused(self.path, f"there is no column `{name}`; there are {self.listed()}.")
             if self.names.count(name) > 1:
-                raise refusal(self.path, "occurs more than once in the header.", column=name)
+                raise Refused(self.path, "occurs more than once in the header.", column=name)
 
     def listed(self) -> str:
         """Return the names for a message: the first 40, and no long ones (without a header they are text)."""
@@ -76,7 +76,7 @@ class Columns:
         """Return a column of texts; none may be missing, an empty one is a text."""
         array = self._read(name)
         if not pa.types.is_large_string(array.type):
-            raise refusal(self.path, f"holds {array.type}; text is needed.", column=name)
+            raise Refused(self.path, f"holds {array.type}; text is needed.", column=name)
         self._refuse(name, array.is_null(), "the text is missing.")
         return cast(list[str], array.to_pylist())
 
@@ -96,7 +96,7 @@ class Columns:
             if again.any():
                 row = int(again.argmax())
                 first = int((codes == codes[row]).argmax())
-                raise refusal(self.path, f"repeats that of row {first + 1}.", row=row + 1, column=name)
+                raise Refused(self.path, f"repeats that of row {first + 1}.", row=row + 1, column=name)
         return np.array(array.to_pylist(), dtype=np.str_)
 
     def coded(self, name: str) -> tuple[NDArray[np.intp], NDArray[np.str_]]:
@@ -122,7 +122,7 @@ class Columns:
         if not self.source.typed:
             array = self._parse(name, array)
         elif not (_is_number(array.type) or pa.types.is_boolean(array.type)):
-            raise refusal(self.path, f"holds {array.type}; numbers are needed.", column=name)
+            raise Refused(self.path, f"holds {array.type}; numbers are needed.", column=name)
         self._refuse(name, array.is_null(), "the number is missing.")
         values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         self._refuse(name, ~np.isfinite(values), "is not finite.")
@@ -173,11 +173,11 @@ class Columns:
             self._refuse(name, broken, "is neither text nor a whole number.")
             array = pa.array(values.astype(np.int64))
         if pa.types.is_null(array.type):
-            raise refusal(self.path, "is missing.", row=1, column=name)
+            raise Refused(self.path, "is missing.", row=1, column=name)
         if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
             array = array.cast(pa.large_string())
         if not pa.types.is_large_string(array.type):
-            raise refusal(self.path, f"holds {array.type}; text or whole numbers are needed.", column=name)
+            raise Refused(self.path, f"holds {array.type}; text or whole numbers are needed.", column=name)
         self._refuse(name, pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(True), "is missing.")
         self._refuse(name, pc.match_substring(array, "\0"), "holds a NUL character.")
         too_long = pc.greater(pc.utf8_length(array), LONGEST_LABEL)
@@ -198,12 +198,12 @@ class Columns:
                 start = middle
             else:
                 stop = middle
-        raise refusal(self.path, "is not a number.", row=start + 1, column=name)
+        raise Refused(self.path, "is not a number.", row=start + 1, column=name)
 
     def _refuse(self, name: str, faulty: pa.Array | NDArray[np.bool_], problem: str) -> None:
         mask = np.asarray(faulty if isinstance(faulty, np.ndarray) else faulty.to_numpy(zero_copy_only=False))
         if mask.any():
-            raise refusal(self.path, problem, row=int(mask.argmax()) + 1, column=name)
+            raise Refused(self.path, problem, row=int(mask.argmax()) + 1, column=name)
 
 
 def _is_number(kind: pa.DataType) -> bool:

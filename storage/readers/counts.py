@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.storage.readers.columns import Columns
-from ksdp.storage.readers.files import contents, decoded, extension, refusal, require_file
+from ksdp.storage.readers.files import Refused, contents, decoded, extension, require_file
 
 __all__ = ["check_labels", "check_vocabulary", "read_counts", "read_docword", "read_vocabulary"]
 
@@ -39,7 +39,7 @@ def read_counts(path: Path) -> sp.csr_array:
         matrix = _read_mtx(path)
     else:
         require_file(path)
-        raise refusal(path, f"counts are read from .npz and .mtx files; not from {suffix or 'this one'}.")
+        raise Refused(path, f"counts are read from .npz and .mtx files; not from {suffix or 'this one'}.")
     return _checked(path, matrix)
 
 
@@ -48,9 +48,9 @@ def _read_npz(path: Path) -> sp.coo_array:
     try:
         matrix = sp.load_npz(path)
     except Exception:  # a damaged archive fails in a dozen ways
-        raise refusal(path, "is damaged, cut short or not written by scipy.sparse.save_npz.") from None
+        raise Refused(path, "is damaged, cut short or not written by scipy.sparse.save_npz.") from None
     if matrix.dtype.kind not in "biuf":
-        raise refusal(path, f"holds {matrix.dtype}; counts are needed.")
+        raise Refused(path, f"holds {matrix.dtype}; counts are needed.")
     if matrix.format == "csr":
         _check_csr(path, matrix)
     try:
@@ -58,17 +58,17 @@ def _read_npz(path: Path) -> sp.coo_array:
             matrix.check_format(full_check=True)
         return sp.coo_array(matrix)
     except (ValueError, IndexError):
-        raise refusal(path, "is damaged: an index is out of range.") from None
+        raise Refused(path, "is damaged: an index is out of range.") from None
 
 
 def _check_csr(path: Path, matrix: sp.csr_matrix) -> None:
     """Refuse what `load_npz` lets through: it does not look at the indices."""
     if (np.diff(matrix.indptr) < 0).any() or matrix.indptr[0] != 0:
-        raise refusal(path, "is damaged: the row pointers do not ascend.")
+        raise Refused(path, "is damaged: the row pointers do not ascend.")
     wrong = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
     if wrong.any():
         row = int(np.searchsorted(matrix.indptr, wrong.argmax(), side="right"))
-        raise refusal(path, f"a column index is out of range ({matrix.shape[1]} columns).", row=row)
+        raise Refused(path, f"a column index is out of range ({matrix.shape[1]} columns).", row=row)
 
 
 def _read_mtx(path: Path) -> sp.coo_array:
@@ -78,9 +78,9 @@ def _read_mtx(path: Path) -> sp.coo_array:
     except Exception as error:  # of many types; its text may hold the file's
         line = re.search(r"\bLine (\d+)\b", str(error))
         place = f" (line {line[1]})" if line else ""
-        raise refusal(path, f"is damaged, cut short or not Matrix Market{place}.") from None
+        raise Refused(path, f"is damaged, cut short or not Matrix Market{place}.") from None
     if matrix.ndim != 2 or matrix.dtype.kind not in "iuf":
-        raise refusal(path, f"holds {matrix.dtype}; counts are needed.")
+        raise Refused(path, f"holds {matrix.dtype}; counts are needed.")
     return sp.coo_array(matrix)
 
 
@@ -103,26 +103,26 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     try:
         documents, words, entries = (int(line) for line in lines[:3])
     except ValueError:
-        raise refusal(path, "must begin with three lines: documents, words, entries.") from None
+        raise Refused(path, "must begin with three lines: documents, words, entries.") from None
     if min(documents, words, entries) < 1:
-        raise refusal(path, f"is empty: its header says {documents} documents, {words} words, {entries} entries.")
+        raise Refused(path, f"is empty: its header says {documents} documents, {words} words, {entries} entries.")
     if len(lines) - 3 != entries:
-        raise refusal(path, f"is damaged or cut short: {entries} entries in the header, {len(lines) - 3} lines.")
+        raise Refused(path, f"is damaged or cut short: {entries} entries in the header, {len(lines) - 3} lines.")
     triples = _triples(path, lines[3:])
     for number, (what, limit) in enumerate((("document", documents), ("word", words))):
         wrong = (triples[:, number] < 1) | (triples[:, number] > limit)
         if wrong.any():
             line = int(wrong.argmax()) + 4
-            raise refusal(path, f"line {line}: the {what} number is out of range (1 to {limit}).")
+            raise Refused(path, f"line {line}: the {what} number is out of range (1 to {limit}).")
     row, column, count = triples[:, 0] - 1, triples[:, 1] - 1, triples[:, 2]
     if (count < 0).any():
-        raise refusal(path, f"line {int((count < 0).argmax()) + 4}: the count is negative.")
+        raise Refused(path, f"line {int((count < 0).argmax()) + 4}: the count is negative.")
     matrix = sp.coo_array((count, (row, column)), shape=(documents, words))
     order = np.lexsort((column, row))
     again = (np.diff(row[order]) == 0) & (np.diff(column[order]) == 0)
     if again.any():
         line = int(order[1:][again].min()) + 4
-        raise refusal(path, f"line {line}: the document has a line for this word already.")
+        raise Refused(path, f"line {line}: the document has a line for this word already.")
     return _checked(path, matrix)
 
 
@@ -133,14 +133,14 @@ def _triples(path: Path, lines: list[str]) -> NDArray[np.int64]:
         triples = np.empty((0, 0), dtype=np.int64)
     if triples.shape != (len(lines), 3):
         number = next((i for i, line in enumerate(lines, start=4) if not ENTRY.fullmatch(line)), 4)
-        raise refusal(path, f"line {number} is not three whole numbers.")
+        raise Refused(path, f"line {number} is not three whole numbers.")
     return triples
 
 
 def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
     """Counts as float64 CSR, or a refusal that names the first row at fault."""
     if 0 in matrix.shape:
-        raise refusal(path, f"is empty: {matrix.shape[0]} rows, {matrix.shape[1]} columns.")
+        raise Refused(path, f"is empty: {matrix.shape[0]} rows, {matrix.shape[1]} columns.")
     values = matrix.data.astype(np.float64)
     finite = np.isfinite(values)
     with np.errstate(invalid="ignore"):
@@ -154,7 +154,7 @@ def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
             at = np.flatnonzero(wrong)
             first = at[np.lexsort((matrix.col[at], matrix.row[at]))[0]]
             row, column = int(matrix.row[first]) + 1, int(matrix.col[first]) + 1
-            raise refusal(path, problem, row=row, column=str(column))
+            raise Refused(path, problem, row=row, column=str(column))
     return sp.csr_array(sp.coo_array((values, (matrix.row, matrix.col)), shape=matrix.shape))
 
 
@@ -168,7 +168,7 @@ def check_vocabulary(path: Path, encoding: str, features: int) -> None:
     """
     terms = len(decoded(path, contents(path), encoding).rstrip("\r\n").split("\n"))
     if terms != features:
-        raise refusal(path, f"has {terms} lines; the count matrix has {features} columns.")
+        raise Refused(path, f"has {terms} lines; the count matrix has {features} columns.")
 
 
 def read_vocabulary(path: Path, encoding: str) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def read_vocabulary(path: Path, encoding: str) -> tuple[str, ...]:
     seen: set[str] = set()
     for number, term in enumerate(terms, start=1):
         if not term or term in seen:
-            raise refusal(path, f"line {number} is {'a term for the second time' if term else 'empty'}.")
+            raise Refused(path, f"line {number} is {'a term for the second time' if term else 'empty'}.")
         seen.add(term)
     return terms
 
@@ -197,4 +197,4 @@ def check_labels(columns: Columns, rows: int) -> None:
         The numbers differ.
     """
     if len(columns) != rows:
-        raise refusal(columns.path, f"has {len(columns)} rows; the count matrix has {rows}.")
+        raise Refused(columns.path, f"has {len(columns)} rows; the count matrix has {rows}.")

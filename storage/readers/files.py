@@ -1,31 +1,46 @@
-"""Bytes and text of a person's files, and how a refusal says where the fault is."""
+"""Bytes and text of a person's files, and the error that says where the fault is."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError
 
-__all__ = ["contents", "decoded", "extension", "refusal", "require_file"]
+__all__ = ["Refused", "contents", "decoded", "extension", "require_file"]
 
 
-def refusal(path: Path, problem: str, *, row: int | None = None, column: str | None = None) -> CorpusError:
-    """Return the error that names the file (not its folder), the row (counted from 1), the column and the problem.
+@dataclass(eq=False, repr=False)
+class Refused(CorpusError):
+    """A file is refused: its name (not its folder), the row (counted from 1), the column and the problem.
 
     Examples
     --------
     >>> from pathlib import Path
-    >>> str(refusal(Path("in/mail.csv"), "the text is missing.", row=3, column="body"))
+    >>> str(Refused(Path("in/mail.csv"), "the text is missing.", row=3, column="body"))
     'mail.csv, row 3, column `body`: the text is missing.'
     """
-    where = path.name
-    if row is not None:
-        where += f", row {row}"
-    if column is not None:
-        where += f", column `{column}`"
-    return CorpusError(f"{where}: {problem}")
+
+    path: Path
+    problem: str
+    row: int | None = None
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        self.args = (str(self),)  # how Python shows it: without the folder
+
+    def __str__(self) -> str:
+        where = self.path.name
+        if self.row is not None:
+            where += f", row {self.row}"
+        if self.column is not None:
+            where += f", column `{self.column}`"
+        return f"{where}: {self.problem}"
+
+    def __reduce__(self) -> tuple[type[CorpusError], tuple[str]]:
+        return CorpusError, (str(self),)  # in another process it is the sentence alone
 
 
 def extension(path: Path) -> str:
@@ -53,13 +68,13 @@ def require_file(path: Path) -> None:
         with path.open("rb"):
             return
     except FileNotFoundError:
-        raise refusal(path, "there is no such file.") from None
+        raise Refused(path, "there is no such file.") from None
     except IsADirectoryError:
-        raise refusal(path, "is a folder; a file is needed.") from None
+        raise Refused(path, "is a folder; a file is needed.") from None
     except ValueError:
-        raise refusal(path, "is not a path.") from None
+        raise Refused(path, "is not a path.") from None
     except OSError as error:
-        raise refusal(path, f"cannot be read ({error.strerror}).") from None
+        raise Refused(path, f"cannot be read ({error.strerror}).") from None
 
 
 def contents(path: Path) -> bytes:
@@ -77,7 +92,7 @@ def contents(path: Path) -> bytes:
     try:
         return gzip.decompress(data)
     except (EOFError, OSError, zlib.error):
-        raise refusal(path, "is damaged, cut short or not gzip.") from None
+        raise Refused(path, "is damaged, cut short or not gzip.") from None
 
 
 def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, column: str | None = None) -> str:
@@ -107,5 +122,5 @@ def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, c
         if isinstance(error, UnicodeDecodeError):
             line = data.count(b"\n", 0, error.start) + 1
             place = f" at byte {error.start}" + (f" (line {line})" if row is None else "")
-        raise refusal(path, f"is not {encoding}{place}; set `corpus.encoding`.", row=row, column=column) from None
+        raise Refused(path, f"is not {encoding}{place}; set `corpus.encoding`.", row=row, column=column) from None
     return text.removeprefix("\ufeff")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
-from ksdp.storage.readers.files import refusal
+from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import Labels
 
 __all__ = ["read_ratings"]
@@ -48,7 +48,7 @@ def _refuse_repeated(columns: Columns, users: Codes, items: Codes, n_items: int)
     if len(again):
         row = int(order[again + 1].min())
         first = int((pairs == pairs[row]).argmax())
-        raise refusal(columns.path, f"repeats the user and the item of row {first + 1}.", row=row + 1)
+        raise Refused(columns.path, f"repeats the user and the item of row {first + 1}.", row=row + 1)
 
 
 def _of_user(columns: Columns, name: str | None, users: Codes) -> NDArray[np.str_] | None:
@@ -61,5 +61,5 @@ def _of_user(columns: Columns, name: str | None, users: Codes) -> NDArray[np.str
     if other.any():
         row = int(other.argmax())
         problem = f"differs from that of the same user in row {int(first[users[row]]) + 1}."
-        raise refusal(columns.path, problem, row=row + 1, column=name)
+        raise Refused(columns.path, problem, row=row + 1, column=name)
     return labels[codes[first]]

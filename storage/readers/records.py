@@ -20,7 +20,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import check_labels, read_counts
-from ksdp.storage.readers.files import extension, refusal
+from ksdp.storage.readers.files import Refused, extension
 
 __all__ = ["Records", "read_records"]
 
@@ -113,7 +113,7 @@ def _clients(
         return tuple(names[order].tolist()), places[owners]
     count = spec.clients or 1
     if count > rows:
-        raise refusal(path, f"has {rows} records, which cannot be dealt out to {count} clients.")
+        raise Refused(path, f"has {rows} records, which cannot be dealt out to {count} clients.")
     width = len(str(count))
     return tuple(f"{number + 1:0{width}}" for number in range(count)), np.arange(rows, dtype=np.intp) % count
 
@@ -124,7 +124,7 @@ def _places(table: Columns, name: str, values: tuple[str, ...]) -> NDArray[np.in
     places = np.array([known.get(value, -1) for value in found.tolist()], dtype=np.intp)[codes]
     if (places < 0).any():
         row = int((places < 0).argmax()) + 1
-        raise refusal(table.path, "is none of the categories that the spec lists.", row=row, column=name)
+        raise Refused(table.path, "is none of the categories that the spec lists.", row=row, column=name)
     return places
 
 

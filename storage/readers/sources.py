@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from ksdp.storage.readers.files import contents, decoded, extension, refusal, require_file
+from ksdp.storage.readers.files import Refused, contents, decoded, extension, require_file
 
 __all__ = ["TABULAR", "Source", "open_source"]
 
@@ -56,12 +56,12 @@ def open_source(path: Path, encoding: str) -> Source:
     if suffix in (".jsonl", ".ndjson"):
         return _open_json_lines(path, encoding)
     require_file(path)
-    raise refusal(path, f"columns are read from {', '.join(TABULAR)} files; not from {suffix or 'this one'}.")
+    raise Refused(path, f"columns are read from {', '.join(TABULAR)} files; not from {suffix or 'this one'}.")
 
 
 def _open_parquet(path: Path, encoding: str) -> Source:
     require_file(path)
-    damaged = refusal(path, "is damaged, cut short or not Parquet.")
+    damaged = Refused(path, "is damaged, cut short or not Parquet.")
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         schema, rows = file.schema_arrow, int(file.metadata.num_rows)
@@ -110,11 +110,11 @@ def _open_csv(path: Path, encoding: str) -> Source:
             ),
         )
     except pa.ArrowException:
-        raise refusal(path, "is not CSV that can be read.") from None
+        raise Refused(path, "is not CSV that can be read.") from None
     if wrong:
         first = wrong[0]
         expected, got = first.expected_columns, first.actual_columns
-        raise refusal(path, f"has {got} fields where the header has {expected}.", row=first.number - 1)
+        raise Refused(path, f"has {got} fields where the header has {expected}.", row=first.number - 1)
     if data.count(b'"') % 2:
         _require_closed_quotes(path, text)
     return Source(path, encoding, names, table.num_rows, False, lambda name: _one(table.column(name)))
@@ -126,8 +126,8 @@ def _header(path: Path, text: str) -> tuple[str, ...]:
             if record:
                 return tuple(record)
     except csv.Error:
-        raise refusal(path, "the header is not CSV.") from None
-    raise refusal(path, "is empty.")
+        raise Refused(path, "the header is not CSV.") from None
+    raise Refused(path, "is empty.")
 
 
 def _require_closed_quotes(path: Path, text: str) -> None:
@@ -138,7 +138,7 @@ def _require_closed_quotes(path: Path, text: str) -> None:
             records += 1
     except csv.Error:
         problem = "a quote is opened and not closed, or the file is cut short."
-        raise refusal(path, problem, row=max(records, 1)) from None
+        raise Refused(path, problem, row=max(records, 1)) from None
     finally:
         csv.field_size_limit(limit)
 
@@ -147,16 +147,16 @@ def _open_json_lines(path: Path, encoding: str) -> Source:
     # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
     lines = decoded(path, contents(path), encoding).rstrip().split("\n")
     if lines == [""]:
-        raise refusal(path, "is empty.")
+        raise Refused(path, "is empty.")
     rows: list[dict[str, Any]] = []
     names: dict[str, None] = {}
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            raise refusal(path, f"line {number} is not JSON.") from None
+            raise Refused(path, f"line {number} is not JSON.") from None
         if not isinstance(record, dict):
-            raise refusal(path, f"line {number} is not a JSON object.")
+            raise Refused(path, f"line {number} is not a JSON object.")
         rows.append(record)
         names.update(dict.fromkeys(record))
     return Source(path, encoding, tuple(names), len(rows), True, lambda name: _json_column(path, rows, name))
@@ -168,21 +168,21 @@ def _json_column(path: Path, rows: list[dict[str, Any]], name: str) -> pa.Array:
     kind = _kind(known)
     for number, value in enumerate(values, start=1):
         if value is not None and _kind(value) != kind:
-            raise refusal(path, f"is {_kind(value)}; the rows before hold {kind}.", row=number, column=name)
+            raise Refused(path, f"is {_kind(value)}; the rows before hold {kind}.", row=number, column=name)
         if isinstance(value, str) and not value.isascii():
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise refusal(path, "is half a surrogate pair, not text.", row=number, column=name) from None
+                raise Refused(path, "is half a surrogate pair, not text.", row=number, column=name) from None
     types = {"text": pa.large_string(), "true or false": pa.bool_(), "a number": pa.int64(), "nothing": pa.null()}
     if kind not in types:
-        raise refusal(path, f"is {kind}; text or numbers are needed.", column=name)
+        raise Refused(path, f"is {kind}; text or numbers are needed.", column=name)
     try:
         if any(isinstance(value, float) for value in values):
             return pa.array([None if value is None else float(value) for value in values], pa.float64())
         return pa.array(values, types[kind])
     except OverflowError:
-        raise refusal(path, "holds a whole number of more than 64 bits.", column=name) from None
+        raise Refused(path, "holds a whole number of more than 64 bits.", column=name) from None
 
 
 def _kind(value: object) -> str:

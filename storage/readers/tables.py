@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
-from ksdp.storage.readers.files import refusal
+from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import Labels, named_columns, read_labels
 
 __all__ = ["read_table"]
@@ -36,7 +36,7 @@ def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tupl
         chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
     if not chosen:
         problem = f"there is no numeric column among {columns.listed()}; encode categories as numbers first."
-        raise refusal(columns.path, problem)
+        raise Refused(columns.path, problem)
     columns.require(chosen)
     values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
     return sp.csr_array(np.column_stack(values)), labels

@@ -15,7 +15,7 @@ import snowballstemmer
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
-from ksdp.storage.readers.files import refusal
+from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import Labels, read_labels
 
 __all__ = ["analyser", "read_texts", "term_counts"]
@@ -83,11 +83,11 @@ def term_counts(
     try:
         counts = sp.csr_array(vectoriser.fit_transform(texts), dtype=np.float64)
     except ValueError:  # scikit-learn's only complaint here: an empty vocabulary
-        raise refusal(path, "no term is left: check `corpus.token_pattern`, `corpus.stop_words`.") from None
+        raise Refused(path, "no term is left: check `corpus.token_pattern`, `corpus.stop_words`.") from None
     documents = np.bincount(counts.indices, minlength=counts.shape[1])
     kept = np.flatnonzero(documents >= spec.min_documents)
     if not len(kept):
-        raise refusal(path, f"no term is in {spec.min_documents} documents or more (`corpus.min_documents`).")
+        raise Refused(path, f"no term is in {spec.min_documents} documents or more (`corpus.min_documents`).")
     if spec.max_features is not None and len(kept) > spec.max_features:
         total = np.asarray(counts.sum(axis=0)).ravel()[kept]
         kept = np.sort(kept[np.argsort(-total, kind="stable")[: spec.max_features]])

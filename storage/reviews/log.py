@@ -15,7 +15,6 @@ added behind it until `set_torn_aside` was called, which keeps the torn bytes in
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from typing import Any
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Decision, Entry
+from ksdp.storage.locks import lock, shared_lock
 from ksdp.storage.store import write_json, write_whole
 
 __all__ = [
@@ -90,9 +90,7 @@ def log_file(root: Path) -> Path:
 def locked(root: Path) -> Iterator[Path]:
     """Hold the reviews of a store; the log's path."""
     path = log_file(root)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (path.parent / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock(path.parent / "lock"):
         yield path
 
 
@@ -248,10 +246,7 @@ def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
     """
     inside = log_file(root) if root.is_dir() else root
     try:
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(FileNotFoundError):  # a copy of a log has no lock, and needs none
-                lock = stack.enter_context((inside.parent / "lock").open("rb"))
-                fcntl.flock(lock, fcntl.LOCK_SH)
+        with shared_lock(inside.parent / "lock"):  # a copy of a log has none, and needs none
             return _check(inside, anchors)
     except OSError as error:
         raise StoreError(f"the review log {inside} cannot be read: {error.strerror}.") from error

@@ -6,7 +6,6 @@ taken out unnoticed. No text is in it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
 __all__ = ["Look", "append_look", "read_looks"]
@@ -49,8 +49,7 @@ def append_look(store: Store, audit: str, document: str, reviewer: str, now: dat
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with os.fdopen(handle, "r+b") as file, lock(path):
             content = file.read()
             if content and not content.endswith(b"\n"):  # what a crash left of a line
                 file.write(b"\n")

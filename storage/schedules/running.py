@@ -1,18 +1,17 @@
 """Who runs now: one scheduled audit a store at a time, and a mark that says which one, should it die.
 
-The lock is the operating system's: it is free as soon as its holder is dead, however it died. The mark stays, so
-that an interrupted run is known and made again.
+The lock is free as soon as its holder is dead, however it died. The mark stays, so that an interrupted run is
+known and made again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from ksdp.storage.locks import try_lock
 from ksdp.storage.schedules.schedule_files import schedule_folder
 from ksdp.storage.store import Store, write_json
 
@@ -37,18 +36,9 @@ class Running(BaseModel):
     """Prefect's id."""
 
 
-@contextlib.contextmanager
-def hold(store: Store) -> Iterator[bool]:
+def hold(store: Store) -> AbstractContextManager[bool]:
     """Try to hold the store's schedules; whether it went well."""
-    folder = store.root / "schedules"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
+    return try_lock(store.root / "schedules" / "lock")
 
 
 def begin(store: Store, name: str, mark: Running) -> None:

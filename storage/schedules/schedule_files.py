@@ -40,6 +40,7 @@ __all__ = [
     "read_schedules",
     "remove_schedule",
     "schedule_folder",
+    "serving_lock",
     "set_paused",
     "write_schedule",
 ]
@@ -183,6 +184,11 @@ def check_schedule(values: dict[str, Any]) -> Schedule:
 def schedule_folder(store: Store, name: str) -> Path:
     """Folder of a schedule."""
     return store.root / "schedules" / name
+
+
+def serving_lock(store: Store) -> Path:
+    """The lock that `ksdp serve` holds while it runs."""
+    return store.root / "schedules" / "serving.lock"
 
 
 def write_schedule(store: Store, schedule: Schedule) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.storage.readers.files import contents, decoded, extension, refusal
+from ksdp.storage.readers.files import Refused, contents, decoded, extension
 
 
 def test_a_refusal_names_the_file_and_not_its_folder():
-    assert str(refusal(Path("/home/somebody/mail.csv"), "is empty.")) == "mail.csv: is empty."
-    assert str(refusal(Path("/home/m.csv"), "x.", row=2, column="a")) == "m.csv, row 2, column `a`: x."
+    assert str(Refused(Path("/home/somebody/mail.csv"), "is empty.")) == "mail.csv: is empty."
+    assert str(Refused(Path("/home/m.csv"), "x.", row=2, column="a")) == "m.csv, row 2, column `a`: x."
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,167 @@
+"""Locks between processes: files that the operating system locks, and frees as soon as their holder is dead.
+
+Whether somebody has a lock is all that counts: what the file holds is never read for it, and it is never removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ksdp.audit.errors import StoreError
+
+__all__ = ["is_locked", "lock", "shared_lock", "startable_lock", "try_lock"]
+
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+_TRIES, _TRY_SECONDS = 20, 0.01
+"""Whoever asks `is_locked` has the lock for a moment: one try to take it would not be enough."""
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, busy: str | None = None, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a lock by oneself while the context lasts; wait for it where another process has it.
+
+    Parameters
+    ----------
+    path : Path
+        The lock's file. It is made where there is none, its folder too, for this user alone.
+    busy : str, optional
+        What to refuse with instead of waiting.
+    waiting : callable, optional
+        Called once before it is waited for; then `busy` is not looked at.
+
+    Raises
+    ------
+    StoreError
+        With `busy` as its message; or if the file cannot be made or locked.
+    """
+    descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
+    try:
+        if waiting is not None:
+            if not _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                waiting()
+                _take(descriptor, fcntl.LOCK_EX)
+        elif busy is not None:
+            if not _take_soon(descriptor):
+                raise StoreError(busy)
+        else:
+            _take(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def shared_lock(path: Path) -> Iterator[None]:
+    """Hold a lock beside others who read, while the context lasts; wait for whoever writes.
+
+    Nothing is made: without the lock's file nobody has written, and there is nobody to wait for.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be opened or locked.
+    """
+    if not path.is_file():
+        yield
+        return
+    descriptor = _opened(path, os.O_RDONLY)
+    try:
+        _take(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold a lock by oneself if it is free, while the context lasts; whether it was.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be made or locked.
+    """
+    descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
+    try:
+        yield _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
+    """Hold a lock that another process can be started with, while the context lasts.
+
+    A process that is started with the descriptor holds the lock too, and goes on holding it.
+
+    Parameters
+    ----------
+    path : Path
+    held : int, optional
+        A descriptor of it that this process was started with.
+
+    Yields
+    ------
+    int or None
+        A descriptor of the lock; None where another process has it.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be made or locked.
+    """
+    descriptor = _opened(path, os.O_RDWR | os.O_CREAT) if held is None else held
+    try:
+        yield descriptor if _take_soon(descriptor) else None
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock by itself. Nothing is made: a lock without a file is free."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not _take(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except StoreError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: Path, flags: int) -> int:
+    try:
+        if flags & os.O_CREAT:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        raise StoreError(f"the lock {path} cannot be opened: {error.strerror}.") from error
+
+
+def _take(descriptor: int, how: int) -> bool:
+    """Whether the lock was had; it always is where it is waited for."""
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError as error:
+        if error.errno in _TAKEN and how & fcntl.LOCK_NB:
+            return False
+        raise StoreError(f"the store cannot be locked: {error.strerror}.") from error
+    return True
+
+
+def _take_soon(descriptor: int) -> bool:
+    for _ in range(_TRIES):
+        if _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return True
+        time.sleep(_TRY_SECONDS)
+    return False
