@@ -21,14 +21,14 @@ from ksdp.storage.store import Store
 __all__ = [
     "LISTED",
     "Advantage",
-    "AuditView",
+    "AuditModel",
     "PValues",
     "Picture",
     "StatisticRow",
     "Undecided",
     "Worst",
     "picture",
-    "read_audit_view",
+    "read_audit_model",
     "written",
 ]
 
@@ -113,7 +113,7 @@ class Undecided:
 
 
 @dataclass(frozen=True, eq=False)
-class AuditView:
+class AuditModel:
     """Everything the report shows."""
 
     summary: Mapping[str, Any]
@@ -211,7 +211,7 @@ def written(folder: Path) -> tuple[int, ...]:
     return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
 
 
-def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> AuditView:
+def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> AuditModel:
     """Read a finished audit and compute what its report shows.
 
     Parameters
@@ -236,7 +236,7 @@ def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> Audi
     most = min(_KOLMOGOROV_95 * spread, 1.0)
     rows = _statistics(summary, overviews, most)
     sensitive = Filter(verdict="sensitive")
-    return AuditView(
+    return AuditModel(
         summary=summary,
         claim=shown_claim(store, summary),
         advantage=None

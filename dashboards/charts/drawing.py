@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
+__all__ = ["PlotArea", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def rect(x: float, y: float, width: float, height: float, kind: str) -> str:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotArea:
     """Where data lies on the picture."""
 
     left: float

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from ksdp.dashboards.addresses import whole_number
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.reviews.decisions import Decision, Entry, Proposal, append
-from ksdp.storage.reviews.text_access import append_look
+from ksdp.storage.reviews.text_access import record_access
 from ksdp.storage.store import Store
 
 __all__ = ["Actions", "Form", "begin_runs", "read_form", "record", "resolve_text", "safe_path"]
@@ -144,5 +144,5 @@ def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions
     """
     if actions.resolve is None:
         raise LookupError("No resolver of texts is configured.")
-    append_look(store, audit, document, reviewer, actions.clock())
+    record_access(store, audit, document, reviewer, actions.clock())
     return actions.resolve(audit, document)

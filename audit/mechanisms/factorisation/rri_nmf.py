@@ -26,8 +26,8 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import sweep
 
 __all__ = [
+    "Announced",
     "Factorisation",
-    "Snapshot",
     "fit_coefficients",
     "objective",
     "pd_nmf_iter",
@@ -38,7 +38,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class Announced:
     """What is announced at the end of one sweep."""
 
     T: Matrix
@@ -50,7 +50,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Factorisation(Snapshot):
+class Factorisation(Announced):
     """X ~ W T, and how it was reached."""
 
     W: Matrix
@@ -59,7 +59,7 @@ class Factorisation(Snapshot):
     """Sweeps done."""
     converged: bool
     """Whether the stated rule stopped it, and not the cap."""
-    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
+    snapshots: Mapping[int, Announced] = field(default_factory=dict)
     """By sweep asked for; sweeps beyond the last one hold the last one."""
 
 
@@ -143,14 +143,14 @@ def pd_nmf_iter(
     sums = Sums(np.empty_like(T), np.empty(topics), np.empty((topics, topics)), np.empty(topics))
     thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((T.shape[1], 8))
 
-    def announced() -> Snapshot:
-        return Snapshot(
+    def announced() -> Announced:
+        return Announced(
             expand(T, silent.level, np.diag(silent.fresh.astype(np.float64)), start, position),
             expand(sums.numerators, sums.offset, sums.mix, start, position),
             sums.denominators.copy(),
         )
 
-    snapshots: dict[int, Snapshot] = {}
+    snapshots: dict[int, Announced] = {}
     done, converged = 0, False
     while done < sweeps and not converged:
         changed, before = sweep(rows, T, W, gram, silent, sums, penalties, project, thresholds, fits, interleaved)

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Rows, descend
-from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, Snapshot
+from ksdp.audit.mechanisms.factorisation.rri_nmf import Announced, Factorisation
 
 __all__ = ["fit_observed_coefficients", "observed_objective", "weighted_nmf", "weighted_nmf_iter"]
 
@@ -186,15 +186,15 @@ def weighted_nmf_iter(
     residual = _residual(rows, T, W)
     numerators, denominators = np.empty_like(T), np.empty_like(T)
 
-    snapshots: dict[int, Snapshot] = {}
+    snapshots: dict[int, Announced] = {}
     done, converged = 0, False
     while done < sweeps and not converged:
         changed, before = _sweep(rows, T, W, residual, numerators, denominators, penalties)
         done += 1
         converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
         if done in at:
-            snapshots[done] = Snapshot(T.copy(), numerators.copy(), denominators.copy())
-    last = Snapshot(T, numerators, denominators)
+            snapshots[done] = Announced(T.copy(), numerators.copy(), denominators.copy())
+    last = Announced(T, numerators, denominators)
     snapshots |= {number: last for number in at if number > done}
     return Factorisation(T, numerators, denominators, W, done, converged, snapshots)
 
