@@ -48,7 +48,6 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
 
     Parameters
     ----------
-    spec : CorpusSpec
     base : Path
         Folder that relative paths of the spec start from.
     nonnegative : bool

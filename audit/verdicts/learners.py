@@ -154,7 +154,6 @@ def fold_moments(features: NDArray[np.floating], inclusion: Bits, runs: Ints, st
     features : shape (n_documents, n_runs, n_features)
     inclusion : bool, shape (n_documents, n_runs)
     runs : indices along the second axis
-    standards : Standards
     """
     n, _, p = features.shape
     sums = Moments(np.zeros((n, 2)), np.zeros((n, 2, p)), np.zeros((n, 2, p, p)))
@@ -231,11 +230,6 @@ def fit(moments: Moments, learner: str) -> Rule:
     moments : Moments
         Of the training runs.
     learner : one of `GAUSSIAN`
-
-    Raises
-    ------
-    ValueError
-        If there is no such learner.
     """
     g = _gaussians(moments)
     difference: Floats = g.means[:, 1] - g.means[:, 0]

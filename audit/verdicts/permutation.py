@@ -144,11 +144,6 @@ def max_t(
     float64, shape (n_documents,)
         0 where an arm is empty.
 
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, a value is NaN or a number is below 1.
-
     Examples
     --------
     Ten statistics that see nearly the same leak: Bonferroni multiplies by 10, the permutations hardly.

@@ -95,13 +95,7 @@ def open_budget(kind: Literal["lord", "spending"], level: float) -> LevelBudget:
 
 
 def read_budget(stored: Mapping[str, Any]) -> LevelBudget:
-    """The budget that `as_dict` wrote.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """The budget that `as_dict` wrote."""
     if stored.get("kind") not in ("lord", "spending"):
         raise ValueError(f"`kind` must be lord or spending; got {stored.get('kind')!r}.")
     rejections = tuple(int(number) for number in stored["rejections"])
@@ -121,8 +115,6 @@ def next_spec(spec: Spec, budget: LevelBudget, documents: tuple[str, ...] | None
 
     Parameters
     ----------
-    spec : Spec
-    budget : LevelBudget
     documents : ids, optional
         What the level is spent on; the spec's own where there is none.
     """

@@ -216,7 +216,6 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
 
     Parameters
     ----------
-    store : Store
     audit : str
         Id of the audit.
     documents : bool

@@ -73,7 +73,6 @@ def render_report(store: Store, audit: str) -> str:
 
     Parameters
     ----------
-    store : Store
     audit : str
         Id of the audit.
 

@@ -97,11 +97,6 @@ def ecdf_svg(
     document, statistic : str
         For the label; escaped here.
 
-    Raises
-    ------
-    ValueError
-        If an arm is empty or holds NaN. (Infinity is beyond the picture's edge.)
-
     Examples
     --------
     >>> import numpy as np
@@ -148,11 +143,6 @@ def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
         Documents whose p-value falls in each of equal parts of [0, 1].
     statistic : str
         Its name, for the label.
-
-    Raises
-    ------
-    ValueError
-        If there is no document.
     """
     total, bins = int(counts.sum()), len(counts)
     if total == 0:
@@ -197,12 +187,6 @@ def strip_svg(quantiles: Sequence[float], *, noise: float, statistic: str) -> Ma
         5, 25, 50, 75 and 95 %.
     noise : float in [0, 1]
         D that documents without any leak rarely exceed: shaded from 0 up to it.
-    statistic : str
-
-    Raises
-    ------
-    ValueError
-        If there are not five ascending numbers in [0, 1].
     """
     q = numbers(np.asarray(quantiles), "quantiles")
     if len(q) != 5 or (np.diff(q) < 0).any() or q[0] < 0 or q[-1] > 1:
@@ -238,11 +222,6 @@ def shares_svg(counts: Sequence[tuple[str, int]]) -> Markup:
     ----------
     counts : (word, count) in order
         Words are class names too: letters only.
-
-    Raises
-    ------
-    ValueError
-        If a count is negative, all are zero, or a word is not made of letters.
     """
     total = sum(count for _, count in counts)
     if total <= 0 or any(count < 0 for _, count in counts) or not all(word.isalpha() for word, _ in counts):

@@ -16,13 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def numbers(values: NDArray[np.floating], name: str) -> Floats:
-    """Return `values` as a flat float64 array.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or one is NaN.
-    """
+    """Return `values` as a flat float64 array."""
     array = np.asarray(values, dtype=np.float64).ravel()
     if len(array) == 0:
         raise ValueError(f"`{name}` must hold at least one value; got none.")

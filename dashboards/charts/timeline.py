@@ -127,11 +127,6 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
     ----------
     rows : sequence of (name, marks, gaps)
         Where a gap is, the row's line is broken and the gap shaded.
-
-    Raises
-    ------
-    ValueError
-        If there is no mark.
     """
     times = [mark.at for _, marks, _ in rows for mark in marks]
     if not times:
@@ -181,11 +176,6 @@ def trend_svg(
         What is drawn.
     top : float, optional
         Upper end of the scale; a round number above the largest value where there is none.
-
-    Raises
-    ------
-    ValueError
-        If there is no mark.
     """
     if not marks:
         raise ValueError("`marks` must hold at least one mark.")

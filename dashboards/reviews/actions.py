@@ -41,13 +41,7 @@ class Form:
     values: dict[str, list[str]]
 
     def one(self, name: str, default: str = "") -> str:
-        """The only value of a field.
-
-        Raises
-        ------
-        InputError
-            If it was sent more than once.
-        """
+        """The only value of a field."""
         found = self.values.get(name, [default])
         if len(found) != 1:
             raise InputError(f"`{name}` was sent {len(found)} times.")
@@ -59,13 +53,7 @@ class Form:
 
 
 async def read_form(request: Request) -> Form:
-    """Read a urlencoded body.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
+    """Read a urlencoded body."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InputError("A form must be sent as application/x-www-form-urlencoded.")

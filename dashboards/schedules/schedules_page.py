@@ -80,13 +80,7 @@ def _view(store: Store, schedule: Schedule, now: datetime) -> SchedulePage:
 
 
 def read_schedules_page(store: Store, now: datetime) -> tuple[SchedulePage, ...]:
-    """All schedules, by name.
-
-    Raises
-    ------
-    StoreError
-        If a file is damaged.
-    """
+    """All schedules, by name."""
     return tuple(_view(store, schedule, now) for schedule in read_schedules(store))
 
 

@@ -44,8 +44,6 @@ def write_claim(
 
     Parameters
     ----------
-    store : Store
-    inputs : ClaimInputs
     finding : mapping
         As JSON.
     versions : mapping
@@ -60,13 +58,7 @@ def write_claim(
 
 
 def read_claim(store: Store, inputs: ClaimInputs, code: str) -> dict[str, Any] | None:
-    """The file of these inputs, if the same code wrote it.
-
-    Raises
-    ------
-    StoreError
-        If it is there and cannot be read.
-    """
+    """The file of these inputs, if the same code wrote it."""
     path = inputs.path(store)
     found = _read(path) if path.is_file() else None
     return found if found and found["provenance"]["versions"]["code"] == code else None
@@ -78,14 +70,8 @@ def shown_claim(store: Store, summary: Mapping[str, Any]) -> dict[str, Any] | No
 
     Parameters
     ----------
-    store : Store
     summary : mapping
         Of an audit; without `parameters` (audits of earlier versions) nothing is found.
-
-    Raises
-    ------
-    StoreError
-        If a file cannot be read.
     """
     if "parameters" not in summary:
         return None

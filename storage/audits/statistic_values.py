@@ -78,7 +78,6 @@ def read_arms(
 
     Parameters
     ----------
-    store : Store
     summary : mapping
         Of the audit, as `audit.json` holds it.
     document : str

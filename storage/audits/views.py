@@ -52,13 +52,7 @@ def write_views(store: Store, name: str, summary: Mapping[str, Any]) -> None:
 
 
 def read_views(store: Store, name: str) -> dict[str, Any]:
-    """Read `views/<id>.json`.
-
-    Raises
-    ------
-    StoreError
-        If it is not there or not finished.
-    """
+    """Read `views/<id>.json`."""
     try:
         return dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
@@ -117,13 +111,7 @@ def write_view_verdicts(
 
 
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
-    """One row a document, as `write_view_verdicts` says.
-
-    Raises
-    ------
-    StoreError
-        If there are none.
-    """
+    """One row a document, as `write_view_verdicts` says."""
     try:
         return pq.read_table(_file(store, f"{name}.parquet"))
     except (OSError, pa.ArrowException) as error:
@@ -131,13 +119,7 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
 
 
 def read_strongest(store: Store, name: str, count: int) -> list[dict[str, Any]]:
-    """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read.
-
-    Raises
-    ------
-    StoreError
-        If there are none.
-    """
+    """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
     try:
         table = dataset.dataset(_file(store, f"{name}.parquet"), format="parquet")
         few = table.to_table(columns=["verdict", "log10_adjusted_p"])

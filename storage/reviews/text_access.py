@@ -70,13 +70,7 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
 
 
 def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
-    """All looks, oldest first, and the line (from 1) after which the chain is broken; None where it holds.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be read.
-    """
+    """All looks, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
     try:
         lines = _file(store).read_bytes().splitlines()
     except FileNotFoundError:

@@ -224,13 +224,7 @@ def write_standing(store: Store, name: str, run: str, standing: pa.Table) -> str
 
 
 def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
-    """The verdicts that a line of the history names (`ScheduledRun.standing`); None where it names none.
-
-    Raises
-    ------
-    StoreError
-        If the file is not there or damaged.
-    """
+    """The verdicts that a line of the history names (`ScheduledRun.standing`); None where it names none."""
     if file is None:
         return None
     try:

@@ -63,11 +63,6 @@ class PDNMF:
     when a protocol ends. What PD-NMF-Init announces on its way (its own sums) is not among these observables, only
     the start it ends with: the sums are those of PD-NMF on k pseudo-documents a party, with the random start.
 
-    Raises
-    ------
-    SpecError
-        On construction, naming the parameter.
-
     Examples
     --------
     >>> PDNMF(rank=2, at=("last", 3)).observables(features=5)
