@@ -143,13 +143,7 @@ def claiming(mechanism: Mechanism | Claims) -> Claims:
 
 
 def check_runs(runs: int, confidence: float) -> None:
-    """Refuse too few runs, or a confidence outside (0, 1).
-
-    Raises
-    ------
-    SpecError
-        Naming the parameter.
-    """
+    """Refuse too few runs, or a confidence outside (0, 1)."""
     if runs < LEAST_RUNS:
         raise SpecError(f"`runs` must be at least {LEAST_RUNS}; got {runs}.")
     if not 0 < confidence < 1:
@@ -168,7 +162,6 @@ def audit_claim(
 
     Parameters
     ----------
-    mechanism : Claims
     runs : int
         Of each arm.
     rng : numpy.random.Generator

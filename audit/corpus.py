@@ -95,11 +95,6 @@ def restrict(corpus: Corpus, rows: NDArray[np.int64]) -> Corpus:
     """Return the corpus of some rows, in the given order, with the ids they have.
 
     Features stay as they are, those that only other rows use included, so that results of both can be compared.
-
-    Raises
-    ------
-    CorpusError
-        If no row is left or one is named twice.
     """
     rows = np.asarray(rows, dtype=np.int64)
     return Corpus(

@@ -280,10 +280,8 @@ def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targ
 
     Parameters
     ----------
-    spec : DesignSpec
     pool : int64, shape (n_pool,)
         Rows of the corpus that the victim may hold, sorted.
-    seed : int
     documents : int
         Rows of the whole corpus: what a fractional party size refers to.
     targets : int64, optional

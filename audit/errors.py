@@ -58,7 +58,6 @@ class StaleDecision(InputError):
 
     Parameters
     ----------
-    message : str
     newer : Entry or None
         The newest entry about the document; None where a newer audit, and no entry, is what was not seen.
     """

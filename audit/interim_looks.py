@@ -61,10 +61,8 @@ def plan_looks(spec: Spec, runs: int, block_runs: int) -> tuple[Look, ...]:
 
     Parameters
     ----------
-    spec : Spec
     runs : int
         Of a lane.
-    block_runs : int
     """
     asked = spec.design.looks
     fractions = tuple((n + 1) / asked for n in range(asked)) if isinstance(asked, int) else asked

@@ -54,7 +54,6 @@ def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs:
         Ids that were asked for.
     factor : float
         Times as many runs as before, above 1; `with_runs` goes before it.
-    with_runs : int, optional
 
     Raises
     ------

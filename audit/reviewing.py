@@ -190,7 +190,6 @@ def fold(
     ----------
     entries : iterable of Entry
         In the order of the log. Those about other audits or documents are passed over.
-    audit, document : str
     four_eyes : bool
         Whether a second person must confirm.
     superseded_by, earlier : optional

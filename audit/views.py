@@ -138,11 +138,6 @@ def combine(views: Sequence[ViewVerdicts]) -> Combined:
     views : sequence of ViewVerdicts
         Each decided at the same part of the level, one over their number.
 
-    Raises
-    ------
-    ValueError
-        If there is no view, or views have other numbers of documents.
-
     Examples
     --------
     >>> one = ViewVerdicts(np.array(["sensitive", "clear", "clear"]), np.log10([1e-4, 0.5, 1.0]))

@@ -37,11 +37,6 @@ def tf_idf(
     csr_array, shape (n_documents, n_features)
         Canonical; rows may be left without entries.
 
-    Raises
-    ------
-    ValueError
-        `idf` is "party" and there is no `party`, or it has another length than `counts`.
-
     Examples
     --------
     >>> counts = sp.csr_array([[1.0, 2.0, 0.0], [1.0, 0.0, 1.0]])

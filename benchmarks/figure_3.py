@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
-from ksdp.audit.mechanisms.factorisation.rri_nmf import rri_nmf
+from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned, bounded_moments, moments_times
@@ -93,8 +93,8 @@ class Profiles:
 
 def profiles(matrix: sp.csr_array, topics: int = 30) -> Profiles:
     """Of the users and movies of a real rating matrix."""
-    start = initial_topics("random", (matrix,), topics, seed=0, sweeps=20, tolerance=1e-4)
-    found = rri_nmf(matrix, start, sweeps=40)
+    start = initial_topics("random", (matrix,), topics, seed=0)
+    found = pd_nmf_iter([matrix], start, sweeps=40)
     movies = matrix.shape[1]
     raters = np.bincount(matrix.indices, minlength=movies)
     counts = [np.bincount(matrix.indices[matrix.data <= stars], minlength=movies) for stars in range(1, 5)]

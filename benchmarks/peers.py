@@ -22,7 +22,7 @@ from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
 from ksdp.audit.mechanisms.factorisation.power_iteration import limit_of_power, orthonormalise, start_block
-from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, rri_nmf
+from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
@@ -184,9 +184,9 @@ def learning(folder: Path) -> None:
     def nmf_error(T: np.ndarray) -> float:
         return float(np.sqrt(2 * objective(held_out, fit_coefficients(held_out, T), T)))
 
-    start = initial_topics("random", parts, 7, seed=0, sweeps=20, tolerance=1e-4)
-    own = nmf_error(rri_nmf(parts[0], start, sweeps=20).T)
-    both = nmf_error(rri_nmf(everything, start, sweeps=20).T)
+    start = initial_topics("random", parts, 7, seed=0)
+    own = nmf_error(pd_nmf_iter([parts[0]], start, sweeps=20).T)
+    both = nmf_error(pd_nmf_iter([everything], start, sweeps=20).T)
     private = nmf_error(DPNMF(rank=7, sweeps=10).run(data, rng)["T"])
     print(
         "Figure 4c, enron-mail6, 10 parties of 3 %, k = 7: error on held-out documents against one party's topics"

@@ -28,13 +28,7 @@ def link(path: str, /, anchor: str = "", **query: Any) -> str:
 
 
 def whole_number(text: str, name: str, least: int = 0) -> int:
-    """A number from an address or a form.
-
-    Raises
-    ------
-    InputError
-        If it is not a whole number of at least `least`.
-    """
+    """A number from an address or a form."""
     if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) < _MOST):
         raise InputError(f"`{name}` must be a whole number of at least {least}; got {text[:20]!r}.")
     return int(text)

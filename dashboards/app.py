@@ -180,7 +180,6 @@ def create_app(store: Store, *, actions: Actions, source: ReviewerSource, origin
 
     Parameters
     ----------
-    store : Store
     actions : Actions
         What pages can have done: the clock, the resolver of texts, how more runs are begun.
     source : ReviewerSource

@@ -124,12 +124,7 @@ class ObservablesWriter:
 
 
 def read_observables(folder: Path, block: Block, key: str) -> Iterator[Stored]:
-    """The observables of each run of a block, in order.
-
-    Raises
-    ------
-    DamagedBlock
-    """
+    """The observables of each run of a block, in order."""
     with _opened(folder / block_name(block), block, key) as file:
         table = file.read(use_threads=False)
         metadata = table.schema.metadata
@@ -166,12 +161,7 @@ def write_values(folder: Path, measured: BlockValues, key: str, precision: str) 
 def read_values(
     folder: Path, block: Block, key: str, group: int, names: Sequence[str], precision: str
 ) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
-    """Read one row group: (inclusion, one array a statistic), each of shape (n_rows, n_runs).
-
-    Raises
-    ------
-    DamagedBlock
-    """
+    """Read one row group: (inclusion, one array a statistic), each of shape (n_rows, n_runs)."""
     with _opened(folder / block_name(block), block, key) as file:
         return _unpacked(file.read_row_group(group, ["inclusion", *names], use_threads=False), block, precision)
 
@@ -179,12 +169,7 @@ def read_values(
 def read_groups(
     folder: Path, block: Block, key: str, names: Sequence[str], precision: str
 ) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
-    """Read all rows: (inclusion, one array a statistic), each of shape (n_documents + CONTROLS, n_runs).
-
-    Raises
-    ------
-    DamagedBlock
-    """
+    """Read all rows: (inclusion, one array a statistic), each of shape (n_documents + CONTROLS, n_runs)."""
     with _opened(folder / block_name(block), block, key) as file:
         return _unpacked(file.read(["inclusion", *names], use_threads=False), block, precision)
 

@@ -23,7 +23,7 @@ from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 
-__all__ = ["Source", "corpus_features", "find_source", "load_corpus", "read_source"]
+__all__ = ["RawCorpus", "corpus_features", "find_source", "load_corpus", "read_source"]
 
 DEMO = "demo"
 
@@ -48,7 +48,6 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
 
     Parameters
     ----------
-    spec : CorpusSpec
     base : Path
         Folder that relative paths of the spec start from.
     nonnegative : bool
@@ -102,7 +101,7 @@ def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class RawCorpus:
     """What a reader found."""
 
     path: Path
@@ -131,7 +130,7 @@ def find_source(spec: CorpusSpec, base: Path) -> tuple[Path, str, Columns | None
     return path, kind, columns
 
 
-def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Source:
+def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus:
     """What the file holds, before weighting; rows in its order.
 
     Raises
@@ -149,18 +148,18 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Source:
         labelled = None if spec.labels is None else open_columns(_path(base, spec.labels), spec.encoding)
         if labelled is not None:
             check_labels(labelled, matrix.shape[0])
-        return Source(path, canonical(matrix), read_labels(spec, labelled, matrix.shape[0]), kind)
+        return RawCorpus(path, canonical(matrix), read_labels(spec, labelled, matrix.shape[0]), kind)
     columns = columns or open_columns(path, spec.encoding)
     if kind == "text":
         agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
         matrix, labels = read_texts(spec, columns, agreed or None)
-        return Source(path, canonical(matrix), labels, kind)
+        return RawCorpus(path, canonical(matrix), labels, kind)
     nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
     if kind == "ratings":
         matrix, labels = read_ratings(spec, columns, nonnegative=nonnegative)
-        return Source(path, canonical(matrix, keep_zeros=True), labels, kind)
+        return RawCorpus(path, canonical(matrix, keep_zeros=True), labels, kind)
     matrix, labels = read_table(spec, columns, nonnegative=nonnegative)
-    return Source(path, canonical(matrix), labels, kind)
+    return RawCorpus(path, canonical(matrix), labels, kind)
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -206,7 +205,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 
 
-def _demo(spec: CorpusSpec) -> Source:
+def _demo(spec: CorpusSpec) -> RawCorpus:
     path = Path(DEMO)
     if sys.flags.optimize > 1:
         raise Refused(path, "most docstrings are stripped, because Python runs with -OO.")
@@ -214,4 +213,4 @@ def _demo(spec: CorpusSpec) -> Source:
     ids = np.array([document.id for document in documents], dtype=np.str_)
     party = np.array([document.party for document in documents], dtype=np.str_)
     matrix = term_counts([document.text for document in documents], spec, path)
-    return Source(path, canonical(matrix), Labels(ids, party), DEMO)
+    return RawCorpus(path, canonical(matrix), Labels(ids, party), DEMO)

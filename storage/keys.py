@@ -106,13 +106,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def needs_passphrase(path: Path) -> bool:
-    """Whether a private key is encrypted; False too where the file is no key, which loading it will say.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+    """Whether a private key is encrypted; False too where the file is no key, which loading it will say."""
     content = _read(path)
     try:
         pem.load_pem_private_key(content, None)

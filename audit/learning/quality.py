@@ -41,11 +41,6 @@ def residual_share(
     float in [0, 1]
         0 where there is no energy at all.
 
-    Raises
-    ------
-    ValueError
-        If the numbers of features differ.
-
     Examples
     --------
     >>> residual_share(sp.csr_array(np.diag([3.0, 1.0, 1.0])), np.array([[1.0, 0, 0], [2, 0, 0]])).__round__(3)
@@ -74,8 +69,6 @@ def learnt_residual(
 
     Parameters
     ----------
-    mechanism : Mechanism
-    corpus : Corpus
     seed : int
         Of the mechanism's own randomness.
     kept : int64, shape (n_kept,), optional
@@ -111,11 +104,8 @@ def learning_cost(
 
     Parameters
     ----------
-    mechanism : Mechanism
-    corpus : Corpus
     kept : int64, shape (n_kept,)
         Rows of the documents that stay.
-    seed : int
 
     Returns
     -------

@@ -27,11 +27,6 @@ class NullMechanism:
     rank : int
         At least 1, below the number of features.
 
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> import scipy.sparse as sp
@@ -54,13 +49,7 @@ class NullMechanism:
             raise SpecError(f"`rank` must be at least 1; got {self.rank}.")
 
     def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces.
-
-        Raises
-        ------
-        SpecError
-            If `rank` is not below `features`.
-        """
+        """Names and shapes of what `run` announces."""
         if self.rank >= features:
             raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
         return (Announced("V", (self.rank, features)),)
@@ -90,11 +79,6 @@ class PlantedLeak(NullMechanism):
         At least 1, below the number of features.
     strength : float
         In [0, 1].
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
     """
 
     name: ClassVar[str] = "planted-leak"

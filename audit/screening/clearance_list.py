@@ -84,10 +84,8 @@ def review_statement(
         control at the sum (union bound), whatever made people look again.
     rows, among : int
         Documents in a database, and documents they were drawn from.
-    selection : Selection
     accepted_sensitive : int
         Documents proved sensitive among the accepted ones.
-    four_eyes : bool
     newest : bool
         Whether no later audit asked the same.
     """

@@ -17,11 +17,6 @@ Value = TypeVar("Value")
 def geometric(first: int, last: int, steps: int = 2) -> tuple[int, ...]:
     """Whole numbers from `first` up or down to `last`, `steps` to each factor of two, both ends included.
 
-    Raises
-    ------
-    InputError
-        If `first`, `last` or `steps` is below 1.
-
     Examples
     --------
     >>> geometric(10, 50), geometric(7, 1)
@@ -47,7 +42,6 @@ def first_good(values: Sequence[Value], good: Callable[[Value], bool], stride: i
     ----------
     values : sequence
         At least one.
-    good : callable
     stride : int
         Steps on the way out.
     """
@@ -72,11 +66,6 @@ def share_upper_limit(found: int, drawn: int, level: float, population: int) -> 
     exact law of drawing without replacement: K / population for the largest K such that
     P(Hypergeometric(population, K, drawn) <= found) > level. As the population grows it becomes their limit, and
     where everything is drawn it is the share itself.
-
-    Raises
-    ------
-    ValueError
-        If the numbers do not fit.
 
     Examples
     --------

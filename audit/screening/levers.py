@@ -157,7 +157,6 @@ def make_dial(name: str, spec: Spec, documents: int) -> Dial:
     ----------
     name : str
         A key of `DIALS`.
-    spec : Spec
     documents : int
         Rows of the corpus.
 

@@ -51,11 +51,6 @@ def round_level(level: float, number: int, rounds: int) -> float:
     Halved from round to round, because the first audits the most documents and finds the most; a later one loses
     little by it, as thresholds move with the root of the logarithm of the level. The weights sum to 1.
 
-    Raises
-    ------
-    ValueError
-        If `number` is not in 1 to `rounds`.
-
     Examples
     --------
     >>> [round(round_level(0.07, number, 3), 4) for number in (1, 2, 3)]
@@ -110,7 +105,6 @@ def round_spec(
 
     Parameters
     ----------
-    spec : Spec
     number : int
         From 1. The first round differs from `spec` in its level only.
     rounds : int
@@ -177,7 +171,6 @@ def no_proof(
 
     Parameters
     ----------
-    spec : Spec
     number, rounds : int
         This round, and the most there may be.
     listed, among : int
@@ -311,7 +304,6 @@ def statement(
         Verdicts on the list.
     beside : int
         Documents in `among` that are not on the list.
-    rounds : int
     why : str, optional
         Why the listed documents were not audited by themselves, where some were beside them.
     """

@@ -99,7 +99,6 @@ def learned_scores(
 
     Parameters
     ----------
-    learner : str
     before, after : inclusion of shape (1, n_runs) and one array of that shape a column
         Of the audit's runs and the fresh ones.
     """

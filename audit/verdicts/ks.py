@@ -93,11 +93,6 @@ def ks_distances(
         Whether the run's database held the document.
     ordered : shape of `values`, optional
         `np.sort(values, axis=1)`, for who has it already: half of the work.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ or a value is NaN.
     """
     if values.shape != inclusion.shape:
         raise ValueError(f"`values` {values.shape} and `inclusion` {inclusion.shape} must have the same shape.")

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.verdicts.boosted import boosted_scores
 from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.learners import GAUSSIAN, fit, fold_moments, frame, score
+from ksdp.audit.verdicts.learners import GAUSSIAN, column_standards, fit, fold_moments, score
 
 __all__ = [
     "BOOSTED",
@@ -153,8 +153,8 @@ def learner_scores(
     """
     features, inclusion = np.ascontiguousarray(features), np.ascontiguousarray(inclusion)
     parts = folds_of(features.shape[1], folds)
-    framed = frame(features, parts[0])
-    moments = fold_moments(features, inclusion, parts[0], framed)
+    standards = column_standards(features, parts[0])
+    moments = fold_moments(features, inclusion, parts[0], standards)
     for j in range(1, folds):
         scores = []
         for name in learners:
@@ -162,10 +162,10 @@ def learner_scores(
                 before = np.sort(np.concatenate(parts[:j]))
                 scores.append(_rounded(boosted_scores(features, inclusion, before, parts[j])))
             else:
-                scores.append(_rounded(score(features, parts[j], framed, fit(moments, name))))
+                scores.append(_rounded(score(features, parts[j], standards, fit(moments, name))))
         yield parts[j], scores
         if j + 1 < folds:
-            moments = moments + fold_moments(features, inclusion, parts[j], framed)
+            moments = moments + fold_moments(features, inclusion, parts[j], standards)
 
 
 def attack_scores(
@@ -190,9 +190,9 @@ def attack_scores(
     features = np.ascontiguousarray(features)
     if learner == BOOSTED:
         return _rounded(boosted_scores(features, inclusion, before, after))
-    framed = frame(features, before)
-    moments = fold_moments(features, inclusion, before, framed)
-    return _rounded(score(features, after, framed, fit(moments, learner)))
+    standards = column_standards(features, before)
+    moments = fold_moments(features, inclusion, before, standards)
+    return _rounded(score(features, after, standards, fit(moments, learner)))
 
 
 def _rounded(scores: Floats) -> NDArray[np.float32]:

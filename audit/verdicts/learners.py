@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["CLIP", "GAUSSIAN", "Frame", "Moments", "Rule", "fit", "fold_moments", "frame", "score"]
+__all__ = ["CLIP", "GAUSSIAN", "Moments", "Rule", "Standards", "column_standards", "fit", "fold_moments", "score"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +42,7 @@ _ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class Standards:
     """Centre and inverse scale of each column of each document, both of shape (n_documents, n_features)."""
 
     centre: Floats
@@ -75,7 +75,7 @@ class Rule:
 
 
 @njit(cache=True, nogil=True)
-def _frames(features: NDArray[Any], runs: Ints, centre: Floats, inverse: Floats) -> None:
+def _sum_standards(features: NDArray[Any], runs: Ints, centre: Floats, inverse: Floats) -> None:
     n, _, p = features.shape
     for i in range(n):
         for r in runs:
@@ -95,7 +95,7 @@ def _frames(features: NDArray[Any], runs: Ints, centre: Floats, inverse: Floats)
             inverse[i, a] = 1.0 / spread if spread > 0.0 else (1.0 / size if size > 0.0 else 1.0)
 
 
-def frame(features: NDArray[np.floating], runs: Ints) -> Frame:
+def column_standards(features: NDArray[np.floating], runs: Ints) -> Standards:
     """Mean and inverse standard deviation of each column over some runs.
 
     A column that is constant there is measured in units of its size (of 1, where it is 0).
@@ -107,8 +107,8 @@ def frame(features: NDArray[np.floating], runs: Ints) -> Frame:
     """
     shape = (features.shape[0], features.shape[2])
     centre, inverse = np.zeros(shape), np.zeros(shape)
-    _frames(features, runs, centre, inverse)
-    return Frame(centre, inverse)
+    _sum_standards(features, runs, centre, inverse)
+    return Standards(centre, inverse)
 
 
 @njit(cache=True, nogil=True)
@@ -146,7 +146,7 @@ def _sum_moments(
                     second[i, arm, b, a] = second[i, arm, a, b]
 
 
-def fold_moments(features: NDArray[np.floating], inclusion: Bits, runs: Ints, framed: Frame) -> Moments:
+def fold_moments(features: NDArray[np.floating], inclusion: Bits, runs: Ints, standards: Standards) -> Moments:
     """Moments of the standardised columns over some runs; O(len(runs) p^2) a document.
 
     Parameters
@@ -154,11 +154,11 @@ def fold_moments(features: NDArray[np.floating], inclusion: Bits, runs: Ints, fr
     features : shape (n_documents, n_runs, n_features)
     inclusion : bool, shape (n_documents, n_runs)
     runs : indices along the second axis
-    framed : Frame
     """
     n, _, p = features.shape
     sums = Moments(np.zeros((n, 2)), np.zeros((n, 2, p)), np.zeros((n, 2, p, p)))
-    _sum_moments(features, inclusion, runs, framed.centre, framed.inverse, sums.count, sums.first, sums.second)
+    scale = standards.centre, standards.inverse
+    _sum_moments(features, inclusion, runs, *scale, sums.count, sums.first, sums.second)
     return sums
 
 
@@ -230,11 +230,6 @@ def fit(moments: Moments, learner: str) -> Rule:
     moments : Moments
         Of the training runs.
     learner : one of `GAUSSIAN`
-
-    Raises
-    ------
-    ValueError
-        If there is no such learner.
     """
     g = _gaussians(moments)
     difference: Floats = g.means[:, 1] - g.means[:, 0]
@@ -281,9 +276,9 @@ def _scores(
     return out
 
 
-def score(features: NDArray[np.floating], runs: Ints, framed: Frame, rule: Rule) -> Floats:
+def score(features: NDArray[np.floating], runs: Ints, standards: Standards, rule: Rule) -> Floats:
     """Scores of some runs, shape (n_documents, len(runs)); larger means rather with the document."""
     return cast(
         Floats,
-        _scores(features, runs, framed.centre, framed.inverse, rule.constant, rule.linear, rule.quadratic),
+        _scores(features, runs, standards.centre, standards.inverse, rule.constant, rule.linear, rule.quadratic),
     )

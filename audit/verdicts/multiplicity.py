@@ -28,7 +28,6 @@ __all__ = [
     "adjust_e",
     "bonferroni",
     "e_from_p",
-    "holm_over_statistics",
     "p_from_e",
     "strictest_distance_log10_p",
     "strictest_log10_p",
@@ -126,31 +125,6 @@ def weighted_minimum(main: Floats, other: Floats, share: float = TAIL_SHARE) -> 
     if not 0 < share < 1:
         raise ValueError(f"`share` must be in (0, 1); got {share}.")
     return np.asarray(np.minimum(np.minimum(main - np.log10(1 - share), other - np.log10(share)), 0.0))
-
-
-def holm_over_statistics(log10_p: Floats) -> Floats:
-    """Adjusted log10 p of each statistic within its document: which statistics leak, beyond that one does.
-
-    The smallest of a row equals `bonferroni`: Holm (like all closed testing on the minimum p) cannot flag more
-    documents, it only names more statistics of a flagged one. To name statistics of the documents that
-    `adjust` flagged at a level, compare with level * flagged / documents, which keeps the error rate over the
-    selected documents.
-
-    Parameters
-    ----------
-    log10_p : shape (n_documents, n_statistics)
-
-    Examples
-    --------
-    >>> (10 ** holm_over_statistics(np.log10([[0.03, 0.001, 0.02]]))).round(3)
-    array([[0.04 , 0.003, 0.04 ]])
-    """
-    order = np.argsort(log10_p, axis=1, kind="stable")
-    steps = np.log10(log10_p.shape[1] - np.arange(log10_p.shape[1]))
-    stepped = np.maximum.accumulate(np.take_along_axis(log10_p, order, axis=1) + steps, axis=1)
-    out = np.empty_like(stepped)
-    np.put_along_axis(out, order, np.minimum(stepped, 0.0), axis=1)
-    return out
 
 
 def e_from_p(log10_p: Floats) -> Floats:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from ksdp.audit.verdicts.detection import critical_distance
 from ksdp.audit.verdicts.tied import tied_critical
 
-__all__ = ["max_t", "max_t_adjusted"]
+__all__ = ["max_t"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -115,37 +115,6 @@ def _largest(
     return reached, most
 
 
-@njit(cache=True, nogil=True)
-def _step_down(
-    place: Ints,
-    start: Ints,
-    end: Ints,
-    weight: Floats,
-    chosen: Ints,
-    m: int,
-    most: int,
-    rng: np.random.Generator,
-    words: NDArray[np.uint64],
-) -> NDArray[np.int64]:
-    """For each column, permutations whose maximum over it and all that are observed lower is as large as it."""
-    columns = len(place)
-    observed = np.empty(columns)
-    for s in range(columns):
-        observed[s] = weight[s] * _distance(place[s], start[s], end[s], chosen, m, words)
-    ascending = np.argsort(observed)
-    reached = np.zeros(columns, np.int64)
-    for _ in range(most):
-        _shuffle(chosen, m, rng)
-        top = 0.0
-        for s in ascending:
-            top = max(top, weight[s] * _distance(place[s], start[s], end[s], chosen, m, words))
-            reached[s] += top >= observed[s]
-    # A column never has a smaller p than one that is observed higher.
-    for k in range(columns - 2, -1, -1):
-        reached[ascending[k]] = max(reached[ascending[k]], reached[ascending[k + 1]])
-    return reached
-
-
 def max_t(
     values: NDArray[np.floating],
     inclusion: NDArray[np.bool_],
@@ -175,11 +144,6 @@ def max_t(
     float64, shape (n_documents,)
         0 where an arm is empty.
 
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, a value is NaN or a number is below 1.
-
     Examples
     --------
     Ten statistics that see nearly the same leak: Bonferroni multiplies by 10, the permutations hardly.
@@ -205,42 +169,6 @@ def max_t(
         reached, drawn = _largest(*prepared[:-1], permutations, exceedances, children[row], prepared[-1])
         early = reached == exceedances
         out[row] = math.log10(reached / drawn if early else (1 + reached) / (1 + permutations))
-    return out
-
-
-def max_t_adjusted(
-    values: NDArray[np.floating], inclusion: NDArray[np.bool_], permutations: int, rng: np.random.Generator
-) -> Floats:
-    """Log10 p of every statistic of each document, adjusted for all of them: which statistics leak.
-
-    Westfall and Young's step-down: a statistic is compared with the maximum over itself and those with a
-    smaller distance. The probability that even one statistic of a document is named wrongly is at most the level
-    (any set of statistics that jointly tell nothing is tested exactly by its own maximum). The smallest is
-    the p of `max_t`, up to the noise of the permutations. All permutations are drawn.
-
-    Parameters
-    ----------
-    values : shape (n_statistics, n_documents, n_runs)
-    inclusion : bool, shape (n_documents, n_runs)
-    permutations : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float64, shape (n_documents, n_statistics)
-
-    Raises
-    ------
-    ValueError
-        As `max_t`.
-    """
-    _check(values, inclusion, permutations)
-    out = np.zeros((len(inclusion), len(values)))
-    for row, own in enumerate(rng.spawn(len(inclusion))):
-        prepared = _prepare(values[:, row], inclusion[row])
-        if prepared is not None:
-            reached = _step_down(*prepared[:-1], permutations, own, prepared[-1])
-            out[row] = np.log10((1 + reached) / (1 + permutations))
     return out
 
 

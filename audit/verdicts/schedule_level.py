@@ -26,14 +26,14 @@ from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.online import OnlineState, advance, level_now, spent_level, start
 
-__all__ = ["Budget", "audit_seed", "next_spec", "open_budget", "read_budget"]
+__all__ = ["LevelBudget", "audit_seed", "next_spec", "open_budget", "read_budget"]
 
 _POWER = 1.6
 """Of gamma_t in `ksdp.audit.verdicts.online`; a test compares."""
 
 
 @dataclass(frozen=True)
-class Budget:
+class LevelBudget:
     """What has been spent so far."""
 
     kind: Literal["lord", "spending"]
@@ -65,9 +65,9 @@ class Budget:
             left += earned * _tail(done - rejection)
         return left
 
-    def spend(self, found: bool) -> Budget:
+    def spend(self, found: bool) -> LevelBudget:
         """The budget after an audit that called a document sensitive, or none; a void one found none."""
-        return Budget(self.kind, advance(self.state, 0.0 if found else 1.0))
+        return LevelBudget(self.kind, advance(self.state, 0.0 if found else 1.0))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -79,7 +79,7 @@ def _tail(done: int) -> float:
     return float(zeta(_POWER, done + 1) / zeta(_POWER))
 
 
-def open_budget(kind: Literal["lord", "spending"], level: float) -> Budget:
+def open_budget(kind: Literal["lord", "spending"], level: float) -> LevelBudget:
     """A budget before its first audit.
 
     Examples
@@ -91,22 +91,16 @@ def open_budget(kind: Literal["lord", "spending"], level: float) -> Budget:
     >>> found.number, round(found.next_level, 4), round(found.left, 4)
     (2, 0.0145, 0.0391)
     """
-    return Budget(kind, start(level))
+    return LevelBudget(kind, start(level))
 
 
-def read_budget(stored: Mapping[str, Any]) -> Budget:
-    """The budget that `as_dict` wrote.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+def read_budget(stored: Mapping[str, Any]) -> LevelBudget:
+    """The budget that `as_dict` wrote."""
     if stored.get("kind") not in ("lord", "spending"):
         raise ValueError(f"`kind` must be lord or spending; got {stored.get('kind')!r}.")
     rejections = tuple(int(number) for number in stored["rejections"])
     state = OnlineState(float(stored["level"]), float(stored["wealth"]), int(stored["tests"]), rejections)
-    return Budget(stored["kind"], state)
+    return LevelBudget(stored["kind"], state)
 
 
 def audit_seed(seed: int, number: int) -> int:
@@ -116,13 +110,11 @@ def audit_seed(seed: int, number: int) -> int:
     return derived_seed(seed, Purpose.SCHEDULE, number)
 
 
-def next_spec(spec: Spec, budget: Budget, documents: tuple[str, ...] | None) -> Spec:
+def next_spec(spec: Spec, budget: LevelBudget, documents: tuple[str, ...] | None) -> Spec:
     """The spec of the next audit: its level, its seed, and the documents that it is about.
 
     Parameters
     ----------
-    spec : Spec
-    budget : Budget
     documents : ids, optional
         What the level is spent on; the spec's own where there is none.
     """

@@ -66,11 +66,6 @@ def look_levels(
     level : float in (0, 1)
     spending : {"obrien-fleming", "pocock"}
 
-    Raises
-    ------
-    ValueError
-        If the looks are not ascending in (0, 1].
-
     Examples
     --------
     >>> look_levels([0.25, 0.5, 1.0], 0.05).round(4)

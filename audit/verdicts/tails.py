@@ -157,11 +157,6 @@ def tail_table(
     ordered : shape of `values`, optional
         `np.sort(values, axis=1)`, for who has it already.
 
-    Raises
-    ------
-    ValueError
-        If the shapes differ or a value is NaN.
-
     Examples
     --------
     Twenty runs in a thousand give the document away, and nothing else does:

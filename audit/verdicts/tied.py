@@ -158,11 +158,6 @@ def tied_log10_p(h: int, n_with: int, n_without: int, counts: Ints) -> float:
         The law without ties, an upper bound, where floats do not reach: never above 1e-600, and below that
         only where both arms hold thousands of runs.
 
-    Raises
-    ------
-    ValueError
-        If a count is below 1 or the counts do not add up to the runs.
-
     Examples
     --------
     The tied example of Schroeer & Trenkler: twelve values, arms of 5 and 7, D = 3 / 7.
@@ -249,11 +244,6 @@ def tied_table(
     Returns
     -------
     float64, shape (n_documents,)
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ.
 
     Examples
     --------

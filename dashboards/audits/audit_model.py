@@ -20,14 +20,14 @@ from ksdp.storage.store import Store
 __all__ = [
     "LISTED",
     "Advantage",
-    "AuditView",
+    "AuditModel",
     "PValues",
     "Picture",
     "StatisticRow",
     "Undecided",
     "Worst",
     "picture",
-    "read_audit_view",
+    "read_audit_model",
     "written",
 ]
 
@@ -109,7 +109,7 @@ class Undecided:
 
 
 @dataclass(frozen=True, eq=False)
-class AuditView:
+class AuditModel:
     """Everything the report shows."""
 
     summary: Summary
@@ -203,12 +203,11 @@ def written(folder: Path) -> tuple[int, ...]:
     return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
 
 
-def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> AuditView:
+def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> AuditModel:
     """Read a finished audit and compute what its report shows.
 
     Parameters
     ----------
-    store : Store
     audit : str
         Id of the audit.
     documents : bool
@@ -225,7 +224,7 @@ def read_audit_view(store: Store, audit: str, *, documents: bool = True) -> Audi
     totals, overviews = _numbers(folder, written(folder))
     rows = _statistics(summary, overviews)
     sensitive = Filter(verdict="sensitive")
-    return AuditView(
+    return AuditModel(
         summary=summary,
         claim=shown_claim(store, summary),
         advantage=None

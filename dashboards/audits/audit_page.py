@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing
-from ksdp.dashboards.audits.audit_model import AuditView, read_audit_view
+from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.storage.audits.continuations import read_origin
 from ksdp.storage.audits.history import Brief, read_history, valid_audit
@@ -22,7 +22,7 @@ __all__ = ["AuditPage", "read_audit_page", "require_audit"]
 class AuditPage:
     """What the page shows."""
 
-    view: AuditView
+    view: AuditModel
     listing: Listing
     rows: tuple[Row, ...]
     total: int
@@ -76,7 +76,7 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
     at = next((n for n, entry in enumerate(series) if entry.audit == audit), None)
     more, origin = read_more_runs(store, audit), read_origin(store, audit)
     return AuditPage(
-        view=read_audit_view(store, audit, documents=False),
+        view=read_audit_model(store, audit, documents=False),
         listing=listing,
         rows=found.rows,
         total=found.total,

@@ -95,11 +95,6 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
     ----------
     query : mapping
         `series` (key of one) and `page`.
-
-    Raises
-    ------
-    InputError
-        If the page is no number.
     """
     history = read_history(store)
     grouped = _by_series(history)

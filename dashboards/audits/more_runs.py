@@ -51,13 +51,7 @@ class MoreRuns:
 
 
 def read_more_runs(store: Store, audit: str) -> MoreRuns | None:
-    """How far it is; None where nobody started one.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
-    """
+    """How far it is; None where nobody started one."""
     said = read_progress(store, audit)
     if said is None:
         return None

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from ksdp.dashboards import words
 from ksdp.dashboards.audits import guarantee_words, sentences
-from ksdp.dashboards.audits.audit_model import AuditView, read_audit_view
+from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.charts.charts import scale_svg, shares_svg
 from ksdp.storage.store import Store
 
@@ -56,7 +56,7 @@ def stylesheet() -> tuple[Markup, str]:
     return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
 
 
-def parts_of(view: AuditView) -> dict[str, Any]:
+def parts_of(view: AuditModel) -> dict[str, Any]:
     """What the parts that the report shares with an audit's page are rendered with."""
     return {
         "view": view,
@@ -72,7 +72,6 @@ def render_report(store: Store, audit: str) -> str:
 
     Parameters
     ----------
-    store : Store
     audit : str
         Id of the audit.
 
@@ -86,7 +85,7 @@ def render_report(store: Store, audit: str) -> str:
     StoreError
         If the audit is not there, not finished, or cannot be read.
     """
-    view = read_audit_view(store, audit)
+    view = read_audit_model(store, audit)
     css, css_hash = stylesheet()
     template = _environment().get_template("report.html.j2")
     return template.render(css=css, css_hash=css_hash, **parts_of(view))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ksdp.dashboards.audits.audit_model import AuditView
+from ksdp.dashboards.audits.audit_model import AuditModel
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.history import mechanism_of
 from ksdp.storage.audits.views import ViewsSummary
@@ -271,7 +271,7 @@ def naive_practice(summary: Summary) -> str:
     )
 
 
-def reach(view: AuditView) -> list[str]:
+def reach(view: AuditModel) -> list[str]:
     """What an audit of this size can find and certify."""
     power, margin = view.summary.power, decimal(view.summary.spec.decision.margin)
     found, certified = power.detectable_D, power.certifiable_margin

@@ -12,9 +12,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ksdp.dashboards.charts.drawing import Frame, line, number, numbers, picture, rect, text, ticks
+from ksdp.dashboards.charts.drawing import PlotArea, line, number, numbers, picture, rect, text, ticks
 
-__all__ = ["counts_svg", "ecdf_svg", "histogram_svg", "scale_svg", "shares_svg", "strip_svg"]
+__all__ = ["counts_svg", "ecdf_svg", "scale_svg", "shares_svg", "strip_svg"]
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def _window(arms: Sequence[Floats], place: float) -> tuple[float, float, bool]:
     return low - margin, high + margin, cut or infinite
 
 
-def _curve(frame: Frame, points: Floats, shares: Floats, kind: str) -> str:
+def _curve(frame: PlotArea, points: Floats, shares: Floats, kind: str) -> str:
     """A step path from the left edge to the right edge of the frame."""
     inside = (points > frame.low) & (points < frame.high)
     y = number(frame.y(_at(points, shares, frame.low)))
@@ -97,11 +97,6 @@ def ecdf_svg(
     document, statistic : str
         For the label; escaped here.
 
-    Raises
-    ------
-    ValueError
-        If an arm is empty or holds NaN. (Infinity is beyond the picture's edge.)
-
     Examples
     --------
     >>> import numpy as np
@@ -113,7 +108,7 @@ def ecdf_svg(
     place, share_with, share_without = _widest(one, other)
     distance = abs(share_with - share_without)
     low, high, cut = _window((one, other), place)
-    frame = Frame(34, 24, 292, 128, low, high)
+    frame = PlotArea(34, 24, 292, 128, low, high)
     sentence = (
         f"Distribution of {statistic} over {len(one):,} runs with document {document} and {len(other):,} runs "
         f"without it: the two curves are farthest apart at {place:.4g}, where D is {distance:.2f}."
@@ -139,42 +134,22 @@ def ecdf_svg(
     return picture("ecdf", 336, 190, sentence, body)
 
 
-def histogram_svg(p_values: NDArray[np.floating], *, statistic: str, bins: int = 20) -> Markup:
-    """Draw the documents' p-values under one fixed statistic against the uniform law of "nothing leaks".
+def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
+    """Draw the p-values of one statistic against the uniform law of "nothing leaks".
 
     Parameters
     ----------
-    p_values : shape (n_documents,)
-        In [0, 1]; 0 stands for anything too small for a float.
+    counts : shape (n_bins,)
+        Documents whose p-value falls in each of equal parts of [0, 1].
     statistic : str
-    bins : int
-        Bars of equal width.
-
-    Raises
-    ------
-    ValueError
-        If there is no p-value, or one is NaN or outside [0, 1].
-    """
-    p = numbers(p_values, "p_values")
-    if p.min() < 0 or p.max() > 1:
-        raise ValueError(f"`p_values` must lie in [0, 1]; got {p.min():g} to {p.max():g}.")
-    return counts_svg(np.histogram(p, bins=bins, range=(0, 1))[0], statistic=statistic)
-
-
-def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
-    """Draw the same from the number of documents in each of equal parts of [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If there is no document.
+        Its name, for the label.
     """
     total, bins = int(counts.sum()), len(counts)
     if total == 0:
         raise ValueError("`counts` must count at least one document.")
     expected = total / bins
     top = max(float(counts.max()), 2 * expected)
-    frame = Frame(44, 24, 356, 128, 0, 1)
+    frame = PlotArea(44, 24, 356, 128, 0, 1)
     sentence = (
         f"Histogram of the p-values of {total:,} documents under {statistic}: {counts[0]:,} are below "
         f"{1 / bins:g}, where {expected:,.4g} would be if nothing leaked."
@@ -200,7 +175,7 @@ def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
     return picture("histogram", 410, 190, sentence, body)
 
 
-_STRIP = Frame(8, 0, 264, 28, 0, 1)
+_STRIP = PlotArea(8, 0, 264, 28, 0, 1)
 
 
 def strip_svg(quantiles: Sequence[float], *, noise: float, statistic: str) -> Markup:
@@ -212,12 +187,6 @@ def strip_svg(quantiles: Sequence[float], *, noise: float, statistic: str) -> Ma
         5, 25, 50, 75 and 95 %.
     noise : float in [0, 1]
         D that documents without any leak rarely exceed: shaded from 0 up to it.
-    statistic : str
-
-    Raises
-    ------
-    ValueError
-        If there are not five ascending numbers in [0, 1].
     """
     q = numbers(np.asarray(quantiles), "quantiles")
     if len(q) != 5 or (np.diff(q) < 0).any() or q[0] < 0 or q[-1] > 1:
@@ -253,11 +222,6 @@ def shares_svg(counts: Sequence[tuple[str, int]]) -> Markup:
     ----------
     counts : (word, count) in order
         Words are class names too: letters only.
-
-    Raises
-    ------
-    ValueError
-        If a count is negative, all are zero, or a word is not made of letters.
     """
     total = sum(count for _, count in counts)
     if total <= 0 or any(count < 0 for _, count in counts) or not all(word.isalpha() for word, _ in counts):

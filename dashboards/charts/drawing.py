@@ -10,19 +10,13 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
+__all__ = ["PlotArea", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
 
 Floats = NDArray[np.float64]
 
 
 def numbers(values: NDArray[np.floating], name: str) -> Floats:
-    """Return `values` as a flat float64 array.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or one is NaN.
-    """
+    """Return `values` as a flat float64 array."""
     array = np.asarray(values, dtype=np.float64).ravel()
     if len(array) == 0:
         raise ValueError(f"`{name}` must hold at least one value; got none.")
@@ -63,7 +57,7 @@ def rect(x: float, y: float, width: float, height: float, kind: str) -> str:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotArea:
     """Where data lies on the picture."""
 
     left: float

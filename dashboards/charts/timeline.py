@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from ksdp.dashboards.charts.drawing import Frame, line, number, picture, rect, text, ticks
+from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect, text, ticks
 
 __all__ = ["Mark", "gaps", "timeline_svg", "trend_svg"]
 
@@ -52,12 +52,12 @@ def _span(times: Sequence[datetime]) -> tuple[datetime, datetime]:
     return first - margin, last + margin
 
 
-def _frame(times: Sequence[datetime], *, left: float, top: float, height: float) -> Frame:
+def _frame(times: Sequence[datetime], *, left: float, top: float, height: float) -> PlotArea:
     first, last = _span(times)
-    return Frame(left, top, _WIDTH - left - 10, height, first.timestamp(), last.timestamp())
+    return PlotArea(left, top, _WIDTH - left - 10, height, first.timestamp(), last.timestamp())
 
 
-def _dates(frame: Frame, wanted: int = 5) -> list[tuple[float, str]]:
+def _dates(frame: PlotArea, wanted: int = 5) -> list[tuple[float, str]]:
     """A few round dates: hours, days, months or years, whichever fits."""
     first, last = (datetime.fromtimestamp(at, UTC) for at in (frame.low, frame.high))
     days = (last - first) / timedelta(days=1)
@@ -87,7 +87,7 @@ def _dates(frame: Frame, wanted: int = 5) -> list[tuple[float, str]]:
     return found
 
 
-def _axis(frame: Frame) -> list[str]:
+def _axis(frame: PlotArea) -> list[str]:
     body = [line(frame.left, frame.bottom, frame.right, frame.bottom, "axis")]
     before = -1e9
     for at, label in _dates(frame):
@@ -100,7 +100,7 @@ def _axis(frame: Frame) -> list[str]:
     return body
 
 
-def _bands(frame: Frame, missing: Sequence[tuple[datetime, datetime]]) -> list[str]:
+def _bands(frame: PlotArea, missing: Sequence[tuple[datetime, datetime]]) -> list[str]:
     body = []
     for before, after in missing:
         left, right = frame.x(before.timestamp()), frame.x(after.timestamp())
@@ -127,11 +127,6 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
     ----------
     rows : sequence of (name, marks, gaps)
         Where a gap is, the row's line is broken and the gap shaded.
-
-    Raises
-    ------
-    ValueError
-        If there is no mark.
     """
     times = [mark.at for _, marks, _ in rows for mark in marks]
     if not times:
@@ -141,7 +136,7 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
     body = _axis(frame)
     sentences = []
     for at, (name, marks, missing) in enumerate(rows):
-        own = Frame(frame.left, at * height + 14, frame.width, 20, frame.low, frame.high)
+        own = PlotArea(frame.left, at * height + 14, frame.width, 20, frame.low, frame.high)
         y = own.top + 10
         body.append(text(own.left, own.top - 3, name, "name"))
         body += _bands(own, missing)
@@ -181,11 +176,6 @@ def trend_svg(
         What is drawn.
     top : float, optional
         Upper end of the scale; a round number above the largest value where there is none.
-
-    Raises
-    ------
-    ValueError
-        If there is no mark.
     """
     if not marks:
         raise ValueError("`marks` must hold at least one mark.")

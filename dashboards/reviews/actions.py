@@ -12,7 +12,7 @@ from starlette.requests import Request
 from ksdp.dashboards.addresses import whole_number
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.reviews.decisions import Decision, Entry, Proposal, append
-from ksdp.storage.reviews.text_access import append_look
+from ksdp.storage.reviews.text_access import record_access
 from ksdp.storage.store import Store
 
 __all__ = ["Actions", "Form", "begin_runs", "read_form", "record", "resolve_text", "safe_path"]
@@ -41,13 +41,7 @@ class Form:
     values: dict[str, list[str]]
 
     def one(self, name: str, default: str = "") -> str:
-        """The only value of a field.
-
-        Raises
-        ------
-        InputError
-            If it was sent more than once.
-        """
+        """The only value of a field."""
         found = self.values.get(name, [default])
         if len(found) != 1:
             raise InputError(f"`{name}` was sent {len(found)} times.")
@@ -59,13 +53,7 @@ class Form:
 
 
 async def read_form(request: Request) -> Form:
-    """Read a urlencoded body.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
+    """Read a urlencoded body."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InputError("A form must be sent as application/x-www-form-urlencoded.")
@@ -144,5 +132,5 @@ def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions
     """
     if actions.resolve is None:
         raise LookupError("No resolver of texts is configured.")
-    append_look(store, audit, document, reviewer, actions.clock())
+    record_access(store, audit, document, reviewer, actions.clock())
     return actions.resolve(audit, document)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
 from ksdp.storage.reviews.decisions import ChainReport, Entry, LogHead, check_chain, head, read_log
-from ksdp.storage.reviews.text_access import Look, read_looks
+from ksdp.storage.reviews.text_access import TextAccess, read_accesses
 from ksdp.storage.store import Store
 
 __all__ = ["LogPage", "read_log_page"]
@@ -20,7 +20,7 @@ class LogPage:
     kind: str
     """`decisions` or `looks`."""
     entries: tuple[Entry, ...]
-    looks: tuple[Look, ...]
+    looks: tuple[TextAccess, ...]
     looks_broken: int | None
     head: LogHead
     checked: ChainReport | None
@@ -46,11 +46,11 @@ def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
     """
     page, kind = page_number(query), "looks" if query.get("kind") == "looks" else "decisions"
     newest, first = head(store), (page - 1) * PAGE_ROWS
-    looks: tuple[Look, ...] = ()
+    looks: tuple[TextAccess, ...] = ()
     entries: tuple[Entry, ...] = ()
     broken, total = None, newest.number
     if kind == "looks":
-        found, broken = read_looks(store)
+        found, broken = read_accesses(store)
         looks, total = tuple(found[::-1][first : first + PAGE_ROWS]), len(found)
     else:
         entries = tuple(read_log(store, newest_first=True, limit=PAGE_ROWS, offset=first))

@@ -26,7 +26,7 @@ from ksdp.storage.schedules.schedule_files import (
 )
 from ksdp.storage.store import Store
 
-__all__ = ["SETTINGS", "ScheduleView", "change_schedule", "read_schedule_page", "read_schedules_page"]
+__all__ = ["SETTINGS", "SchedulePage", "change_schedule", "read_schedule_page", "read_schedules_page"]
 
 _RUNS = 30
 _MARKS = 200
@@ -36,7 +36,7 @@ SETTINGS = ("cron", "timezone", "retries", "backoff", "timeout", "full_every", "
 
 
 @dataclass(frozen=True, eq=False)
-class ScheduleView:
+class SchedulePage:
     """One schedule."""
 
     schedule: Schedule
@@ -63,12 +63,12 @@ def _missing(runs: Sequence[ScheduledRun]) -> list[tuple[datetime, datetime]]:
     return [(before.started, after.started) for before, after in pairs if after.missed]
 
 
-def _view(store: Store, schedule: Schedule, now: datetime) -> ScheduleView:
+def _view(store: Store, schedule: Schedule, now: datetime) -> SchedulePage:
     runs = read_runs(store, schedule.name)
     recent = runs[-_MARKS:]
     late = due(schedule, runs, now)
     marks = [Mark(run.started, _kind(run)) for run in recent]
-    return ScheduleView(
+    return SchedulePage(
         schedule=schedule,
         runs=tuple(runs[::-1][:_RUNS]),
         total=len(runs),
@@ -79,18 +79,12 @@ def _view(store: Store, schedule: Schedule, now: datetime) -> ScheduleView:
     )
 
 
-def read_schedules_page(store: Store, now: datetime) -> tuple[ScheduleView, ...]:
-    """All schedules, by name.
-
-    Raises
-    ------
-    StoreError
-        If a file is damaged.
-    """
+def read_schedules_page(store: Store, now: datetime) -> tuple[SchedulePage, ...]:
+    """All schedules, by name."""
     return tuple(_view(store, schedule, now) for schedule in read_schedules(store))
 
 
-def read_schedule_page(store: Store, name: str, now: datetime) -> ScheduleView:
+def read_schedule_page(store: Store, name: str, now: datetime) -> SchedulePage:
     """One schedule.
 
     Raises

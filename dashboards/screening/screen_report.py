@@ -68,7 +68,6 @@ def render_screen(store: Store, screen: str) -> str:
 
     Parameters
     ----------
-    store : Store
     screen : str
         Id of the screen.
 

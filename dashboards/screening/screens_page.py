@@ -50,13 +50,7 @@ class ScreenPage:
 
 
 def read_screens_page(store: Store, query: Mapping[str, str]) -> ScreensPage:
-    """Read the list.
-
-    Raises
-    ------
-    InputError
-        If the page is no number.
-    """
+    """Read the list."""
     ids, page = screen_ids(store), page_number(query)
     shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
     screens = tuple(read_screen(store, name) for name in shown)

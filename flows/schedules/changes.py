@@ -13,7 +13,7 @@ import pyarrow as pa
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import Spec
-from ksdp.audit.verdicts.schedule_level import Budget, next_spec, open_budget, read_budget
+from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.digests import digest_key, document_digests
 from ksdp.storage.schedules.changes import Changes, compare, read_standing
@@ -36,7 +36,7 @@ class Look:
     """The verdicts before this run."""
     standing_file: str | None
     """Where they stand."""
-    budget: Budget
+    budget: LevelBudget
     """Before this run."""
     basis: str
     full: bool
@@ -114,7 +114,7 @@ def look(store: Store, schedule: Schedule, *, full: bool) -> Look:
     return Look(corpus, digests, changes, standing, file, budget, basis, full, wanted)
 
 
-def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> Budget:
+def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> LevelBudget:
     """As the latest audit left it."""
     stored = next((run.budget for run in reversed(runs) if run.budget is not None), None)
     return open_budget(schedule.budget, schedule.level) if stored is None else read_budget(stored)

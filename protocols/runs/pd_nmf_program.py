@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Silent, gram_rows, product
-from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
+from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, local_models, pseudo_documents, random_topics
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
 
 __all__ = ["check_nmf", "nmf_program"]
@@ -90,9 +90,7 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
     penalties, tolerance = mechanism.penalties, mechanism.tolerance
     start = random_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed)
     if mechanism.start == "pd-nmf-init":
-        (model,) = local_models(
-            [matrix], mechanism.rank, sweeps=mechanism.sweeps, tolerance=tolerance, penalties=penalties
-        )
+        (model,) = local_models([matrix], mechanism.rank, LocalFit(mechanism.sweeps, tolerance, penalties))
         merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)
         start = merged.T
     found = yield from _iterate(matrix, start, mechanism.cap, tolerance, penalties)

@@ -45,8 +45,6 @@ def write_claim(
 
     Parameters
     ----------
-    store : Store
-    inputs : ClaimInputs
     finding : mapping
         As JSON.
     versions : mapping
@@ -61,13 +59,7 @@ def write_claim(
 
 
 def read_claim(store: Store, inputs: ClaimInputs, code: str) -> dict[str, Any] | None:
-    """The file of these inputs, if the same code wrote it.
-
-    Raises
-    ------
-    StoreError
-        If it is there and cannot be read.
-    """
+    """The file of these inputs, if the same code wrote it."""
     path = inputs.path(store)
     found = _read(path) if path.is_file() else None
     return found if found and found["provenance"]["versions"]["code"] == code else None
@@ -76,11 +68,6 @@ def read_claim(store: Store, inputs: ClaimInputs, code: str) -> dict[str, Any] |
 def shown_claim(store: Store, summary: Summary) -> dict[str, Any] | None:
     """What to show beside an audit's mechanism: of the files about the same one with the same parameters, one that
     refutes the claim if there is any; of these that of most runs; of these the newest.
-
-    Raises
-    ------
-    StoreError
-        If a file cannot be read.
     """
     wanted = [summary.mechanism, summary.mechanism_version, summary.parameters]
     every = map(_read, sorted((store.root / "claims").glob("*.json")))

@@ -41,13 +41,7 @@ def write_origin(store: Store, audit: str, origin: Origin) -> None:
 
 
 def read_origin(store: Store, audit: str) -> Origin | None:
-    """What an audit continues; None where nothing.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
-    """
+    """What an audit continues; None where nothing."""
     said = _read(store.audit(audit) / "origin.json")
     return None if said is None else Origin(str(said["spec"]), tuple(said["audits"]))
 
@@ -91,11 +85,6 @@ def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
         `interrupted` (its process was killed: what is stored is used again); `audit` (the new one, once it is
         known), `documents` asked for, `with_runs`, `stage` with `units` of `total`, `runs` done of `all_runs`,
         `started` and `changed` (UTC), `process` (who writes this) and `reason` of a failure.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
     """
     said = _read(_progress(store, audit))
     if said is None or said.get("state") not in UNDER_WAY or is_locked(_lock(store, audit)):

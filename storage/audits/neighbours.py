@@ -50,13 +50,7 @@ def _open(folder: Path) -> _Opened:
 
 
 def corpus_entries(folder: Path) -> int:
-    """Entries of a stored corpus: what one question costs.
-
-    Raises
-    ------
-    StoreError
-        If it is not there.
-    """
+    """Entries of a stored corpus: what one question costs."""
     try:
         return int(np.load(folder / "data.npy", mmap_mode="r").size)
     except (OSError, ValueError) as error:
@@ -70,7 +64,6 @@ def neighbours(folder: Path, document: str, count: int = 10) -> list[Neighbour]:
     ----------
     folder : Path
         Of the stored corpus.
-    document : str
     count : int
         At most so many; documents that share nothing with it are left out.
 

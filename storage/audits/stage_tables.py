@@ -30,13 +30,7 @@ def write_stage(folder: Path, stage: Stage) -> None:
 
 
 def read_stage(folder: Path, name: str) -> Stage:
-    """Read a stage.
-
-    Raises
-    ------
-    StoreError
-        If it is not there.
-    """
+    """Read a stage."""
     try:
         table = pq.read_table(_file(folder, name))
     except (OSError, pa.ArrowException) as error:

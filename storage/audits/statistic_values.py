@@ -76,8 +76,6 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
 
     Parameters
     ----------
-    store : Store
-    summary : Summary
     document : str
         Its id.
     place : int

@@ -121,13 +121,7 @@ def write_view_verdicts(
 
 
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
-    """One row a document, as `write_view_verdicts` says.
-
-    Raises
-    ------
-    StoreError
-        If there are none.
-    """
+    """One row a document, as `write_view_verdicts` says."""
     try:
         return pq.read_table(_file(store, f"{name}.parquet"))
     except (OSError, pa.ArrowException) as error:
@@ -135,13 +129,7 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
 
 
 def read_strongest(store: Store, name: str, count: int) -> list[dict[str, Any]]:
-    """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read.
-
-    Raises
-    ------
-    StoreError
-        If there are none.
-    """
+    """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
     try:
         table = dataset.dataset(_file(store, f"{name}.parquet"), format="parquet")
         few = table.to_table(columns=["verdict", "log10_adjusted_p"])

@@ -85,7 +85,6 @@ class Columns:
 
         Parameters
         ----------
-        name : str
         unique : bool
             Refuse a label that occurs twice.
         """

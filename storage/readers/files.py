@@ -102,7 +102,6 @@ def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, c
     ----------
     path, row, column
         Where `data` is from. Without a row it is the whole file, and the line of a fault is given.
-    data : bytes
     encoding : str
         A name that Python knows. A byte order mark is dropped.
 

@@ -48,7 +48,6 @@ def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records
 
     Parameters
     ----------
-    spec : PemDataSpec
     base : Path
         Folder that relative paths start from.
     nonnegative : bool

@@ -61,8 +61,6 @@ def term_counts(
 
     Parameters
     ----------
-    texts : sequence of str
-    spec : CorpusSpec
     path : Path
         Named where no term is left.
     analyse : callable, optional

@@ -16,7 +16,6 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
 
     Parameters
     ----------
-    path : Path
     what : str
         Said before the file's name in a refusal, "the spec" for instance.
 

@@ -204,8 +204,6 @@ def states(store: Store, audit: str, documents: Iterable[str] | None = None) -> 
 
     Parameters
     ----------
-    store : Store
-    audit : str
     documents : iterable of str, optional
         All of these are in the result. Without it: those that have an entry, here or (as `earlier`) in an older
         audit of the same question; a document that is not in the result is open, at version 0.

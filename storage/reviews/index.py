@@ -55,13 +55,7 @@ class ReviewIndex:
         """Bytes of a torn last line."""
 
     def sync(self) -> None:
-        """Read what was added to the log; all of it where it is not what it was.
-
-        Raises
-        ------
-        StoreError
-            If the log is broken.
-        """
+        """Read what was added to the log; all of it where it is not what it was."""
         try:
             about = self._log.stat()
             size, modified = about.st_size, about.st_mtime_ns
@@ -160,13 +154,7 @@ def _marks(names: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def open_index(log: Path) -> Iterator[ReviewIndex]:
-    """Open the index of a log, up to date. The log's lock must be held.
-
-    Raises
-    ------
-    StoreError
-        If the log is broken.
-    """
+    """Open the index of a log, up to date. The log's lock must be held."""
     file = log.parent / "index.sqlite"
     try:
         index = _opened(file, log)

@@ -210,13 +210,7 @@ def follow(head: LogHead, lines: Iterable[bytes]) -> Iterator[Entry]:
 
 
 def read_head(path: Path) -> LogHead:
-    """What `head.json` beside a log says; entry 0 where there is none.
-
-    Raises
-    ------
-    StoreError
-        If it is damaged.
-    """
+    """What `head.json` beside a log says; entry 0 where there is none."""
     file = path.parent / "head.json"
     try:
         said = json.loads(file.read_text(encoding="ascii"))
@@ -238,11 +232,6 @@ def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
         Folder of a store, or a log file; `head.json` beside it is an anchor where it is there.
     anchors : sequence of LogHead
         Entries known from elsewhere, as signed clearances carry them: the log must hold each.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be read.
     """
     inside = log_file(root) if root.is_dir() else root
     try:

@@ -17,13 +17,13 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
-__all__ = ["Look", "append_look", "read_looks"]
+__all__ = ["TextAccess", "read_accesses", "record_access"]
 
 _START = "0" * 64
 
 
 @dataclass(frozen=True)
-class Look:
+class TextAccess:
     """One look."""
 
     number: int
@@ -37,7 +37,7 @@ def _file(store: Store) -> Path:
     return store.root / "reviews" / "looks.jsonl"
 
 
-def append_look(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
+def record_access(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
     """Record a look before it happens.
 
     Raises
@@ -68,14 +68,8 @@ def append_look(store: Store, audit: str, document: str, reviewer: str, now: dat
         raise StoreError(f"the look cannot be recorded ({error.strerror}), so there is none.") from error
 
 
-def read_looks(store: Store) -> tuple[list[Look], int | None]:
-    """All looks, oldest first, and the line (from 1) after which the chain is broken; None where it holds.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be read.
-    """
+def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
+    """All looks, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
     try:
         lines = _file(store).read_bytes().splitlines()
     except FileNotFoundError:
@@ -87,7 +81,7 @@ def read_looks(store: Store) -> tuple[list[Look], int | None]:
         try:
             said = json.loads(line)
             at = datetime.fromisoformat(said["at"])
-            looks.append(Look(number, at, said["reviewer"], said["audit"], said["document"]))
+            looks.append(TextAccess(number, at, said["reviewer"], said["audit"], said["document"]))
             whole = said["previous"] == previous
         except (ValueError, KeyError, TypeError):
             whole = False

@@ -25,13 +25,7 @@ __all__ = ["require_new_folder", "write_pem_result"]
 
 
 def require_new_folder(folder: Path) -> None:
-    """Refuse a folder that has something in it, or that cannot be made.
-
-    Raises
-    ------
-    InputError
-        Saying which.
-    """
+    """Refuse a folder that has something in it, or that cannot be made."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder.")
     if folder.is_dir() and any(folder.iterdir()):

@@ -32,13 +32,7 @@ _RESULT, _OWN, _ABOUT, _TRANSCRIPT = "result.npz", "own.npz", "run.json", "trans
 
 
 def require_no_result(folder: Path) -> None:
-    """Refuse a folder that holds a result already, or cannot be one.
-
-    Raises
-    ------
-    InputError
-        Saying which.
-    """
+    """Refuse a folder that holds a result already, or cannot be one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder.")
     for name in (_RESULT, _OWN, _ABOUT):
@@ -67,11 +61,6 @@ class Transcript:
         Made (mode 0700) where there is none.
     clock : callable
         The time, with a time zone.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], datetime]) -> None:

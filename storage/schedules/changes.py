@@ -12,9 +12,8 @@ A history line names the standing file that belongs to it: a file that none name
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ __all__ = [
     "Drift",
     "compare",
     "measure_drift",
-    "read_drift",
     "read_standing",
     "standing_after",
     "verdict_counts",
@@ -226,13 +224,7 @@ def write_standing(store: Store, name: str, run: str, standing: pa.Table) -> str
 
 
 def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
-    """The verdicts that a line of the history names (`ScheduledRun.standing`); None where it names none.
-
-    Raises
-    ------
-    StoreError
-        If the file is not there or damaged.
-    """
+    """The verdicts that a line of the history names (`ScheduledRun.standing`); None where it names none."""
     if file is None:
         return None
     try:
@@ -247,22 +239,3 @@ def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:
     _write(folder / f"{audit}-verdicts.parquet", drift.verdicts)
     _write(folder / f"{audit}-distances.parquet", drift.distances)
     write_json(folder / f"{audit}.json", drift.summary())
-
-
-def read_drift(store: Store, name: str, audit: str) -> dict[str, Any]:
-    """The summary, and both tables under `verdict_changes` and `distance_changes`.
-
-    Raises
-    ------
-    StoreError
-        If there is none.
-    """
-    folder = schedule_folder(store, name) / "drift"
-    try:
-        summary = dict(json.loads((folder / f"{audit}.json").read_text(encoding="utf-8")))
-        tables: Sequence[pa.Table] = [
-            pq.read_table(folder / f"{audit}-{part}.parquet") for part in ("verdicts", "distances")
-        ]
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise StoreError(f"schedule {name!r} has no drift for audit {audit!r}.") from error
-    return summary | {"verdict_changes": tables[0], "distance_changes": tables[1]}

@@ -140,13 +140,7 @@ def append_run(store: Store, name: str, run: ScheduledRun) -> None:
 
 
 def read_runs(store: Store, name: str) -> list[ScheduledRun]:
-    """The history, oldest first.
-
-    Raises
-    ------
-    StoreError
-        If it cannot be read.
-    """
+    """The history, oldest first."""
     path = schedule_folder(store, name) / "history.jsonl"
     try:
         lines = path.read_bytes().splitlines() if path.is_file() else []

@@ -18,7 +18,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from ksdp.storage.schedules.schedule_files import Event, Notice, schedule_folder
 from ksdp.storage.store import Store, write_json
 
-__all__ = ["MOST_ATTEMPTS", "Waiting", "attempted", "notices_sent", "put_notice", "waiting_notices"]
+__all__ = ["MOST_ATTEMPTS", "Waiting", "attempted", "put_notice", "waiting_notices"]
 
 MOST_ATTEMPTS = 10
 """Then a notice is given up; with doubling delays that is after half a day and more."""
@@ -92,13 +92,3 @@ def attempted(store: Store, name: str, item: Waiting, error: str | None, now: da
         os.fsync(file.fileno())
     (folder / "outbox" / f"{item.id}.json").unlink(missing_ok=True)
     return after
-
-
-def notices_sent(store: Store, name: str) -> list[Waiting]:
-    """Notices that were delivered or given up, oldest first."""
-    path = schedule_folder(store, name) / "notices.jsonl"
-    sent = []
-    for line in path.read_bytes().splitlines() if path.is_file() else []:
-        with contextlib.suppress(ValueError):
-            sent.append(Waiting.model_validate(json.loads(line)))
-    return sent

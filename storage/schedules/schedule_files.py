@@ -197,13 +197,7 @@ def write_schedule(store: Store, schedule: Schedule) -> None:
 
 
 def read_schedule(store: Store, name: str) -> Schedule:
-    """Read a schedule.
-
-    Raises
-    ------
-    StoreError
-        If there is none, or its file is not one.
-    """
+    """Read a schedule."""
     path = schedule_folder(store, name) / "schedule.json"
     if not _NAME.match(name) or not path.is_file():
         raise StoreError(f"there is no schedule {name!r} in this store.")
@@ -214,25 +208,13 @@ def read_schedule(store: Store, name: str) -> Schedule:
 
 
 def read_schedules(store: Store) -> list[Schedule]:
-    """All schedules, by name.
-
-    Raises
-    ------
-    StoreError
-        If the file of one is damaged.
-    """
+    """All schedules, by name."""
     files = sorted(store.root.glob("schedules/*/schedule.json"))
     return [read_schedule(store, file.parent.name) for file in files]
 
 
 def remove_schedule(store: Store, name: str) -> None:
-    """Remove a schedule with its history; its audits stay.
-
-    Raises
-    ------
-    StoreError
-        If there is none.
-    """
+    """Remove a schedule with its history; its audits stay."""
     folder = schedule_folder(store, name)
     if not _NAME.match(name) or not (folder / "schedule.json").is_file():
         raise StoreError(f"there is no schedule {name!r} in this store.")

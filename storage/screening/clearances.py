@@ -156,13 +156,7 @@ def _open(path: Path, said: Any) -> Clearance:
 
 
 def read_clearance(path: Path) -> Clearance:
-    """Read a clearance to look at it. Nothing is verified: use `verify_clearance` before acting on it.
-
-    Raises
-    ------
-    ClearanceError
-        If the file is not a clearance.
-    """
+    """Read a clearance to look at it. Nothing is verified: use `verify_clearance` before acting on it."""
     return _open(path, _parse(path)["clearance"])
 
 
@@ -206,7 +200,6 @@ def verify_clearance(
 
     Parameters
     ----------
-    path : Path
     now : datetime
         With a time zone.
     public_key : Ed25519PublicKey, optional

@@ -73,13 +73,7 @@ def _write_text(part: Path, text: str) -> None:
 
 
 def read_screen(store: Store, screen: str) -> dict[str, Any]:
-    """Read `screens/<id>.json`.
-
-    Raises
-    ------
-    StoreError
-        If there is none.
-    """
+    """Read `screens/<id>.json`."""
     try:
         return dict(json.loads(_file(store, f"{screen}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
@@ -116,13 +110,7 @@ def write_excluded(
 
 
 def read_excluded(store: Store, screen: str) -> pa.Table:
-    """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; and `group`, if any.
-
-    Raises
-    ------
-    StoreError
-        If there is none.
-    """
+    """A row each: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; with groups, `group`."""
     try:
         return pq.read_table(_file(store, f"{screen}-excluded.parquet"))
     except (OSError, pa.ArrowException) as error:

@@ -18,7 +18,7 @@ from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReview
 from ksdp.dashboards.reviews.actions import Actions
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.reviews.decisions import Policy, document_state, read_log, write_policy
-from ksdp.storage.reviews.text_access import read_looks
+from ksdp.storage.reviews.text_access import read_accesses
 from ksdp.storage.schedules.schedule_files import asked, read_schedule
 from ksdp.storage.store import Store
 
@@ -266,7 +266,7 @@ def test_a_text_is_logged_before_it_is_shown_and_never_by_reading(own_store: Sto
     seen: list[int] = []
 
     def resolve(audit: str, document: str) -> str:
-        seen.append(len(read_looks(own_store)[0]))
+        seen.append(len(read_accesses(own_store)[0]))
         return "<b>Dear Ada</b>"
 
     visit = client(own_store, resolve=resolve)
@@ -276,7 +276,7 @@ def test_a_text_is_logged_before_it_is_shown_and_never_by_reading(own_store: Sto
     got = visit.post("/audits/svd-09/text", data={"document": "mail-00007", "back": address}, headers=OURS)
     assert "&lt;b&gt;Dear Ada&lt;/b&gt;" in got.text
     assert seen == [1]
-    (look,), broken = read_looks(own_store)
+    (look,), broken = read_accesses(own_store)
     assert (look.reviewer, look.audit, look.document, look.at, broken) == (
         "Ada",
         "svd-09",
@@ -293,7 +293,7 @@ def test_without_a_resolver_there_is_no_text(own_store: Store) -> None:
     assert "Fetch and show it" not in visit.get("/audits/svd-09/document?id=mail-00007").text
     form = {"document": "mail-00007", "back": "/"}
     assert visit.post("/audits/svd-09/text", data=form, headers=OURS).status_code == 404
-    assert read_looks(own_store) == ([], None)
+    assert read_accesses(own_store) == ([], None)
 
     def none(audit: str, document: str) -> str:
         raise StoreError("the resolver has no text for this document (exit code 3).")

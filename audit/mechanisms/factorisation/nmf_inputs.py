@@ -18,13 +18,7 @@ Matrix = NDArray[np.float64]
 
 
 def check_rule(sweeps: int, tolerance: float, penalties: Penalties) -> None:
-    """Refuse a cap below 1, a tolerance or a regulariser that is negative or not finite.
-
-    Raises
-    ------
-    SpecError
-        Naming the parameter.
-    """
+    """Refuse a cap below 1, a tolerance or a regulariser that is negative or not finite."""
     if sweeps < 1:
         raise SpecError(f"`sweeps` must be at least 1; got {sweeps}.")
     for name, value in {"tolerance": tolerance, **penalties._asdict()}.items():
@@ -33,13 +27,7 @@ def check_rule(sweeps: int, tolerance: float, penalties: Penalties) -> None:
 
 
 def check_start(start: ArrayLike, features: int) -> Matrix:
-    """Return the start as float64 of shape (k, features).
-
-    Raises
-    ------
-    InputError
-        Where it has another shape, or entries that are negative or not finite.
-    """
+    """Return the start as float64 of shape (k, features)."""
     T = np.ascontiguousarray(start, dtype=np.float64)
     if T.ndim != 2 or T.shape[0] == 0 or T.shape[1] != features:
         raise InputError(f"`start` must have shape (k, {features}) with k at least 1; got {T.shape}.")
@@ -76,13 +64,7 @@ def stack(parties: Sequence[sp.csr_array], coalition: Collection[int] = ()) -> t
 
 
 def check_coefficients(given: ArrayLike | None, rows: Rows, topics: int) -> Matrix:
-    """Return a copy of the given W, or zeros, as float64 of shape (n, k).
-
-    Raises
-    ------
-    InputError
-        Where it has another shape, or entries that are negative or not finite.
-    """
+    """Return a copy of the given W, or zeros, as float64 of shape (n, k)."""
     shape = (len(rows.indptr) - 1, topics)
     if given is None:
         return np.zeros(shape)

@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.factorisation.simplex import total
 
-__all__ = ["Penalties", "Rows", "Silent", "Sums", "column_map", "descend", "dot", "expand", "gram_rows", "product"]
+__all__ = [
+    "PLAIN",
+    "Penalties",
+    "Rows",
+    "Silent",
+    "Sums",
+    "column_map",
+    "descend",
+    "dot",
+    "expand",
+    "gram_rows",
+    "product",
+]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -57,12 +69,16 @@ class Sums(NamedTuple):
 
 
 class Penalties(NamedTuple):
-    """The regularisers of equation 3."""
+    """The regularisers of equation 3: weights of ||T||_1, ||T||_F^2 / 2, ||W||_1 and ||W||_F^2 / 2."""
 
-    alpha: float
-    beta: float
-    gamma: float
-    delta: float
+    alpha: float = 0.0
+    beta: float = 0.0
+    gamma: float = 0.0
+    delta: float = 0.0
+
+
+PLAIN = Penalties()
+"""No regulariser."""
 
 
 @njit(cache=True, nogil=True)

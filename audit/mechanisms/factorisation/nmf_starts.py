@@ -13,7 +13,8 @@ The last three depend on data, and so does what their making announces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -24,22 +25,22 @@ from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.rri_nmf import (
-    Factorisation,
     fit_coefficients,
     objective,
     pd_nmf_iter,
-    rri_nmf,
 )
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     fit_observed_coefficients,
     observed_objective,
-    weighted_nmf,
+    weighted_nmf_iter,
 )
 
 __all__ = [
     "STARTS",
+    "LocalFit",
     "best_of_parties",
     "initial_topics",
     "local_models",
@@ -52,7 +53,24 @@ __all__ = [
 Matrix = NDArray[np.float64]
 
 STARTS = ("random", "random-2x", "nnsvd", "best-of-m", "pd-nmf-init")
-PLAIN = Penalties(0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class LocalFit:
+    """How a start that depends on data fits its local models: as the mechanism itself iterates."""
+
+    sweeps: int = 20
+    tolerance: float = 1e-4
+    penalties: Penalties = PLAIN
+    weighted: bool = False
+    """On the observed entries only."""
+
+    def factorise(
+        self, parties: Sequence[sp.csr_array], start: Matrix, *, weighted: bool = False
+    ) -> Factorisation:
+        """NMF of the parties' rows."""
+        iterate = weighted_nmf_iter if weighted else pd_nmf_iter
+        return iterate(parties, start, sweeps=self.sweeps, tolerance=self.tolerance, penalties=self.penalties)
 
 
 @lru_cache(maxsize=4)
@@ -145,11 +163,7 @@ def _norm(x: Matrix) -> float:
 def local_models(
     parties: Sequence[sp.csr_array],
     rank: int,
-    *,
-    sweeps: int = 20,
-    tolerance: float = 1e-4,
-    penalties: Penalties = PLAIN,
-    weighted: bool = False,
+    how: LocalFit = LocalFit(),
 ) -> list[Factorisation]:
     """Return every party's own NMF, from its own nnsvd start (Algorithm 2, lines 3 and 4).
 
@@ -163,35 +177,25 @@ def local_models(
         raise SpecError(
             f"`rank` must be at most the rows of the smallest party ({smallest}) for its own NMF; got {rank}."
         )
-    factorise: Callable[..., Factorisation] = weighted_nmf if weighted else rri_nmf
-    return [
-        factorise(party, nnsvd(party, rank), sweeps=sweeps, tolerance=tolerance, **penalties._asdict())
-        for party in parties
-    ]
+    return [how.factorise([party], nnsvd(party, rank), weighted=how.weighted) for party in parties]
 
 
 def best_of_parties(
     parties: Sequence[sp.csr_array],
     rank: int,
-    *,
-    sweeps: int = 20,
-    tolerance: float = 1e-4,
-    penalties: Penalties = PLAIN,
-    weighted: bool = False,
+    how: LocalFit = LocalFit(),
 ) -> Matrix:
     """Return the local topics with the smallest reconstruction error, summed over all parties ("best of M").
 
     Every party fits its own rows to each candidate (non-negative least squares with the mechanism's gamma and
     delta); only the errors are summed. Of equal ones the first party's is taken.
     """
-    models = local_models(
-        parties, rank, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
-    )
+    models = local_models(parties, rank, how)
     if len(models) == 1:
         return models[0].T
-    fit = fit_observed_coefficients if weighted else fit_coefficients
-    error = observed_objective if weighted else objective
-    gamma, delta = penalties.gamma, penalties.delta
+    fit = fit_observed_coefficients if how.weighted else fit_coefficients
+    error = observed_objective if how.weighted else objective
+    gamma, delta = how.penalties.gamma, how.penalties.delta
     totals = []
     for model in models:
         fitted = [fit(party, model.T, gamma=gamma, delta=delta, tolerance=1e-6) for party in parties]
@@ -208,12 +212,9 @@ def pseudo_documents(model: Factorisation) -> sp.csr_array:
 def merged_topics(
     parties: Sequence[sp.csr_array],
     rank: int,
+    how: LocalFit = LocalFit(),
     *,
     seed: int = 0,
-    sweeps: int = 20,
-    tolerance: float = 1e-4,
-    penalties: Penalties = PLAIN,
-    weighted: bool = False,
 ) -> Matrix:
     """Return T_init of PD-NMF-Init: PD-NMF-Iter on the parties' weighted local topics as documents.
 
@@ -225,24 +226,19 @@ def merged_topics(
     -----
     PD-ML-Lite, Algorithm 2. The pseudo-documents have no missing entries: `weighted` is for the local models.
     """
-    models = local_models(
-        parties, rank, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
-    )
+    models = local_models(parties, rank, how)
     pseudo = [pseudo_documents(model) for model in models]
     start = random_topics(parties[0].shape[1], rank, seed)
-    return pd_nmf_iter(pseudo, start, sweeps=sweeps, tolerance=tolerance, **penalties._asdict()).T
+    return how.factorise(pseudo, start).T
 
 
 def initial_topics(
     name: str,
     parties: Sequence[sp.csr_array],
     rank: int,
+    how: LocalFit = LocalFit(),
     *,
     seed: int = 0,
-    sweeps: int = 20,
-    tolerance: float = 1e-4,
-    penalties: Penalties = PLAIN,
-    weighted: bool = False,
 ) -> Matrix:
     """Return the start of that name, shape (rank, d).
 
@@ -256,11 +252,7 @@ def initial_topics(
     if name == "nnsvd":
         return nnsvd(parties[0] if len(parties) == 1 else sp.csr_array(sp.vstack(parties, format="csr")), rank)
     if name == "best-of-m":
-        return best_of_parties(
-            parties, rank, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
-        )
+        return best_of_parties(parties, rank, how)
     if name == "pd-nmf-init":
-        return merged_topics(
-            parties, rank, seed=seed, sweeps=sweeps, tolerance=tolerance, penalties=penalties, weighted=weighted
-        )
+        return merged_topics(parties, rank, how, seed=seed)
     raise SpecError(f"`start` must be one of {', '.join(STARTS)}; got {name!r}.")

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_rule
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
-from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, initial_topics
-from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, pd_nmf_iter
+from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, LocalFit, initial_topics
+from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import weighted_nmf_iter
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
-__all__ = ["MECHANISMS", "PDNMF", "pd_nmf_iter", "weighted_nmf_iter"]
+__all__ = ["PDNMF"]
 
 SUMS = ("T", "numerators", "denominators")
 DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
@@ -61,11 +62,6 @@ class PDNMF:
     PD-ML-Lite, Algorithms 1 and 2. ``sweeps`` is announced in any case, as an array of shape (1,): everybody sees
     when a protocol ends. What PD-NMF-Init announces on its way (its own sums) is not among these observables, only
     the start it ends with: the sums are those of PD-NMF on k pseudo-documents a party, with the random start.
-
-    Raises
-    ------
-    SpecError
-        On construction, naming the parameter.
 
     Examples
     --------
@@ -159,11 +155,8 @@ class PDNMF:
             self.start,
             database.parties,
             self.rank,
+            LocalFit(self.sweeps, self.tolerance, self.penalties, self.weighted),
             seed=self.start_seed,
-            sweeps=self.sweeps,
-            tolerance=self.tolerance,
-            penalties=self.penalties,
-            weighted=self.weighted,
         )
         iterate = weighted_nmf_iter if self.weighted else pd_nmf_iter
         return start, iterate(
@@ -171,9 +164,9 @@ class PDNMF:
             start,
             sweeps=self.cap,
             tolerance=self.tolerance,
+            penalties=self.penalties,
             coalition=database.coalition,
             at=frozenset(int(when) for when in self.at if when != "last"),
-            **self.penalties._asdict(),
         )
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -196,10 +189,6 @@ class PDNMF:
                 moment = found if when == "last" else found.snapshots[int(when)]
                 arrays[_label(what, when)] = getattr(moment, what)
         return Observables(arrays)
-
-
-MECHANISMS = {PDNMF.name: PDNMF}
-"""By name."""
 
 
 def _is_number(value: object, kind: type) -> bool:

@@ -49,11 +49,6 @@ class PDSVD:
         What the parties agreed to draw the start from; it fixes signs, hence is part of the mechanism and not
         of a run's randomness.
 
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
+    PLAIN,
     Penalties,
     Silent,
     Sums,
@@ -26,41 +26,12 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import sweep
 
 __all__ = [
-    "Factorisation",
-    "Snapshot",
     "fit_coefficients",
     "objective",
     "pd_nmf_iter",
-    "rri_nmf",
 ]
 
 Matrix = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """What is announced at the end of one sweep."""
-
-    T: Matrix
-    """Topics, shape (k, d)."""
-    numerators: Matrix
-    """The announced sums W_t^T R_t, shape (k, d), over the parties outside the coalition."""
-    denominators: Matrix
-    """The announced sums ||W_t||^2, shape (k,), over the same; (k, d) in the weighted form."""
-
-
-@dataclass(frozen=True, eq=False)
-class Factorisation(Snapshot):
-    """X ~ W T, and how it was reached."""
-
-    W: Matrix
-    """Coefficients, shape (n, k); the rows of the parties, one party after the other."""
-    sweeps: int
-    """Sweeps done."""
-    converged: bool
-    """Whether the stated rule stopped it, and not the cap."""
-    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
-    """By sweep asked for; sweeps beyond the last one hold the last one."""
 
 
 def pd_nmf_iter(
@@ -69,10 +40,7 @@ def pd_nmf_iter(
     *,
     sweeps: int = 20,
     tolerance: float = 1e-4,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    gamma: float = 0.0,
-    delta: float = 0.0,
+    penalties: Penalties = PLAIN,
     simplex: bool | None = None,
     coefficients: ArrayLike | None = None,
     coalition: Collection[int] = (),
@@ -97,8 +65,6 @@ def pd_nmf_iter(
         Non-negative.
     start : array, shape (k, d)
         The topics to start from, its rows of sum 1 where they are projected: the projection is not a scaling.
-    alpha, beta, gamma, delta
-        Weights of ||T||_1, ||T||_F^2 / 2, ||W||_1 and ||W||_F^2 / 2.
     simplex : bool, optional
         Project the rows of T; by default where there is no regulariser.
     coefficients : array, shape (n, k), optional
@@ -121,8 +87,24 @@ def pd_nmf_iter(
     A sum of nobody's weight leaves nothing to divide by: where ||W_t||^2 + beta = 0 the topic stays as it was;
     where ||T_t||^2 + delta = 0 its coefficients are 0. With the simplex projection the objective may go up from
     one sweep to the next: the projection is no step of descent. Without it, it never does.
+
+    Examples
+    --------
+    With one party it is the centralised RRI-NMF (equation 5):
+
+    >>> X = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
+    >>> fit = pd_nmf_iter([X], [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], sweeps=100, tolerance=1e-9)
+    >>> fit.T.round(3)
+    array([[0.5, 0.5, 0. ],
+           [0. , 0. , 1. ]])
+    >>> fit.W.round(3)
+    array([[2., 0.],
+           [4., 0.],
+           [0., 3.]])
+    >>> fit.converged
+    True
     """
-    penalties = Penalties(float(alpha), float(beta), float(gamma), float(delta))
+    penalties = Penalties(*map(float, penalties))
     check_rule(sweeps, tolerance, penalties)
     project = not any(penalties) if simplex is None else simplex
     if project and any(penalties):
@@ -143,67 +125,19 @@ def pd_nmf_iter(
     sums = Sums(np.empty_like(T), np.empty(topics), np.empty((topics, topics)), np.empty(topics))
     thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((T.shape[1], 8))
 
-    def announced() -> Snapshot:
-        return Snapshot(
+    def one_sweep() -> tuple[float, float]:
+        work = thresholds, fits, interleaved
+        changed, before = sweep(rows, T, W, gram, silent, sums, penalties, project, *work)
+        return changed, before
+
+    def snapshot() -> SweepSnapshot:
+        return SweepSnapshot(
             expand(T, silent.level, np.diag(silent.fresh.astype(np.float64)), start, position),
             expand(sums.numerators, sums.offset, sums.mix, start, position),
             sums.denominators.copy(),
         )
 
-    snapshots: dict[int, Snapshot] = {}
-    done, converged = 0, False
-    while done < sweeps and not converged:
-        changed, before = sweep(rows, T, W, gram, silent, sums, penalties, project, thresholds, fits, interleaved)
-        done += 1
-        converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
-        if done in at:
-            snapshots[done] = announced()
-    last = announced()
-    snapshots |= {number: last for number in at if number > done}
-    return Factorisation(last.T, last.numerators, last.denominators, W, done, converged, snapshots)
-
-
-def rri_nmf(
-    matrix: sp.csr_array,
-    start: ArrayLike,
-    *,
-    sweeps: int = 20,
-    tolerance: float = 1e-4,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    gamma: float = 0.0,
-    delta: float = 0.0,
-    simplex: bool | None = None,
-    coefficients: ArrayLike | None = None,
-) -> Factorisation:
-    """Factorise one matrix: `pd_nmf_iter` with one party, which is the centralised RRI-NMF (equation 5).
-
-    Examples
-    --------
-    >>> X = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
-    >>> found = rri_nmf(X, [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], sweeps=100, tolerance=1e-9)
-    >>> found.T.round(3)
-    array([[0.5, 0.5, 0. ],
-           [0. , 0. , 1. ]])
-    >>> found.W.round(3)
-    array([[2., 0.],
-           [4., 0.],
-           [0., 3.]])
-    >>> found.converged
-    True
-    """
-    return pd_nmf_iter(
-        [matrix],
-        start,
-        sweeps=sweeps,
-        tolerance=tolerance,
-        alpha=alpha,
-        beta=beta,
-        gamma=gamma,
-        delta=delta,
-        simplex=simplex,
-        coefficients=coefficients,
-    )
+    return iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
 
 
 def fit_coefficients(
@@ -239,10 +173,7 @@ def objective(
     W: Matrix,
     T: Matrix,
     *,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    gamma: float = 0.0,
-    delta: float = 0.0,
+    penalties: Penalties = PLAIN,
 ) -> float:
     """Return 0.5 ||X - W T||_F^2 plus the regularisers (equations 2 and 3), without forming the residual.
 
@@ -255,6 +186,4 @@ def objective(
     product(rows, T, np.empty((features, 8)), fits)
     overlap = float((gram_rows(np.ascontiguousarray(W.T)) * gram_rows(T)).sum())
     fit = max(float(dot(rows.data, rows.data)) - 2.0 * float((fits * W).sum()) + overlap, 0.0)
-    return float(
-        0.5 * fit + alpha * T.sum() + 0.5 * beta * (T * T).sum() + gamma * W.sum() + 0.5 * delta * (W * W).sum()
-    )
+    return penalised(fit, W, T, penalties)

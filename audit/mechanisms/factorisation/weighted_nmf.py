@@ -21,7 +21,6 @@ which PD-ML-Lite, section 5.1, refers; derived here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -30,10 +29,10 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
-from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Rows, descend
-from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, Snapshot
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 
-__all__ = ["fit_observed_coefficients", "observed_objective", "weighted_nmf", "weighted_nmf_iter"]
+__all__ = ["fit_observed_coefficients", "observed_objective", "weighted_nmf_iter"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -153,19 +152,16 @@ def weighted_nmf_iter(
     *,
     sweeps: int = 20,
     tolerance: float = 1e-4,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    gamma: float = 0.0,
-    delta: float = 0.0,
+    penalties: Penalties = PLAIN,
     coefficients: ArrayLike | None = None,
     coalition: Collection[int] = (),
     at: Collection[int] = (),
 ) -> Factorisation:
     """PD-NMF-Iter on the observed entries, among parties that share nothing but sums.
 
-    Order of the updates, stopping rule, parameters and errors as in `rri_nmf.pd_nmf_iter`,
-    without the simplex: a row of T cannot be rescaled against a column of W where regularisers or the range of
-    the ratings matter, and the paper projects topics of text only.
+    Order of the updates, stopping rule, parameters and errors as in `rri_nmf.pd_nmf_iter`, but without the
+    simplex: a row of T cannot be rescaled against a column of W where regularisers or the range of the ratings
+    matter, and the paper projects topics of text only.
 
     Returns
     -------
@@ -176,8 +172,18 @@ def weighted_nmf_iter(
     -----
     A column that nobody has rated is 0 in T from the start on; it touches no sum. Any other entry of T stays as it
     was where its denominator is 0. The objective never goes up from one sweep to the next.
+
+    Examples
+    --------
+    The rank-one matrix with rows (1, 2, 3) and (2, 4, 6), one entry of it missing:
+
+    >>> X = sp.csr_array(([1.0, 2.0, 3.0, 2.0, 6.0], ([0, 0, 0, 1, 1], [0, 1, 2, 0, 2])), shape=(2, 3))
+    >>> fit = weighted_nmf_iter([X], [[1.0, 1.0, 1.0]], sweeps=500, tolerance=1e-12)
+    >>> (fit.W @ fit.T).round(3)
+    array([[1., 2., 3.],
+           [2., 4., 6.]])
     """
-    penalties = Penalties(float(alpha), float(beta), float(gamma), float(delta))
+    penalties = Penalties(*map(float, penalties))
     check_rule(sweeps, tolerance, penalties)
     rows, features = stack(parties, coalition)
     T = check_start(start, features).copy()
@@ -186,54 +192,14 @@ def weighted_nmf_iter(
     residual = _residual(rows, T, W)
     numerators, denominators = np.empty_like(T), np.empty_like(T)
 
-    snapshots: dict[int, Snapshot] = {}
-    done, converged = 0, False
-    while done < sweeps and not converged:
+    def one_sweep() -> tuple[float, float]:
         changed, before = _sweep(rows, T, W, residual, numerators, denominators, penalties)
-        done += 1
-        converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
-        if done in at:
-            snapshots[done] = Snapshot(T.copy(), numerators.copy(), denominators.copy())
-    last = Snapshot(T, numerators, denominators)
-    snapshots |= {number: last for number in at if number > done}
-    return Factorisation(T, numerators, denominators, W, done, converged, snapshots)
+        return changed, before
 
+    def snapshot() -> SweepSnapshot:
+        return SweepSnapshot(T.copy(), numerators.copy(), denominators.copy())
 
-def weighted_nmf(
-    matrix: sp.csr_array,
-    start: ArrayLike,
-    *,
-    sweeps: int = 20,
-    tolerance: float = 1e-4,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    gamma: float = 0.0,
-    delta: float = 0.0,
-    coefficients: ArrayLike | None = None,
-) -> Factorisation:
-    """Factorise one matrix on its observed entries: `weighted_nmf_iter` with one party.
-
-    Examples
-    --------
-    The rank-one matrix with rows (1, 2, 3) and (2, 4, 6), one entry of it missing:
-
-    >>> X = sp.csr_array(([1.0, 2.0, 3.0, 2.0, 6.0], ([0, 0, 0, 1, 1], [0, 1, 2, 0, 2])), shape=(2, 3))
-    >>> found = weighted_nmf(X, [[1.0, 1.0, 1.0]], sweeps=500, tolerance=1e-12)
-    >>> (found.W @ found.T).round(3)
-    array([[1., 2., 3.],
-           [2., 4., 6.]])
-    """
-    return weighted_nmf_iter(
-        [matrix],
-        start,
-        sweeps=sweeps,
-        tolerance=tolerance,
-        alpha=alpha,
-        beta=beta,
-        gamma=gamma,
-        delta=delta,
-        coefficients=coefficients,
-    )
+    return iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
 
 
 def fit_observed_coefficients(
@@ -261,18 +227,9 @@ def observed_objective(
     W: Matrix,
     T: Matrix,
     *,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    gamma: float = 0.0,
-    delta: float = 0.0,
+    penalties: Penalties = PLAIN,
 ) -> float:
     """Return half the squared error on the observed entries plus the regularisers."""
     rows, features = stack([matrix])
     residual = _residual(rows, check_start(T, features), np.ascontiguousarray(W))
-    return float(
-        0.5 * (residual * residual).sum()
-        + alpha * T.sum()
-        + 0.5 * beta * (T * T).sum()
-        + gamma * W.sum()
-        + 0.5 * delta * (W * W).sum()
-    )
+    return penalised((residual * residual).sum(), W, T, penalties)

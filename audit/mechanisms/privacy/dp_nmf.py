@@ -62,14 +62,11 @@ class DPNMF(GaussianReleases):
         The start holds no data: uniform, rows of sum 1.
     sampler : {"fast", "discrete"}
 
-    Notes ----- The paper says no more than "Gaussian noise for generous parameters (epsilon = 0.25, delta =
-    0.01) is used inside the NMF algorithm"; sensitivity, clipping and composition are ours. A noisy denominator
-    can be zero or negative: where it is below its own noise's deviation the topic stays as it was.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
+    Notes
+    -----
+    The paper says no more than "Gaussian noise for generous parameters (epsilon = 0.25, delta = 0.01) is used
+    inside the NMF algorithm"; sensitivity, clipping and composition are ours. A noisy denominator can be zero or
+    negative: where it is below its own noise's deviation the topic stays as it was.
     """
 
     name: ClassVar[str] = "dp-nmf"

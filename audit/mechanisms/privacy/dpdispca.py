@@ -63,17 +63,14 @@ class DPdisPCA(GaussianReleases):
     announce : subset of ("V", "P")
     sampler : {"fast", "discrete"}
 
-    Notes ----- Where the slides are not followed. Their 1 / N_s is the Frobenius sensitivity where a record
-    comes or goes and N_s stays (a row of zeros in its place: N_s is public); where one is replaced it is sqrt(2)
-    / N_s. The classical calibration holds for epsilon < 1. The noisy matrix is indefinite: an SVD would keep
-    large *negative* eigenvalues and turn them positive; the largest eigenvalues are kept and negative ones
-    dropped. Sites weigh as their N_s. The upper triangle is drawn and mirrored; its L2 sensitivity is below the
-    Frobenius norm of the whole.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
+    Notes
+    -----
+    Where the slides are not followed. Their 1 / N_s is the Frobenius sensitivity where a record comes or goes and
+    N_s stays (a row of zeros in its place: N_s is public); where one is replaced it is sqrt(2) / N_s. The
+    classical calibration holds for epsilon < 1. The noisy matrix is indefinite: an SVD would keep large *negative*
+    eigenvalues and turn them positive; the largest eigenvalues are kept and negative ones dropped. Sites weigh as
+    their N_s. The upper triangle is drawn and mirrored; its L2 sensitivity is below the Frobenius norm of the
+    whole.
 
     Examples
     --------

@@ -66,11 +66,6 @@ class FedPower(GaussianReleases):
         Of the agreed standard normal start.
     sampler : {"fast", "discrete"}
 
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
-
     References
     ----------
     https://arxiv.org/abs/2103.00704, https://doi.org/10.3390/app13137373
@@ -223,13 +218,7 @@ class UtilityFedPower(GaussianReleases):
         sigma.
     row_bound : float, optional
         Rows are clipped to this norm; as printed they are not.
-    start_seed : int
     sampler : {"fast", "discrete"}
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
     """
 
     name: ClassVar[str] = "fedpower-utility"

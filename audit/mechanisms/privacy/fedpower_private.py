@@ -72,17 +72,13 @@ class PrivateFedPower(GaussianReleases):
     row_bound, entry_bound, clip : float
         B; m and z, which only the printed unit has: clipped entries can make Z longer than orthonormal.
     adjacency : {"replace-one", "add-remove"}
-    start_seed : int
     sampler : {"fast", "discrete"}
 
-    Notes ----- The paper counts every iteration alike. With `period` above 1 the local iterations are protected
-    by one device's noise only, which `distributed` has made small: the accountant counts them so, as (period -
-    1) further releases an announcement with multiplier sigma_i s_i / B^2. The printed accounting misses this.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
+    Notes
+    -----
+    The paper counts every iteration alike. With `period` above 1 the local iterations are protected by one
+    device's noise only, which `distributed` has made small: the accountant counts them so, as (period - 1) further
+    releases an announcement with multiplier sigma_i s_i / B^2. The printed accounting misses this.
     """
 
     name: ClassVar[str] = "fedpower-private"

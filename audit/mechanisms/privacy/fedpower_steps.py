@@ -31,11 +31,6 @@ def check_schedule(rank: int, iterations: int, period: int, start_seed: int) -> 
 
     As printed, FedPower averages the devices' bases at the end where the last iteration announced nothing: a sum
     without noise, whatever was added before. So `iterations` must be a multiple of `period`.
-
-    Raises
-    ------
-    SpecError
-        Naming the parameter.
     """
     for name, value, least in (
         ("rank", rank, 1),

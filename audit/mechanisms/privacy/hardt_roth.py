@@ -52,10 +52,8 @@ class HardtRoth(GaussianReleases):
 
     Parameters
     ----------
-    rank, iterations : int
     epsilon, delta : float
         Of all iterations together. PD-ML-Lite's figure 5 has epsilon = 0.1 and delta = 1e-5.
-    row_bound : float
     unit : {"record", "entry-printed"}
     adjacency : {"replace-one", "add-remove"}
     colluders : int
@@ -70,11 +68,6 @@ class HardtRoth(GaussianReleases):
     The 2013 paper multiplies by A and by its transpose in turns, each a release. Here records stay with their
     parties, so that X Z is nobody's announcement, and one iteration is one release. Rounding to the grid is part
     of the sensitivity.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
 
     References
     ----------

@@ -82,13 +82,7 @@ class Accounting:
 
 
 def check_budget(epsilon: float, delta: float) -> None:
-    """Refuse an epsilon that is not positive and finite, or a delta outside (0, 1).
-
-    Raises
-    ------
-    SpecError
-        Naming the parameter.
-    """
+    """Refuse an epsilon that is not positive and finite, or a delta outside (0, 1)."""
     if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon > 0):
         raise SpecError(f"`epsilon` must be positive and finite; got {epsilon!r}.")
     if isinstance(delta, bool) or not 0 < delta < 1:
@@ -106,11 +100,6 @@ def analytic_multiplier(epsilon: float, delta: float, releases: int = 1) -> floa
     releases : int
         Each with the returned multiplier; each may depend on what the earlier ones announced.
 
-    Raises
-    ------
-    SpecError
-        If an argument is out of range.
-
     Examples
     --------
     >>> round(analytic_multiplier(1.0, 1e-5), 3), round(analytic_multiplier(1.0, 1e-5, releases=20), 2)
@@ -126,11 +115,6 @@ def analytic_multiplier(epsilon: float, delta: float, releases: int = 1) -> floa
 
 def classical_multiplier(epsilon: float, delta: float) -> float:
     """sqrt(2 ln(1.25 / delta)) / epsilon, as printed in the papers; proved for epsilon < 1 only.
-
-    Raises
-    ------
-    SpecError
-        If an argument is out of range.
 
     Examples
     --------
@@ -151,11 +135,6 @@ def account(multipliers: Sequence[float], delta: float) -> Accounting:
     delta : float
         Of all together.
 
-    Raises
-    ------
-    SpecError
-        If there is none, one is not positive, or `delta` is out of range.
-
     Examples
     --------
     >>> found = account([16.7] * 20, 1e-5)
@@ -168,11 +147,6 @@ def account(multipliers: Sequence[float], delta: float) -> Accounting:
 
 def epsilon_together(multipliers: Sequence[float], delta: float) -> float:
     """The `exact` epsilon of `account` alone, which costs next to nothing however little noise there is.
-
-    Raises
-    ------
-    SpecError
-        If there is none, one is not positive, or `delta` is out of range.
 
     Examples
     --------
@@ -246,7 +220,6 @@ def draw(sampler: str, shape: tuple[int, ...], deviation: float, rng: np.random.
     ----------
     sampler : {"discrete", "fast"}
         See `SAMPLERS`. The first does not use `rng`: noise that a seed gives back protects nobody.
-    shape : tuple of int
     deviation : float
         Standard deviation; 0 gives zeros.
 

@@ -42,11 +42,6 @@ class Noisy:
     mechanism_version : int
         Of the other mechanism; filled in. So runs of another version are never taken for these.
 
-    Raises
-    ------
-    SpecError
-        If a parameter, or one of the other mechanism's, is refused.
-
     Examples
     --------
     >>> import scipy.sparse as sp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,9 +12,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database
 
-__all__ = ["Adjacency", "adjacency_words", "check_adjacency", "clip_rows", "second_moment_change", "worst_pair"]
-
-Adjacency = Literal["replace-one", "add-remove"]
+__all__ = ["adjacency_words", "check_adjacency", "clip_rows", "second_moment_change", "worst_pair"]
 
 
 def check_adjacency(adjacency: str) -> None:

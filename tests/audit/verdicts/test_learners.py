@@ -6,7 +6,16 @@ from scipy.stats import multivariate_normal
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 
-from ksdp.audit.verdicts.learners import CLIP, GAUSSIAN, Frame, Moments, fit, fold_moments, frame, score
+from ksdp.audit.verdicts.learners import (
+    CLIP,
+    GAUSSIAN,
+    Moments,
+    Standards,
+    column_standards,
+    fit,
+    fold_moments,
+    score,
+)
 
 
 def draw(seed: int, n: int = 4, runs: int = 120, p: int = 5, share: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -18,23 +27,23 @@ def draw(seed: int, n: int = 4, runs: int = 120, p: int = 5, share: float = 0.3)
     return features, inclusion
 
 
-def as_it_is(n: int, p: int) -> Frame:
-    return Frame(np.zeros((n, p)), np.full((n, p), 0.01))  # small enough that nothing is clipped
+def as_it_is(n: int, p: int) -> Standards:
+    return Standards(np.zeros((n, p)), np.full((n, p), 0.01))  # small enough that nothing is clipped
 
 
 def learn(features: np.ndarray, inclusion: np.ndarray, learner: str) -> np.ndarray:
     """Train on the first half, score the second."""
     half = features.shape[1] // 2
     train, test = np.arange(half), np.arange(half, features.shape[1])
-    framed = frame(features, train)
-    return score(features, test, framed, fit(fold_moments(features, inclusion, train, framed), learner))
+    standards = column_standards(features, train)
+    return score(features, test, standards, fit(fold_moments(features, inclusion, train, standards), learner))
 
 
 def test_moments_are_those_of_each_arm() -> None:
     features, inclusion = draw(0)
     runs = np.arange(10, 70)
-    framed = frame(features, runs)
-    found = fold_moments(features, inclusion, runs, framed)
+    standards = column_standards(features, runs)
+    found = fold_moments(features, inclusion, runs, standards)
     for i in range(len(features)):
         rows = features[i, runs]
         z = np.clip((rows - rows.mean(axis=0)) / rows.std(axis=0), -CLIP, CLIP)
@@ -47,9 +56,9 @@ def test_moments_are_those_of_each_arm() -> None:
 
 def test_moments_of_parts_add_up() -> None:
     features, inclusion = draw(1)
-    framed = as_it_is(*features.shape[::2])
-    parts = [fold_moments(features, inclusion, np.arange(a, a + 60), framed) for a in (0, 60)]
-    whole = fold_moments(features, inclusion, np.arange(120), framed)
+    standards = as_it_is(*features.shape[::2])
+    parts = [fold_moments(features, inclusion, np.arange(a, a + 60), standards) for a in (0, 60)]
+    whole = fold_moments(features, inclusion, np.arange(120), standards)
     both = parts[0] + parts[1]
     np.testing.assert_allclose(both.second, whole.second, rtol=1e-12)
     np.testing.assert_array_equal(both.count, whole.count)

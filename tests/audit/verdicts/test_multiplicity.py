@@ -14,7 +14,6 @@ from ksdp.audit.verdicts.multiplicity import (
     adjust_e,
     bonferroni,
     e_from_p,
-    holm_over_statistics,
     p_from_e,
     strictest_log10_p,
     weighted_minimum,
@@ -60,15 +59,6 @@ def test_the_strictest_p_is_enough_for_a_lone_document() -> None:
 def test_refuses_an_unknown_procedure() -> None:
     with pytest.raises(ValueError, match="must be one of by, bh, holm, e-bh"):
         adjust(np.zeros(2), "sidak")
-
-
-@given(p_values, st.integers(1, 6))
-@settings(deadline=None)
-def test_holm_over_statistics_is_holm_in_every_row(p: list[float], rows: int) -> None:
-    table = np.log10(np.array([np.roll(p, row) for row in range(rows)]))
-    ours = holm_over_statistics(table)
-    assert ours == pytest.approx(np.array([adjust(row, "holm") for row in table]), abs=1e-12)
-    assert ours.min(axis=1) == pytest.approx(bonferroni(table), abs=1e-12)
 
 
 def test_weighted_minimum_holds_its_level_whatever_the_dependence() -> None:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.verdicts.schedule_level import Budget, audit_seed, next_spec, open_budget, read_budget
+from ksdp.audit.verdicts.schedule_level import LevelBudget, audit_seed, next_spec, open_budget, read_budget
 
 SPEC = parse_spec({"seed": 7, "corpus": {"path": "demo"}, "mechanism": {"name": "pd-svd", "rank": 3}})
 FOUND = st.lists(st.booleans(), max_size=12)
 KINDS = st.sampled_from(["lord", "spending"])
 
 
-def spent(budget: Budget, past: list[bool]) -> Budget:
+def spent(budget: LevelBudget, past: list[bool]) -> LevelBudget:
     for found in past:
         budget = budget.spend(found)
     return budget

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.dashboards.audits.audit_model import LISTED, read_audit_view
+from ksdp.dashboards.audits.audit_model import LISTED, read_audit_model
 from ksdp.dashboards.audits.report import render_report
 from ksdp.storage.store import Store
 
@@ -154,7 +154,7 @@ def test_every_sensitive_document_is_listed_once(usual: tuple[Store, str], page:
 
 
 def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str], page: Page) -> None:
-    view = read_audit_view(*usual)
+    view = read_audit_model(*usual)
     medians = [row.median for row in view.statistics]
     assert medians == sorted(medians, reverse=True)
     alone, said = view.summary.paper_alone, section(page, "statistics")
@@ -167,7 +167,7 @@ def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str
 
 
 def test_the_worst_documents_are_drawn_with_the_papers_beside(usual: tuple[Store, str], page: Page) -> None:
-    view = read_audit_view(*usual)
+    view = read_audit_model(*usual)
     assert len(view.worst) == 12
     for item in view.worst:
         assert item.row.verdict == "sensitive"
@@ -291,7 +291,7 @@ def test_twenty_thousand_documents_stay_small(make_audit: MakeAudit) -> None:
     store, audit = make_audit(documents=20_000, runs=80, names=EIGHT, leaking=0.8, strength=12.0)
     source = render_report(store, audit)
     assert len(source.encode()) < 600_000
-    page, view = Page(source), read_audit_view(store, audit)
+    page, view = Page(source), read_audit_model(store, audit)
     assert len(view.listed) == LISTED < view.summary.verdicts.sensitive
     assert f"The {LISTED} most sensitive documents" in page.text()
     assert "verdicts.parquet, beside this report, has every document" in section(page, "worst")

@@ -20,8 +20,8 @@ import pytest
 
 from ksdp.flows.schedules.notices import body, events_of, notify, send_waiting
 from ksdp.storage.schedules.history import ScheduledRun
-from ksdp.storage.schedules.outbox import notices_sent, waiting_notices
-from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, write_schedule
+from ksdp.storage.schedules.outbox import waiting_notices
+from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder, write_schedule
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
@@ -168,7 +168,8 @@ def test_a_webhook_that_fails_is_tried_again_and_told_once(schedule: Make) -> No
         assert again.delivered
         assert [post["notice"] for post in got] == [told.id, told.id]
         assert waiting_notices(store, "nightly") == []
-        assert [sent.attempts for sent in notices_sent(store, "nightly")] == [2]
+        (sent,) = (schedule_folder(store, "nightly") / "notices.jsonl").read_bytes().splitlines()
+        assert json.loads(sent)["attempts"] == 2
 
 
 def test_mail_with_a_password_from_the_environment(schedule: Make, monkeypatch: pytest.MonkeyPatch) -> None:

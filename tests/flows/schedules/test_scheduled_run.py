@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from scipy.special import zeta
@@ -22,11 +23,17 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.changes import check_schedulable, spec_basis
 from ksdp.flows.schedules.notices import body, utc_now
 from ksdp.storage.findings import read_spec, read_summary
-from ksdp.storage.schedules.changes import read_drift, read_standing
+from ksdp.storage.schedules.changes import read_standing
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.running import Running, begin, running
-from ksdp.storage.schedules.schedule_files import check_schedule, read_schedule, set_paused, write_schedule
+from ksdp.storage.schedules.schedule_files import (
+    check_schedule,
+    read_schedule,
+    schedule_folder,
+    set_paused,
+    write_schedule,
+)
 from ksdp.storage.store import Store
 
 SPEC = """
@@ -161,11 +168,12 @@ def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(s
     came_from = dict(zip(standing["document"].to_pylist(), standing["audit"].to_pylist(), strict=True))
     assert set(came_from) == {f"d{n}" for n in range(5, 124)}
     assert {name for name, audit in came_from.items() if audit == run.audit} == set(spec.design.documents)
-    drift = read_drift(site.store, "nightly", run.audit)
-    assert set(drift["distance_changes"]["document"].to_pylist()) == {"d119"}  # the only one measured twice
-    moved = drift["distance_changes"].to_pylist()[0]
+    drift = schedule_folder(site.store, "nightly") / "drift" / f"{run.audit}-distances.parquet"
+    changes = pq.read_table(drift)
+    assert set(changes["document"].to_pylist()) == {"d119"}  # the only one measured twice
+    moved = changes.to_pylist()[0]
     assert moved["change"] == pytest.approx(moved["after"] - moved["before"])
-    assert run.largest_drift == pytest.approx(max(map(abs, drift["distance_changes"]["change"].to_pylist())))
+    assert run.largest_drift == pytest.approx(max(map(abs, changes["change"].to_pylist())))
 
 
 def test_prefects_pages_tell_the_story(site: Site) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.reviews.document_text import TextCommand
-from ksdp.storage.reviews.text_access import append_look, read_looks
+from ksdp.storage.reviews.text_access import read_accesses, record_access
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 11, 12, 9, 0, tzinfo=UTC)
@@ -19,12 +19,12 @@ NOW = datetime(2026, 11, 12, 9, 0, tzinfo=UTC)
 @pytest.fixture
 def looked(store: Store) -> Store:
     for name in ("a", "b", "c"):
-        append_look(store, "audit", name, "Ada", NOW)
+        record_access(store, "audit", name, "Ada", NOW)
     return store
 
 
 def test_looks_are_kept_in_order(looked: Store) -> None:
-    looks, broken = read_looks(looked)
+    looks, broken = read_accesses(looked)
     assert [(look.number, look.document) for look in looks] == [(1, "a"), (2, "b"), (3, "c")]
     assert broken is None
     assert (looked.root / "reviews" / "looks.jsonl").stat().st_mode & 0o777 == 0o600
@@ -35,17 +35,17 @@ def test_what_is_taken_out_or_changed_is_noticed(looked: Store, line: int) -> No
     file = looked.root / "reviews" / "looks.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
-    assert read_looks(looked)[1] == line + 1
+    assert read_accesses(looked)[1] == line + 1
     lines[line] = lines[line].replace(b"Ada", b"Eve")
     file.write_bytes(b"".join(lines))
-    assert read_looks(looked)[1] == line + 2
+    assert read_accesses(looked)[1] == line + 2
 
 
 def test_half_a_line_from_a_crash_is_reported_and_loses_nothing_after_it(looked: Store) -> None:
     file = looked.root / "reviews" / "looks.jsonl"
     file.write_bytes(file.read_bytes() + b'{"at": "2026')
-    append_look(looked, "audit", "d", "Ada", NOW)
-    looks, broken = read_looks(looked)
+    record_access(looked, "audit", "d", "Ada", NOW)
+    looks, broken = read_accesses(looked)
     assert [look.document for look in looks] == ["a", "b", "c", "d"]
     assert broken == 4
 
@@ -54,7 +54,7 @@ def test_who_cannot_be_logged_cannot_look(store: Store) -> None:
     (store.root / "reviews").mkdir()
     (store.root / "reviews" / "looks.jsonl").mkdir()
     with pytest.raises(StoreError, match="so there is none"):
-        append_look(store, "audit", "a", "Ada", NOW)
+        record_access(store, "audit", "a", "Ada", NOW)
 
 
 def script(folder: Path, body: str) -> TextCommand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +16,13 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.schedules.changes import (
     compare,
     measure_drift,
-    read_drift,
     read_standing,
     standing_after,
     verdict_counts,
     write_drift,
     write_standing,
 )
-from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.schedules.schedule_files import Schedule, schedule_folder
 from ksdp.storage.store import Store
 
 DIGESTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]))
@@ -111,12 +111,13 @@ def test_drift_is_against_the_audit_that_each_verdict_came_from(
         ("c", "size"): ("two", 0.0),
     }
     write_drift(store, "nightly", "three", drift)
-    read = read_drift(store, "nightly", "three")
+    folder = schedule_folder(store, "nightly") / "drift"
+    read = json.loads((folder / "three.json").read_text())
     assert read["verdicts"] == {"sensitive to clear": 1}
     assert read["statistics"]["energy"] == pytest.approx(
         {"pairs": 3, "median": 0.05, "largest_fall": -0.5, "largest_rise": 0.3}
     )
-    assert read["distance_changes"].equals(drift.distances)
+    assert pq.read_table(folder / "three-distances.parquet").equals(drift.distances)
 
 
 def test_versions_are_never_compared_and_lost_findings_are_passed_over(store: Store) -> None:
@@ -141,5 +142,3 @@ def test_what_stands_is_read_as_written(store: Store, scheduled: Callable[..., S
     assert read_standing(store, "nightly", None) is None
     with pytest.raises(StoreError, match="cannot be read"):
         read_standing(store, "nightly", "other.parquet")
-    with pytest.raises(StoreError, match="has no drift"):
-        read_drift(store, "nightly", "one")

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from ksdp.storage.schedules.outbox import MOST_ATTEMPTS, attempted, notices_sent, put_notice, waiting_notices
-from ksdp.storage.schedules.schedule_files import Notice, Schedule
+from ksdp.storage.schedules.outbox import MOST_ATTEMPTS, Waiting, attempted, put_notice, waiting_notices
+from ksdp.storage.schedules.schedule_files import Notice, Schedule, schedule_folder
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
 NOTICE = Notice(kind="command", command=("true",))
+
+
+def notice_log(store: Store) -> list[Waiting]:
+    lines = (schedule_folder(store, "nightly") / "notices.jsonl").read_bytes().splitlines()
+    return [Waiting.model_validate_json(line) for line in lines]
 
 
 def test_a_delivered_notice_is_in_the_log_and_no_longer_waits(
@@ -23,7 +28,7 @@ def test_a_delivered_notice_is_in_the_log_and_no_longer_waits(
     assert waiting_notices(store, "nightly", NOW) == [first]
     attempted(store, "nightly", first, None, NOW)
     assert waiting_notices(store, "nightly") == [second]
-    (sent,) = notices_sent(store, "nightly")
+    (sent,) = notice_log(store)
     assert (sent.id, sent.delivered, sent.attempts, sent.error) == (first.id, True, 1, None)
 
 
@@ -43,5 +48,5 @@ def test_one_that_fails_waits_longer_each_time_and_is_given_up(
     assert waits == [60.0 * 2**n for n in range(MOST_ATTEMPTS - 1)]
     attempted(store, "nightly", item, "still no", now)
     assert waiting_notices(store, "nightly") == []
-    (given_up,) = notices_sent(store, "nightly")
+    (given_up,) = notice_log(store)
     assert (given_up.delivered, given_up.error, given_up.attempts) == (False, "still no", MOST_ATTEMPTS)

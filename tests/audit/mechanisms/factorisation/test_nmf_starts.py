@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     STARTS,
+    LocalFit,
     best_of_parties,
     initial_topics,
     local_models,
@@ -16,7 +17,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     nnsvd,
     random_topics,
 )
-from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, rri_nmf
+from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, pd_nmf_iter
 
 
 def corpus(n, d, seed, topics=5):
@@ -43,7 +44,7 @@ def test_every_start_is_non_negative_and_the_same_twice(parties, name, weighted)
     starts = []
     for threads in (1, 2):
         with threadpool_limits(threads):
-            starts.append(initial_topics(name, parties, 4, seed=5, weighted=weighted))
+            starts.append(initial_topics(name, parties, 4, LocalFit(weighted=weighted), seed=5))
     assert starts[0].shape == (4, 80)
     assert (starts[0] >= 0).all()
     assert (starts[0].sum(axis=1) > 0).all()
@@ -103,7 +104,7 @@ def test_merged_topics_are_the_nmf_of_the_weighted_local_topics(parties):
     """Algorithm 2, with the centralised NMF of the stacked pseudo-documents."""
     pseudo = [np.linalg.norm(m.W, axis=0)[:, None] * m.T for m in local_models(parties, 4)]
     start = random_topics(80, 4, seed=9)
-    expected = rri_nmf(sp.csr_array(np.vstack(pseudo)), start).T
+    expected = pd_nmf_iter([sp.csr_array(np.vstack(pseudo))], start).T
     np.testing.assert_allclose(merged_topics(parties, 4, seed=9), expected, atol=1e-9)
 
 

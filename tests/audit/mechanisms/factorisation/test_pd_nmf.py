@@ -13,9 +13,10 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
-from ksdp.audit.mechanisms.factorisation.pd_nmf import MECHANISMS, PDNMF, pd_nmf_iter
-from ksdp.audit.mechanisms.factorisation.rri_nmf import rri_nmf
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 
 PENALTIES = [
@@ -74,8 +75,8 @@ def algorithm_1(parties, T, sweeps, outside, alpha=0.0, beta=0.0, gamma=0.0, del
 def test_theorem_1(penalties, cuts):
     X = corpus(60, 70, seed=1)
     start = random_topics(70, 5, 0)
-    together = rri_nmf(X, start, sweeps=30, tolerance=0, **penalties)
-    apart = pd_nmf_iter(split(X, cuts), start, sweeps=30, tolerance=0, **penalties)
+    together = pd_nmf_iter([X], start, sweeps=30, tolerance=0, penalties=Penalties(**penalties))
+    apart = pd_nmf_iter(split(X, cuts), start, sweeps=30, tolerance=0, penalties=Penalties(**penalties))
     for name in ("T", "W", "numerators", "denominators"):
         ours, theirs = getattr(apart, name), getattr(together, name)
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9 * np.abs(theirs).max())
@@ -156,7 +157,6 @@ def test_is_a_frozen_mechanism_that_accepts_what_a_spec_holds():
     mechanism = PDNMF(rank=3, beta=1, announce=["T"], at=["last", 3])
     assert isinstance(mechanism, Mechanism)
     assert (mechanism.name, mechanism.version) == ("pd-nmf", 1)
-    assert MECHANISMS["pd-nmf"] is PDNMF
     assert hash(mechanism) == hash(PDNMF(rank=3, beta=1.0, announce=("T",), at=("last", 3)))
     with pytest.raises(FrozenInstanceError):
         mechanism.rank = 4

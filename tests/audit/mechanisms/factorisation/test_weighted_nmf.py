@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     fit_observed_coefficients,
     observed_objective,
-    weighted_nmf,
     weighted_nmf_iter,
 )
 
@@ -78,7 +78,7 @@ def least_squares(X, T, sweeps, alpha=0.0, beta=0.0, gamma=0.0, delta=0.0):
 def test_agrees_with_plain_least_squares(penalties):
     X, T0 = ratings(12, 9, seed=1), np.random.default_rng(2).random((3, 9))
     assert (X.data == 0).any(), "a rating of 0 must occur"
-    found = weighted_nmf(X, T0, sweeps=6, tolerance=0, **penalties)
+    found = weighted_nmf_iter([X], T0, sweeps=6, tolerance=0, penalties=Penalties(**penalties))
     W, T, numerators, denominators = least_squares(X, T0, 6, **penalties)
     np.testing.assert_allclose(found.W, W, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.T, T, rtol=1e-9, atol=1e-9)
@@ -93,9 +93,9 @@ def test_objective_never_goes_up(seed, k, which):
     values, weights = dense(X)
     W, before = None, np.inf
     for _ in range(8):
-        step = weighted_nmf(X, T, sweeps=1, tolerance=0, coefficients=W, **which)
+        step = weighted_nmf_iter([X], T, sweeps=1, tolerance=0, coefficients=W, penalties=Penalties(**which))
         W, T = step.W, step.T
-        now = observed_objective(X, W, T, **which)
+        now = observed_objective(X, W, T, penalties=Penalties(**which))
         fit = 0.5 * (weights * (values - W @ T) ** 2).sum()
         assert now >= fit * (1 - 1e-12)
         assert which or now == pytest.approx(fit, rel=1e-9, abs=1e-9)
@@ -109,11 +109,11 @@ def test_parties_find_what_the_centre_finds(penalties, cuts):
     X, T0 = ratings(20, 15, seed=3), np.random.default_rng(4).random((4, 15))
     edges = [0, *cuts, 20]
     parties = [sp.csr_array(X[a:b]) for a, b in pairwise(edges)]
-    together = weighted_nmf(X, T0, sweeps=15, tolerance=0, **penalties)
-    apart = weighted_nmf_iter(parties, T0, sweeps=15, tolerance=0, **penalties)
+    together = weighted_nmf_iter([X], T0, sweeps=15, tolerance=0, penalties=Penalties(**penalties))
+    apart = weighted_nmf_iter(parties, T0, sweeps=15, tolerance=0, penalties=Penalties(**penalties))
     for name in ("T", "W", "numerators", "denominators"):
         np.testing.assert_allclose(getattr(apart, name), getattr(together, name), rtol=1e-9, atol=1e-9)
-    view = weighted_nmf_iter(parties, T0, sweeps=15, tolerance=0, coalition={1}, **penalties)
+    view = weighted_nmf_iter(parties, T0, sweeps=15, tolerance=0, coalition={1}, penalties=Penalties(**penalties))
     np.testing.assert_array_equal(view.T, apart.T)
     theirs = view.W[edges[1] : edges[2]]
     own = dense(parties[1])[1].T @ theirs**2
@@ -123,7 +123,7 @@ def test_parties_find_what_the_centre_finds(penalties, cuts):
 def test_unrated_columns_are_zero_and_nothing_is_nan():
     X, T0 = ratings(6, 9, seed=5, density=0.2), np.ones((7, 9))
     for Y in (X, sp.csr_array((4, 9)), sp.csr_array((0, 9))):
-        found = weighted_nmf(Y, T0, sweeps=50, tolerance=0)
+        found = weighted_nmf_iter([Y], T0, sweeps=50, tolerance=0)
         assert all(np.isfinite(a).all() for a in (found.T, found.W, found.numerators, found.denominators))
         np.testing.assert_array_equal(found.T[:, np.bincount(Y.indices, minlength=9) == 0], 0)
 
@@ -132,7 +132,7 @@ def test_a_stored_zero_is_a_rating_and_a_missing_entry_is_none():
     full = np.outer([1.0, 2, 3, 4], [1.0, 2, 0, 4, 5])
     i, j = np.nonzero(np.random.default_rng(0).random(full.shape) < 0.8)
     observed = sp.csr_array((full[i, j], (i, j)), shape=full.shape)
-    found = weighted_nmf(observed, np.ones((1, 5)), sweeps=2000, tolerance=1e-13)
+    found = weighted_nmf_iter([observed], np.ones((1, 5)), sweeps=2000, tolerance=1e-13)
     assert len(i) < full.size
     np.testing.assert_allclose(found.W @ found.T, full, atol=1e-6)
 
@@ -157,7 +157,7 @@ def test_on_movielens_it_explains_the_ratings(data_folder):
     users, items = table.user_id.factorize()[0], table.item_id.factorize()[0]
     X = sp.csr_array((table.rating.to_numpy(float), (users, items)))
     start = np.random.default_rng(0).random((5, X.shape[1]))
-    found = weighted_nmf(X, start, sweeps=30, tolerance=0, beta=1.0, delta=1.0)
+    found = weighted_nmf_iter([X], start, sweeps=30, tolerance=0, penalties=Penalties(beta=1.0, delta=1.0))
     error = np.sqrt(2 * observed_objective(X, found.W, found.T) / X.nnz)
     baseline = X.data.std()
     assert error < 0.8 * baseline
