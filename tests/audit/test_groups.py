@@ -124,7 +124,7 @@ def test_a_group_gives_itself_away_where_its_documents_do_not() -> None:
     corpus = Corpus(unit_rows(canonical(sp.csr_array(base))), np.arange(336).astype(str), group=group)
     largest = {}
     for unit in ("document", "group"):
-        plan = plan_of(corpus, design={"unit": unit, "party_size": 0.25, "with_runs": 60})
+        plan = plan_of(corpus, design={"unit": unit, "party_size": 0.25, "with_runs": 20})
         block = Block(0, 0, plan.design.runs)
         measured = measure(plan, block, sample(plan, block), plan.statistics)
         tests = compare_arms(measured.values, measured.inclusion)
