@@ -29,7 +29,7 @@ __all__ = ["Server", "prefect_server", "reached"]
 _CALENDAR_SERVICES = ("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
 _IDLE_SERVICES = ("PAUSE_EXPIRATIONS", "FOREMAN")
 
-_START_SECONDS = 90.0
+_START_SECONDS = 300.0  # a busy machine takes minutes; a server that dies is noticed at once
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
 STARTERS = frozenset({"server", "workers", "browser"})
 """Fixtures that start a Prefect server, Dask workers or a browser: whatever asks for one is an end-to-end test."""
 
+
+# A busy machine is no fault of what is tested.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and so would be whatever a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

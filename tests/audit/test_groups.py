@@ -115,22 +115,22 @@ def test_a_lane_of_the_literal_design_knows_its_own_group_only(grouped: Corpus) 
 
 
 def test_a_group_gives_itself_away_where_its_documents_do_not() -> None:
-    """12 groups of 8 among 480 single ones, each group with a word of its own in some of its documents."""
+    """12 groups of 8 among 240 single ones, each group with a word of its own in some of its documents."""
     rng = np.random.default_rng(3)
-    base = rng.random((576, 30)) * (rng.random((576, 30)) < 0.4) + 0.05
-    group = np.array([f"single {i}" for i in range(480)] + [f"many {i // 8}" for i in range(96)])
+    base = rng.random((336, 30)) * (rng.random((336, 30)) < 0.4) + 0.05
+    group = np.array([f"single {i}" for i in range(240)] + [f"many {i // 8}" for i in range(96)])
     for i in range(12):
-        base[480 + 8 * i : 488 + 8 * i, i] += 1.5
-    corpus = Corpus(unit_rows(canonical(sp.csr_array(base))), np.arange(576).astype(str), group=group)
+        base[240 + 8 * i : 248 + 8 * i, i] += 1.5
+    corpus = Corpus(unit_rows(canonical(sp.csr_array(base))), np.arange(336).astype(str), group=group)
     largest = {}
     for unit in ("document", "group"):
-        plan = plan_of(corpus, design={"unit": unit, "party_size": 0.25, "with_runs": 60})
+        plan = plan_of(corpus, design={"unit": unit, "party_size": 0.25, "with_runs": 20})
         block = Block(0, 0, plan.design.runs)
         measured = measure(plan, block, sample(plan, block), plan.statistics)
         tests = compare_arms(measured.values, measured.inclusion)
         largest[unit] = tests.distance[: len(tests) - CONTROLS].max(axis=1)
     many = np.char.startswith(make_units(corpus, "group").ids, "many")
-    documents = largest["document"][480:].reshape(12, 8).mean(axis=1)
+    documents = largest["document"][240:].reshape(12, 8).mean(axis=1)
     assert np.median(largest["group"][many]) > np.median(documents) + 0.15
 
 

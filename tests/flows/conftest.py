@@ -27,6 +27,7 @@ from ksdp.flows.prefect_server import prefect_server
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity
 from ksdp.storage.store import Store
+from ksdp.tasks.cluster import open_workers
 
 SPEC = """
 seed = {seed}
@@ -66,6 +67,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 
 @pytest.fixture(scope="session")
+def workers() -> Iterator[str]:
+    """The address of two Dask workers, so that each command need not start its own."""
+    with open_workers(2) as cluster:
+        yield cluster.address
+
+
+TAKES_WORKERS = frozenset({"audit", "test", "screen", "more"})
+"""Commands with an option `--dask`."""
+
+
+@pytest.fixture(scope="session")
 def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """120 documents over 60 terms in three topics, as counts."""
     rng = np.random.default_rng(11)
@@ -91,16 +103,21 @@ def spec(corpus_folder: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def run_ksdp(server: dict[str, str]) -> Callable[..., Ran]:
-    """Run the command in a process of its own."""
+def run_ksdp(server: dict[str, str], workers: str) -> Callable[..., Ran]:
+    """Run the command in a process of its own.
+
+    With an environment or a number of workers of its own it starts them itself.
+    """
 
     def run(*arguments: str | Path, environment: dict[str, str] | None = None, check: int | None = None) -> Ran:
+        if arguments[0] in TAKES_WORKERS and environment is None and not {"--workers", "--dask"} & {*arguments}:
+            arguments = (*arguments, "--dask", workers)
         done = subprocess.run(
             [sys.executable, "-m", "ksdp", *map(str, arguments)],
             env=os.environ | server | (environment or {}),
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=900,
             check=False,
         )
         if check is not None:

@@ -90,7 +90,7 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     text = path.read_text().replace("with_runs = 120", "with_runs = 120\nlooks = [0.4, 0.8, 1.0]") + LOOKS
     path.write_text(text)
     store = tmp_path / "store"
-    out = ksdp("audit", path, "--store", store, "--workers", 2, "--json", check=3).out
+    out = ksdp("audit", path, "--store", store, "--json", check=3).out
     summary = json.loads((store / "audits" / out["audit"] / "audit.json").read_text())
     assert summary["guarantee"]["kind"] == "KSDP"
     looks = summary["looks"]
@@ -105,7 +105,7 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     verdicts, statistics = tables(store, out["audit"])
     late = verdicts[verdicts.n_with + verdicts.n_without > 256].document
     other = spec("straight", with_runs=120, families=["paper", "learned"])
-    straight = ksdp("audit", other, "--store", tmp_path / "straight", "--workers", 2, "--json").out
+    straight = ksdp("audit", other, "--store", tmp_path / "straight", "--json").out
     plain = tables(tmp_path / "straight", straight["audit"])[1]
     if summary["runs"] == 600:
         columns = ["document", "statistic", "distance", "log10_p"]
@@ -143,11 +143,11 @@ def test_killed_it_resumes_where_it_was(ksdp: Callable, spec: Callable, server: 
     running.send_signal(signal.SIGKILL)
     running.wait()
     done = len(list(store.glob("runs/*/values/*/*.parquet")))
-    resumed = ksdp("audit", path, "--store", store, "--workers", "2", "--json", check=3).out
+    resumed = ksdp("audit", path, "--store", store, "--json", check=3).out
     assert resumed["runs"] == 5000
     assert 256 * (done - 1) <= resumed["cached_runs"] < 5000
     assert not list(store.rglob("*.part")) or resumed["valid"]
-    fresh = ksdp("audit", path, "--store", tmp_path / "fresh", "--workers", "2", "--json", check=3).out
+    fresh = ksdp("audit", path, "--store", tmp_path / "fresh", "--json", check=3).out
     assert_same(tables(store, resumed["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
 
 

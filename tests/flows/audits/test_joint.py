@@ -18,7 +18,7 @@ def test_max_t_finds_at_least_what_exact_laws_do_and_says_how_many_it_can_take(
 ) -> None:
     path = spec("joint", families=["paper", "geometry", "learned"])
     path.write_text(path.read_text() + JOINT)
-    out = ksdp("audit", path, "--store", tmp_path / "store", "--workers", 2, "--json", check=3).out
+    out = ksdp("audit", path, "--store", tmp_path / "store", "--json", check=3).out
     assert out["valid"]
     verdicts = pd.read_parquet(tmp_path / "store" / "audits" / out["audit"] / "verdicts.parquet")
     tests = pd.read_parquet(tmp_path / "store" / "audits" / out["audit"] / "statistics.parquet")

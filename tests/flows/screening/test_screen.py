@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ksdp.storage.keys import load_private, load_public, make_identity
 from ksdp.storage.screening.clearances import read_clearance, verify_clearance
 from ksdp.storage.screening.screens import read_excluded, read_screen
 from ksdp.storage.store import Store
+from ksdp.tasks.cluster import open_workers
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -100,10 +101,11 @@ from ksdp.storage.keys import load_private
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     spec, base = parse_spec(asked["spec"]), Path(asked["base"])
-    common = asked["arguments"] | {"workers": 1}
+    common = asked["arguments"] | {"dask": asked["dask"]}
     if asked["what"] == "search":
         corpus = spec_corpus(spec, base)
-        out = run_search(plan_search(spec, corpus, **asked["arguments"]), corpus, base / "store", workers=1)
+        search = plan_search(spec, corpus, **asked["arguments"])
+        out = run_search(search, corpus, base / "store", dask=asked["dask"])
     else:
         for name in ("now", "expires"):
             common[name] = datetime.fromisoformat(common[name])
@@ -121,19 +123,32 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def leaky_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Dask worker that finds the module: it looks where this process does when it starts."""
+    folder = tmp_path_factory.mktemp("leaky")
+    (folder / "leaky.py").write_text(MODULE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        with open_workers(1) as cluster:
+            yield cluster.address
+
+
 @pytest.fixture
-def call(base: Path, server: dict[str, str]) -> Callable[..., dict[str, Any]]:
+def call(base: Path, server: dict[str, str], leaky_workers: str) -> Callable[..., dict[str, Any]]:
     """Call a flow in a process of its own, with the module where workers find it."""
 
     def run(what: str, spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         path = [str(base), os.environ.get("PYTHONPATH")]
-        asked = json.dumps({"what": what, "spec": spec, "base": str(base), "arguments": arguments})
+        asked = json.dumps(
+            {"what": what, "spec": spec, "base": str(base), "dask": leaky_workers, "arguments": arguments}
+        )
         done = subprocess.run(
             [sys.executable, str(base / "call.py"), asked],
             env=os.environ | server | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -193,6 +193,7 @@ for document in range(5):
 """
 
 
+@pytest.mark.e2e
 def test_several_processes_add_to_one_chain(store: Store, audited: Callable[..., str]) -> None:
     audited()
     running = [
