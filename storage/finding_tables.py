@@ -19,8 +19,8 @@ __all__ = [
     "VERDICTS",
     "VIEWS",
     "EffectRow",
+    "StatisticTestRow",
     "Table",
-    "TestRow",
     "VerdictRow",
     "ViewsRow",
     "row_json",
@@ -53,7 +53,7 @@ class VerdictRow:
 
 
 @dataclass(frozen=True)
-class TestRow:
+class StatisticTestRow:
     """`statistics.parquet`: one document under one statistic."""
 
     document: Annotated[str, _REPEATED]
@@ -152,7 +152,7 @@ class Table(Generic[Row]):
 
 
 VERDICTS = Table(VerdictRow)
-STATISTICS = Table(TestRow)
+STATISTICS = Table(StatisticTestRow)
 EFFECTS = Table(EffectRow)
 VIEWS = Table(ViewsRow)
 

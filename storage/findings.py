@@ -29,7 +29,7 @@ from ksdp.storage.finding_tables import (
     STATISTICS,
     VERDICTS,
     EffectRow,
-    TestRow,
+    StatisticTestRow,
     VerdictRow,
     row_json,
 )
@@ -255,7 +255,7 @@ class DocumentFindings:
     """Everything that an audit found of one document."""
 
     verdict: VerdictRow
-    tests: tuple[TestRow, ...]
+    tests: tuple[StatisticTestRow, ...]
     """In the order of the tables' columns."""
     fresh: EffectRow | None
     """None where it was not measured on fresh runs."""

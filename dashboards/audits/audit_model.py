@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import shown_claim
-from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, TestRow, Totals
+from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, StatisticTestRow, Totals
 from ksdp.storage.findings import Curve, Summary, read_curves, read_summary
 from ksdp.storage.store import Store
 
@@ -159,7 +159,7 @@ def _p_values(rows: list[StatisticRow], overviews: Mapping[str, Overview]) -> li
     ]
 
 
-def picture(summary: Summary, curve: Curve, test: TestRow) -> Picture | None:
+def picture(summary: Summary, curve: Curve, test: StatisticTestRow) -> Picture | None:
     """Draw one document under one statistic; None where an arm is empty."""
     if curve.gap is None:
         return None

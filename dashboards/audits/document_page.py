@@ -12,7 +12,7 @@ from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.neighbours import Neighbour, corpus_entries, neighbours
-from ksdp.storage.audits.queries import EffectRow, Findings, Row, TestRow
+from ksdp.storage.audits.queries import EffectRow, Findings, Row, StatisticTestRow
 from ksdp.storage.audits.statistic_values import read_arms, stored_statistics, values_bytes
 from ksdp.storage.errors import StoreError
 from ksdp.storage.findings import Summary, read_summary
@@ -53,7 +53,7 @@ class DocumentPage:
 
     summary: Summary
     row: Row
-    tests: tuple[TestRow, ...]
+    tests: tuple[StatisticTestRow, ...]
     pictures: tuple[Picture, ...]
     undrawn: tuple[str, ...]
     """Statistics whose picture has to be asked for; the scores of learners are not stored and have none."""
@@ -82,7 +82,7 @@ class DocumentPage:
         return ({"at": str(self.position.at)} if self.position else {}) | self.listing.query
 
 
-def _wanted(summary: Summary, tests: tuple[TestRow, ...], chosen: str | None) -> list[str]:
+def _wanted(summary: Summary, tests: tuple[StatisticTestRow, ...], chosen: str | None) -> list[str]:
     """Strongest evidence first, the paper's own strongest among the first; as many as fit."""
     stored = stored_statistics(summary)
     names = [test.statistic for test in tests if test.statistic in stored]
@@ -96,7 +96,7 @@ def _wanted(summary: Summary, tests: tuple[TestRow, ...], chosen: str | None) ->
 
 
 def _pictures(
-    store: Store, summary: Summary, row: Row, tests: tuple[TestRow, ...], names: list[str]
+    store: Store, summary: Summary, row: Row, tests: tuple[StatisticTestRow, ...], names: list[str]
 ) -> tuple[tuple[Picture, ...], str | None]:
     known = {test.statistic: test for test in tests}
     try:

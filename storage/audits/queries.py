@@ -27,7 +27,7 @@ from ksdp.storage.audits.query_results import (
     Row,
     Totals,
 )
-from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, TestRow
+from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow
 from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "Overview",
     "Page",
     "Row",
-    "TestRow",
+    "StatisticTestRow",
     "Totals",
 ]
 
@@ -126,7 +126,7 @@ class Findings:
         )
         return {document for (document,) in found}
 
-    def tests(self, row: Row) -> tuple[TestRow, ...]:
+    def tests(self, row: Row) -> tuple[StatisticTestRow, ...]:
         """A document's tests, the strongest evidence first.
 
         The rows of a document stand together and in the order of `verdicts.parquet`, so that they are found by
@@ -140,7 +140,7 @@ class Findings:
             last=row.place * count + count - 1,
             document=row.document,
         )
-        return tuple(TestRow(*test) for test in found)
+        return tuple(StatisticTestRow(*test) for test in found)
 
     def _statistics_each(self) -> int:
         rows = self._run(
@@ -163,14 +163,12 @@ class Findings:
             "median(runs_to_decide) filter (isfinite(runs_to_decide)) "
             "from read_parquet($verdicts) where verdict = 'undecided'"
         )[0]
-        arms = self._run("select median(n_with), median(n_without) from read_parquet($verdicts)")[0]
         return Totals(
             {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS},
             middle,
             tenth,
             math.nan if sensitive[1] is None else sensitive[1],
             math.nan if sensitive[2] is None else sensitive[2],
-            (float(arms[0] or 0), float(arms[1] or 0)),
             *undecided,
         )
 

@@ -72,8 +72,6 @@ class Totals:
     largest: float
     largest_low: float
     """Lower end of the band of the largest."""
-    arms: tuple[float, float]
-    """Median numbers of runs with and without a document."""
     untested: int
     """Undecided documents with an empty arm."""
     hopeless: int
