@@ -219,13 +219,7 @@ def read_summary(folder: Path) -> Summary:
 
 
 def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
-    """Parse a stored summary.
-
-    Raises
-    ------
-    StoreError
-        If it is refused.
-    """
+    """Parse a stored summary; a `StoreError` says what is wrong with it."""
     try:
         return parse(told)
     except ValidationError as error:
