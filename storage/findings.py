@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,16 +16,29 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.gap import Gap, widest_gap
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions
 from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.storage.finding_tables import (
+    CURVES,
+    EFFECTS,
+    STATISTICS,
+    VERDICTS,
+    EffectRow,
+    StatisticTestRow,
+    VerdictRow,
+    row_json,
+)
 from ksdp.storage.store import write_json, write_whole
 
 __all__ = [
     "Curve",
+    "DocumentFindings",
+    "Gap",
     "StatisticSummary",
     "Summary",
     "parsed",
@@ -54,7 +67,18 @@ class Curve:
     document: str
     statistic: str
     with_values: NDArray[np.float64]
+    """Ascending."""
     without_values: NDArray[np.float64]
+    gap: Gap | None
+    """Where the two are farthest apart; None where an arm is empty."""
+
+    @classmethod
+    def of(
+        cls, document: str, statistic: str, values: NDArray[np.floating], inclusion: NDArray[np.bool_]
+    ) -> Curve:
+        """Of the values of one document's runs, and which of them held it."""
+        held, free = np.sort(values[inclusion]), np.sort(values[~inclusion])
+        return cls(document, statistic, held, free, widest_gap(held, free))
 
 
 def write_spec(folder: Path, spec: Spec) -> None:
@@ -76,8 +100,7 @@ def read_spec(folder: Path) -> Spec:
         raise StoreError(f"there is no audit {folder.name!r} in this store.") from error
 
 
-def _write(path: Path, columns: Mapping[str, Any]) -> None:
-    table = pa.table(dict(columns))
+def _write(path: Path, table: pa.Table) -> None:
     write_whole(path, lambda part: pq.write_table(table, part, compression="zstd"))
 
 
@@ -102,8 +125,7 @@ def write_findings(
     names = np.array([name for name, _ in statistics], dtype=object)
     row = np.arange(documents)
     best = decisions.strongest
-    _write(
-        folder / "verdicts.parquet",
+    verdicts = VERDICTS.of(
         {
             "document": ids.astype(object),
             "verdict": decisions.verdict.astype(object),
@@ -118,10 +140,10 @@ def write_findings(
             "n_without": tested.n_without[:, 0],
             "detectable_distance": detectable,
             "runs_to_decide": decisions.runs_to_decide,
-        },
+        }
     )
-    _write(
-        folder / "statistics.parquet",
+    _write(folder / "verdicts.parquet", verdicts)
+    rows = STATISTICS.of(
         {
             "document": pa.array(np.repeat(ids.astype(object), count)).dictionary_encode(),
             "statistic": pa.array(np.tile(names, documents)).dictionary_encode(),
@@ -133,8 +155,9 @@ def write_findings(
             "band_high": decisions.band_high.ravel(),
             "log10_p": tested.log10_p.ravel(),
             "log10_p_tail": tested.log10_tail.ravel(),
-        },
+        }
     )
+    _write(folder / "statistics.parquet", rows)
 
 
 def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]) -> None:
@@ -144,26 +167,24 @@ def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]
     ----------
     ids : of the whole corpus
     """
-    types = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
-    columns = {"document": pa.array([str(ids[e.row]) for e in effects], pa.string())}
-    for f in fields(Effect):
-        if f.name != "row":
-            name = "statistic" if f.name == "column" else f.name
-            columns[name] = pa.array([getattr(e, f.name) for e in effects], types[str(f.type)])
-    _write(folder / "effects.parquet", columns)
+    renamed = {"document": [str(ids[e.row]) for e in effects], "statistic": [e.column for e in effects]}
+    measured = {name: [getattr(e, name) for e in effects] for name in EFFECTS.columns if name not in renamed}
+    _write(folder / "effects.parquet", EFFECTS.of(renamed | measured))
 
 
 def write_curves(folder: Path, curves: Sequence[Curve]) -> None:
     """Write the values of a few documents: what the report draws."""
-    _write(
-        folder / "curves.parquet",
-        {
-            "document": pa.array([c.document for c in curves], pa.string()),
-            "statistic": pa.array([c.statistic for c in curves], pa.string()),
-            "with": pa.array([c.with_values for c in curves], pa.list_(pa.float64())),
-            "without": pa.array([c.without_values for c in curves], pa.list_(pa.float64())),
-        },
-    )
+    gaps = [curve.gap for curve in curves]
+    columns = {
+        "document": [curve.document for curve in curves],
+        "statistic": [curve.statistic for curve in curves],
+        "with": [curve.with_values for curve in curves],
+        "without": [curve.without_values for curve in curves],
+        "gap_place": [gap and gap.place for gap in gaps],
+        "gap_with": [gap and gap.share_with for gap in gaps],
+        "gap_without": [gap and gap.share_without for gap in gaps],
+    }
+    _write(folder / "curves.parquet", pa.table(columns, schema=CURVES))
 
 
 def write_summary(folder: Path, summary: Summary) -> None:
@@ -171,11 +192,15 @@ def write_summary(folder: Path, summary: Summary) -> None:
     write_json(folder / "audit.json", summary.to_json())
 
 
-def _read(folder: Path, name: str) -> pa.Table:
+def _read(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
     try:
-        return pq.read_table(folder / name)
+        table = pq.read_table(folder / name)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"audit {folder.name!r} has no readable {name}; run it again.") from error
+    missing = [column for column in schema.names if column not in table.schema.names]
+    if missing:
+        raise StoreError(f"{name} of audit {folder.name!r} has no column {missing[0]!r}; run it again.")
+    return table
 
 
 def read_summary(folder: Path) -> Summary:
@@ -194,13 +219,7 @@ def read_summary(folder: Path) -> Summary:
 
 
 def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
-    """Parse a stored summary.
-
-    Raises
-    ------
-    StoreError
-        If it is refused.
-    """
+    """Parse a stored summary; a `StoreError` says what is wrong with it."""
     try:
         return parse(told)
     except ValidationError as error:
@@ -212,21 +231,39 @@ def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], 
 
 def read_verdicts(folder: Path) -> pa.Table:
     """One row a document."""
-    return _read(folder, "verdicts.parquet")
+    return _read(folder, "verdicts.parquet", VERDICTS.schema)
 
 
 def read_statistics(folder: Path) -> pa.Table:
     """One row a (document, statistic)."""
-    return _read(folder, "statistics.parquet")
+    return _read(folder, "statistics.parquet", STATISTICS.schema)
 
 
 def read_effects(folder: Path) -> pa.Table:
     """One row a flagged document, measured on fresh runs."""
-    return _read(folder, "effects.parquet")
+    return _read(folder, "effects.parquet", EFFECTS.schema)
 
 
-def read_document(folder: Path, document: str) -> dict[str, Any]:
-    """One document's verdict and, under `statistics`, its tests.
+@dataclass(frozen=True)
+class DocumentFindings:
+    """Everything that an audit found of one document."""
+
+    verdict: VerdictRow
+    tests: tuple[StatisticTestRow, ...]
+    """In the order of the tables' columns."""
+    fresh: EffectRow | None
+    """None where it was not measured on fresh runs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict's columns and, under `statistics` and `fresh`, those of the others."""
+        return row_json(self.verdict) | {
+            "statistics": [row_json(test, "document") for test in self.tests],
+            "fresh": row_json(self.fresh, "document") if self.fresh else None,
+        }
+
+
+def read_document(folder: Path, document: str) -> DocumentFindings:
+    """One document's verdict and its tests.
 
     Raises
     ------
@@ -234,23 +271,25 @@ def read_document(folder: Path, document: str) -> dict[str, Any]:
         If the audit did not audit it.
     """
     rows = read_verdicts(folder)
-    mine = rows.filter(pc.equal(rows["document"], document)).to_pylist()
+    mine = VERDICTS.rows(rows.filter(pc.equal(rows["document"], document)))
     if not mine:
         raise StoreError(f"audit {folder.name!r} has no document {document!r}.")
     tests = read_statistics(folder)
     tests = tests.filter(pc.equal(tests["document"].cast(pa.string()), document))
     effects = read_effects(folder)
-    fresh = effects.filter(pc.equal(effects["document"], document)).drop_columns(["document"]).to_pylist()
-    return dict(mine[0]) | {
-        "statistics": tests.drop_columns(["document"]).to_pylist(),
-        "fresh": fresh[0] if fresh else None,
-    }
+    fresh = EFFECTS.rows(effects.filter(pc.equal(effects["document"], document)))
+    return DocumentFindings(mine[0], tuple(STATISTICS.rows(tests)), fresh[0] if fresh else None)
 
 
 def read_curves(folder: Path) -> list[Curve]:
     """The curves that the report draws."""
-    table = _read(folder, "curves.parquet").to_pydict()
     return [
-        Curve(d, s, np.asarray(w), np.asarray(o))
-        for d, s, w, o in zip(table["document"], table["statistic"], table["with"], table["without"], strict=True)
+        Curve(
+            row["document"],
+            row["statistic"],
+            np.asarray(row["with"]),
+            np.asarray(row["without"]),
+            None if row["gap_place"] is None else Gap(row["gap_place"], row["gap_with"], row["gap_without"]),
+        )
+        for row in _read(folder, "curves.parquet", CURVES).to_pylist()
     ]

@@ -151,7 +151,7 @@ def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
     inclusion, (values,) = gather(ref, Slice(lane, row // ROW_GROUP), [statistic], slice(at, at + 1))
     bits, column = inclusion[0], values[0].astype(np.float64)
     document = str(plan.units.ids[plan.design.targets(lane)[row]])
-    return Curve(document, statistic, np.sort(column[bits]), np.sort(column[~bits]))
+    return Curve.of(document, statistic, column, bits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import shown_claim
-from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Test, Totals
+from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, StatisticTestRow, Totals
 from ksdp.storage.findings import Curve, Summary, read_curves, read_summary
 from ksdp.storage.store import Store
 
@@ -159,19 +159,19 @@ def _p_values(rows: list[StatisticRow], overviews: Mapping[str, Overview]) -> li
     ]
 
 
-def picture(summary: Summary, curve: Curve, test: Test) -> Picture | None:
+def picture(summary: Summary, curve: Curve, test: StatisticTestRow) -> Picture | None:
     """Draw one document under one statistic; None where an arm is empty."""
-    if not len(curve.with_values) or not len(curve.without_values):
+    if curve.gap is None:
         return None
     return Picture(
         statistic=curve.statistic,
         paper=summary.statistics[curve.statistic].family == "paper",
         distance=test.distance,
-        low=test.low,
-        high=test.high,
+        low=test.band_low,
+        high=test.band_high,
         log10_p=test.log10_p,
         chart=ecdf_svg(
-            curve.with_values, curve.without_values, document=curve.document, statistic=curve.statistic
+            curve.with_values, curve.without_values, curve.gap, document=curve.document, statistic=curve.statistic
         ),
     )
 

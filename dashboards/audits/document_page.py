@@ -12,7 +12,7 @@ from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.neighbours import Neighbour, corpus_entries, neighbours
-from ksdp.storage.audits.queries import Findings, Row, Test
+from ksdp.storage.audits.queries import EffectRow, Findings, Row, StatisticTestRow
 from ksdp.storage.audits.statistic_values import read_arms, stored_statistics, values_bytes
 from ksdp.storage.errors import StoreError
 from ksdp.storage.findings import Summary, read_summary
@@ -53,7 +53,7 @@ class DocumentPage:
 
     summary: Summary
     row: Row
-    tests: tuple[Test, ...]
+    tests: tuple[StatisticTestRow, ...]
     pictures: tuple[Picture, ...]
     undrawn: tuple[str, ...]
     """Statistics whose picture has to be asked for; the scores of learners are not stored and have none."""
@@ -61,7 +61,7 @@ class DocumentPage:
     """Why there are no pictures."""
     chosen: str | None
     """The statistic that was asked for."""
-    effects: tuple[Mapping[str, Any], ...]
+    effects: tuple[EffectRow, ...]
     earlier: tuple[Earlier, ...]
     alike: tuple[Neighbour, ...] | None
     """None where they have to be asked for."""
@@ -82,7 +82,7 @@ class DocumentPage:
         return ({"at": str(self.position.at)} if self.position else {}) | self.listing.query
 
 
-def _wanted(summary: Summary, tests: tuple[Test, ...], chosen: str | None) -> list[str]:
+def _wanted(summary: Summary, tests: tuple[StatisticTestRow, ...], chosen: str | None) -> list[str]:
     """Strongest evidence first, the paper's own strongest among the first; as many as fit."""
     stored = stored_statistics(summary)
     names = [test.statistic for test in tests if test.statistic in stored]
@@ -96,7 +96,7 @@ def _wanted(summary: Summary, tests: tuple[Test, ...], chosen: str | None) -> li
 
 
 def _pictures(
-    store: Store, summary: Summary, row: Row, tests: tuple[Test, ...], names: list[str]
+    store: Store, summary: Summary, row: Row, tests: tuple[StatisticTestRow, ...], names: list[str]
 ) -> tuple[tuple[Picture, ...], str | None]:
     known = {test.statistic: test for test in tests}
     try:
@@ -190,7 +190,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         undrawn=tuple(name for name in stored_statistics(summary) if name not in names),
         no_values=no_values,
         chosen=chosen,
-        effects=tuple(findings.effects(row.document)),
+        effects=findings.effects(row.document),
         earlier=_earlier(store, summary, row.document),
         alike=alike,
         no_alike=no_alike,

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ksdp.dashboards.charts.drawing import PlotArea, line, number, numbers, picture, rect, text, ticks
+from ksdp.storage.findings import Gap
 
 __all__ = ["counts_svg", "ecdf_svg", "scale_svg", "shares_svg", "strip_svg"]
 
@@ -34,15 +35,6 @@ def _steps(values: Floats) -> tuple[Floats, Floats]:
 def _at(points: Floats, shares: Floats, place: float) -> float:
     below = int(np.searchsorted(points, place, side="right"))
     return float(shares[below - 1]) if below else 0.0
-
-
-def _widest(with_values: Floats, without_values: Floats) -> tuple[float, float, float]:
-    """Where the two curves are farthest apart: (value, share with, share without)."""
-    places = np.unique(np.concatenate([with_values, without_values]))
-    one = np.searchsorted(np.sort(with_values), places, side="right") / len(with_values)
-    other = np.searchsorted(np.sort(without_values), places, side="right") / len(without_values)
-    best = int(np.argmax(np.abs(one - other)))
-    return float(places[best]), float(one[best]), float(other[best])
 
 
 def _thin(points: Floats, shares: Floats, keep: float) -> tuple[Floats, Floats]:
@@ -84,7 +76,12 @@ def _curve(frame: PlotArea, points: Floats, shares: Floats, kind: str) -> str:
 
 
 def ecdf_svg(
-    with_values: NDArray[np.floating], without_values: NDArray[np.floating], *, document: str, statistic: str
+    with_values: NDArray[np.floating],
+    without_values: NDArray[np.floating],
+    gap: Gap,
+    *,
+    document: str,
+    statistic: str,
 ) -> Markup:
     """Draw a statistic's distribution functions over the runs with and without a document, D at its place.
 
@@ -94,19 +91,22 @@ def ecdf_svg(
     ----------
     with_values, without_values : shape (runs,)
         In any order.
+    gap : Gap
+        Where they are farthest apart.
     document, statistic : str
         For the label; escaped here.
 
     Examples
     --------
     >>> import numpy as np
-    >>> svg = ecdf_svg(np.array([2.0, 3.0]), np.array([1.0, 2.0]), document="mail 7", statistic="sigma")
+    >>> gap = Gap(place=1.0, share_with=0.0, share_without=0.5)
+    >>> svg = ecdf_svg(np.array([2.0, 3.0]), np.array([1.0, 2.0]), gap, document="mail 7", statistic="sigma")
     >>> "D is 0.50" in svg
     True
     """
     one, other = numbers(with_values, "with_values"), numbers(without_values, "without_values")
-    place, share_with, share_without = _widest(one, other)
-    distance = abs(share_with - share_without)
+    place, share_with, share_without = gap.place, gap.share_with, gap.share_without
+    distance = gap.distance
     low, high, cut = _window((one, other), place)
     frame = PlotArea(34, 24, 292, 128, low, high)
     sentence = (

@@ -45,7 +45,7 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
     folder = opened.audit(audit)
     summary = read_summary(folder)
     found = read_document(folder, document)
-    rows = {row["statistic"]: row for row in found["statistics"]}
+    rows = {test.statistic: test for test in found.tests}
     ref = AuditRef(str(opened.root), audit, summary.corpus)
     plan = open_audit(ref)
     named = {s.name: s for s in plan.tested}
@@ -53,7 +53,7 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
         raise InputError(f"`statistic` must be among {', '.join(named)}; got {statistic!r}.")
     row = int(np.flatnonzero(plan.units.ids == document)[0])
     again = _again(plan, _last_look(ref, folder, row), row, statistic)
-    stored = {name: rows[statistic][name] for name in ("n_with", "n_without", "distance", "log10_p")}
+    stored = {name: getattr(rows[statistic], name) for name in ("n_with", "n_without", "distance", "log10_p")}
     now, then = versions(), summary.provenance.versions
     return {
         "audit": audit,

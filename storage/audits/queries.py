@@ -25,16 +25,26 @@ from ksdp.storage.audits.query_results import (
     Overview,
     Page,
     Row,
-    Test,
     Totals,
 )
+from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow
+from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
-__all__ = ["SORTS", "VERDICTS", "Comparison", "Filter", "Findings", "Overview", "Page", "Row", "Test", "Totals"]
+__all__ = [
+    "SORTS",
+    "VERDICTS",
+    "Comparison",
+    "EffectRow",
+    "Filter",
+    "Findings",
+    "Overview",
+    "Page",
+    "Row",
+    "StatisticTestRow",
+    "Totals",
+]
 
-_ROW = (
-    "place, document, verdict, log10_p, log10_adjusted_p, statistic, distance, band_low, band_high, "
-    "n_with, n_without, detectable_distance, runs_to_decide"
-)
+_ROW = ", ".join((*VERDICTS_TABLE.columns, "place"))
 
 
 @lru_cache(maxsize=1)
@@ -116,7 +126,7 @@ class Findings:
         )
         return {document for (document,) in found}
 
-    def tests(self, row: Row) -> tuple[Test, ...]:
+    def tests(self, row: Row) -> tuple[StatisticTestRow, ...]:
         """A document's tests, the strongest evidence first.
 
         The rows of a document stand together and in the order of `verdicts.parquet`, so that they are found by
@@ -124,14 +134,13 @@ class Findings:
         """
         count = self._statistics_each()
         found = self._run(
-            "select statistic, version, distance, band_low, band_high, log10_p, log10_p_tail "
-            "from read_parquet($statistics, file_row_number = true) "
+            f"select {', '.join(STATISTICS.columns)} from read_parquet($statistics, file_row_number = true) "
             "where file_row_number between $first and $last and document = $document order by log10_p, -distance",
             first=row.place * count,
             last=row.place * count + count - 1,
             document=row.document,
         )
-        return tuple(Test(*test) for test in found)
+        return tuple(StatisticTestRow(*test) for test in found)
 
     def _statistics_each(self) -> int:
         rows = self._run(
@@ -154,14 +163,12 @@ class Findings:
             "median(runs_to_decide) filter (isfinite(runs_to_decide)) "
             "from read_parquet($verdicts) where verdict = 'undecided'"
         )[0]
-        arms = self._run("select median(n_with), median(n_without) from read_parquet($verdicts)")[0]
         return Totals(
             {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS},
             middle,
             tenth,
             math.nan if sensitive[1] is None else sensitive[1],
             math.nan if sensitive[2] is None else sensitive[2],
-            (float(arms[0] or 0), float(arms[1] or 0)),
             *undecided,
         )
 
@@ -185,21 +192,13 @@ class Findings:
             for name, counts in spread.items()
         }
 
-    def effects(self, document: str) -> list[dict[str, Any]]:
+    def effects(self, document: str) -> tuple[EffectRow, ...]:
         """What fresh runs measured of a document; empty where it was not confirmed on any."""
         path = self._folder / "effects.parquet"
         if not path.is_file():
-            return []
-        with _database().cursor() as cursor:
-            try:
-                asked = cursor.execute(
-                    "select * exclude (document) from read_parquet($effects) where document = $document",
-                    {"effects": str(path), "document": document},
-                )
-                names = [column[0] for column in asked.description]
-                return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
-            except duckdb.Error as error:
-                raise StoreError(f"the effects of audit {self._folder.name!r} cannot be read.") from error
+            return ()
+        question = f"select {', '.join(EFFECTS.columns)} from read_parquet($effects) where document = $document"
+        return tuple(EffectRow(*row) for row in self._run(question, effects=str(path), document=document))
 
     def compare(self, other: Findings) -> Comparison:
         """Count how verdicts moved from this audit to another."""

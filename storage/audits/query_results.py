@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SORTS", "VERDICTS", "Comparison", "Filter", "Overview", "Page", "Row", "Test", "Totals"]
+from ksdp.storage.finding_tables import VerdictRow
+
+__all__ = ["SORTS", "VERDICTS", "Comparison", "Filter", "Overview", "Page", "Row", "Totals"]
 
 VERDICTS = ("sensitive", "clear", "undecided")
 
@@ -23,36 +25,11 @@ SORTS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(VerdictRow):
     """One document of an audit, under its strongest statistic."""
 
     place: int
     """Row in `verdicts.parquet`, from 0: the order of the corpus."""
-    document: str
-    verdict: str
-    log10_p: float
-    log10_adjusted: float
-    statistic: str
-    distance: float
-    low: float
-    high: float
-    n_with: int
-    n_without: int
-    detectable: float
-    runs_to_decide: float
-
-
-@dataclass(frozen=True)
-class Test:
-    """One document under one statistic."""
-
-    statistic: str
-    version: int
-    distance: float
-    low: float
-    high: float
-    log10_p: float
-    log10_tail: float
 
 
 @dataclass(frozen=True)
@@ -95,8 +72,6 @@ class Totals:
     largest: float
     largest_low: float
     """Lower end of the band of the largest."""
-    arms: tuple[float, float]
-    """Median numbers of runs with and without a document."""
     untested: int
     """Undecided documents with an empty arm."""
     hopeless: int

@@ -111,7 +111,4 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
         bits.append(inclusion[row % ROW_GROUP])
         values.append(np.stack([column[row % ROW_GROUP] for column in columns]))
     held, found = np.concatenate(bits), np.concatenate(values, axis=1).astype(np.float64)
-    return [
-        Curve(document, name, np.sort(found[at, held]), np.sort(found[at, ~held]))
-        for at, name in enumerate(statistics)
-    ]
+    return [Curve.of(document, name, found[at], held) for at, name in enumerate(statistics)]

@@ -21,6 +21,7 @@ from pyarrow import dataset
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.views import Combined
+from ksdp.storage.finding_tables import VIEWS, ViewsRow
 from ksdp.storage.findings import parsed
 from ksdp.storage.store import Store, write_json, write_whole
 
@@ -85,12 +86,6 @@ def write_view_verdicts(
     names : names of the views
     verdicts : the verdicts of each view's audit, same documents in the same order
     combined : over all views
-
-    Notes
-    -----
-    `view` is the view with the smallest adjusted p, which `statistic`, `distance`, the band and the arms are of;
-    `sensitive_in` and `clear_in` are lists of views; `largest_band_high` is over statistics and views, as all
-    bands of all views hold together; `runs_to_decide` is that of the view that takes the most.
     """
     rows, best = np.arange(len(combined.verdict)), combined.view
     labels = np.array(names, dtype=object)
@@ -116,7 +111,7 @@ def write_view_verdicts(
         "sensitive_in": listed(combined.sensitive_in),
         "clear_in": listed(combined.clear_in),
     }
-    table = pa.table(columns)
+    table = VIEWS.of(columns)
     write_whole(_file(store, f"{name}.parquet"), lambda part: pq.write_table(table, part, compression="zstd"))
 
 
@@ -128,14 +123,14 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
 
 
-def read_strongest(store: Store, name: str, count: int) -> list[dict[str, Any]]:
+def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
     """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
     try:
         table = dataset.dataset(_file(store, f"{name}.parquet"), format="parquet")
         few = table.to_table(columns=["verdict", "log10_adjusted_p"])
         sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())
         order = np.argsort(few["log10_adjusted_p"].to_numpy()[sensitive], kind="stable")[:count]
-        return list(table.take(sensitive[order]).to_pylist())
+        return VIEWS.rows(table.take(sensitive[order]))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
 
@@ -158,7 +153,7 @@ def _audits_at(file: Path, _written: int) -> frozenset[str]:
         return frozenset()
 
 
-def read_view_document(store: Store, name: str, document: str) -> dict[str, Any]:
+def read_view_document(store: Store, name: str, document: str) -> ViewsRow:
     """One row of `read_view_verdicts`.
 
     Raises
@@ -167,7 +162,7 @@ def read_view_document(store: Store, name: str, document: str) -> dict[str, Any]
         If the views did not audit it.
     """
     rows = read_view_verdicts(store, name)
-    mine = rows.filter(pc.equal(rows["document"], document)).to_pylist()
+    mine = VIEWS.rows(rows.filter(pc.equal(rows["document"], document)))
     if not mine:
         raise StoreError(f"the views {name!r} have no document {document!r}.")
-    return dict(mine[0])
+    return mine[0]

@@ -336,7 +336,5 @@ def _curves(
             shown.append(paper[int(np.argmin(tested.log10_p[row, paper]))])
         for column in dict.fromkeys(shown):
             column_values, bits = values[names[column]][row].astype(np.float64), inclusion[row]
-            curves.append(
-                Curve(str(ids[row]), names[column], np.sort(column_values[bits]), np.sort(column_values[~bits]))
-            )
+            curves.append(Curve.of(str(ids[row]), names[column], column_values, bits))
     return curves

@@ -17,6 +17,7 @@ from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect
 from ksdp.storage.findings import (
     Curve,
+    Gap,
     read_curves,
     read_document,
     read_spec,
@@ -44,8 +45,8 @@ def test_findings_of_a_document(tmp_path: Path) -> None:
     held, free = rng.normal(2, 1, 40), rng.normal(size=90)
     effect = measure_effect(2, "one", Attack(1.0, above=True), held, free, 0.05)
     write_effects(tmp_path, ids, [effect])
-    assert read_document(tmp_path, "d")["fresh"] is None
-    found = read_document(tmp_path, "c")
+    assert read_document(tmp_path, "d").fresh is None
+    found = read_document(tmp_path, "c").to_json()
     assert found["fresh"]["advantage"] == effect.advantage
     assert found["fresh"]["statistic"] == "one"
     assert found["verdict"] == "sensitive"
@@ -64,9 +65,10 @@ def test_specs_summaries_and_curves(tmp_path: Path) -> None:
     assert read_spec(tmp_path) == spec
     write_summary(tmp_path, example(audit="a"))
     assert read_summary(tmp_path) == example(audit="a")
-    write_curves(tmp_path, [Curve("d", "s", np.array([1.0, 2]), np.array([0.5]))])
+    write_curves(tmp_path, [Curve.of("d", "s", np.array([1.0, 2, 0.5]), np.array([True, True, False]))])
     (curve,) = read_curves(tmp_path)
     assert (curve.document, curve.with_values.tolist(), curve.without_values.tolist()) == ("d", [1, 2], [0.5])
+    assert curve.gap == Gap(0.5, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -72,24 +72,24 @@ def show(
         return
     found = read_document(folder, document)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(found.to_json()))
         return
-    typer.echo(f"{document}: {found['verdict']}, adjusted p 10^{found['log10_adjusted_p']:.1f}")
-    for row in found["statistics"]:
+    typer.echo(f"{document}: {found.verdict.verdict}, adjusted p 10^{found.verdict.log10_adjusted_p:.1f}")
+    for row in found.tests:
         typer.echo(
-            f"  {row['statistic']:28} D {row['distance']:.3f} [{row['band_low']:.3f}, {row['band_high']:.3f}]  "
-            f"p 10^{row['log10_p']:.1f}  ({row['n_with']} with, {row['n_without']} without)"
+            f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "
+            f"p 10^{row.log10_p:.1f}  ({row.n_with} with, {row.n_without} without)"
         )
-    if fresh := found["fresh"]:
+    if fresh := found.fresh:
         typer.echo(
-            f"on fresh runs: {fresh['statistic']}, advantage {fresh['advantage']:.3f} "
-            f"[{fresh['advantage_low']:.3f}, {fresh['advantage_high']:.3f}], epsilon at least "
-            f"{fresh['epsilon_low']:.2f}, TPR {fresh['tpr_at_fpr_01']:.2f} at 1 % false positives and "
-            f"{fresh['tpr_at_fpr_001']:.2f} at 0.1 % (at least {fresh['tpr_at_fpr_01_low']:.2f} and "
-            f"{fresh['tpr_at_fpr_001_low']:.2f}; {fresh['n_with']} with, {fresh['n_without']} without)"
+            f"on fresh runs: {fresh.statistic}, advantage {fresh.advantage:.3f} "
+            f"[{fresh.advantage_low:.3f}, {fresh.advantage_high:.3f}], epsilon at least "
+            f"{fresh.epsilon_low:.2f}, TPR {fresh.tpr_at_fpr_01:.2f} at 1 % false positives and "
+            f"{fresh.tpr_at_fpr_001:.2f} at 0.1 % (at least {fresh.tpr_at_fpr_01_low:.2f} and "
+            f"{fresh.tpr_at_fpr_001_low:.2f}; {fresh.n_with} with, {fresh.n_without} without)"
         )
     else:
-        typer.echo(f"surely found from a measured D of {found['detectable_distance']:.3f}")
+        typer.echo(f"surely found from a measured D of {found.verdict.detectable_distance:.3f}")
 
 
 def replay(
@@ -119,19 +119,20 @@ def replay(
 def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) -> None:
     """The same over several views."""
     from ksdp.storage.audits.views import read_view_document, read_views
+    from ksdp.storage.finding_tables import row_json
 
     if document is None:
         tell(read_views(opened, audit), as_json)
         return
     found = read_view_document(opened, audit, document)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(row_json(found)))
         return
     typer.echo(
-        f"{document}: {found['verdict']}, adjusted p 10^{found['log10_adjusted_p']:.1f} ({found['view']}, "
-        f"{found['statistic']}, D {found['distance']:.3f} [{found['band_low']:.3f}, {found['band_high']:.3f}])\n"
-        f"  sensitive in {', '.join(found['sensitive_in']) or 'no view'}; clear in "
-        f"{', '.join(found['clear_in']) or 'no view'}"
+        f"{document}: {found.verdict}, adjusted p 10^{found.log10_adjusted_p:.1f} ({found.view}, "
+        f"{found.statistic}, D {found.distance:.3f} [{found.band_low:.3f}, {found.band_high:.3f}])\n"
+        f"  sensitive in {', '.join(found.sensitive_in) or 'no view'}; clear in "
+        f"{', '.join(found.clear_in) or 'no view'}"
     )
 
 

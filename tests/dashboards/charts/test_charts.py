@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
+from ksdp.audit.results.gap import Gap, widest_gap
 from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, scale_svg, shares_svg, strip_svg
 
 FINITE = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40)
@@ -46,7 +48,11 @@ def height(mark: ElementTree.Element) -> float:
 
 
 def draw(one: list[float], other: list[float], **names: str) -> str:
-    return ecdf_svg(np.array(one), np.array(other), **({"document": "d", "statistic": "s"} | names))
+    return svg_of(np.array(one), np.array(other), **({"document": "d", "statistic": "s"} | names))
+
+
+def svg_of(one: Any, other: Any, **names: str) -> str:
+    return ecdf_svg(one, other, widest_gap(one, other) or Gap(0.0, 0.0, 0.0), **names)
 
 
 def test_a_curve_has_one_step_a_distinct_value_and_ends_at_the_top() -> None:
@@ -76,7 +82,7 @@ def test_the_marked_gap_is_the_distance_of_the_oracle(one: list[float], other: l
 def test_thinning_keeps_the_curve_the_top_and_the_place_of_the_gap() -> None:
     rng = np.random.default_rng(3)
     one, other = rng.normal(1.5, 1, 5000), rng.normal(size=60_000)
-    svg = ecdf_svg(one, other, document="d", statistic="s")
+    svg = svg_of(one, other, document="d", statistic="s")
     _, top = levels(svg)
     (gap,) = marks(svg, "gap")
     ends = [float(v) for v in re.findall(r"[\d.-]+", gap.get("d") or "")]
@@ -94,7 +100,7 @@ def test_thinning_keeps_the_curve_the_top_and_the_place_of_the_gap() -> None:
 def test_a_thinned_curve_is_nowhere_a_pixel_off() -> None:
     rng = np.random.default_rng(5)
     values = rng.gamma(2.0, size=20_000)
-    svg = ecdf_svg(values, values[:50] + 1, document="d", statistic="s")
+    svg = svg_of(values, values[:50] + 1, document="d", statistic="s")
     zero, top = levels(svg)
     x, y = np.array(steps(svg, "with")).T
     # The scale of the picture, recovered from where the drawn quantiles stand.
@@ -114,14 +120,14 @@ def test_one_point_each_and_equal_values_can_be_drawn() -> None:
 def test_far_tails_are_cut_and_said_so_and_infinity_is_one() -> None:
     rng = np.random.default_rng(1)
     near = rng.normal(size=400)
-    plain = ecdf_svg(near, near + 1, document="d", statistic="s")
+    plain = svg_of(near, near + 1, document="d", statistic="s")
     assert "cut off" not in plain
     wild = np.append(near, 1e9)
-    cut = ecdf_svg(wild, near + 1, document="d", statistic="s")
+    cut = svg_of(wild, near + 1, document="d", statistic="s")
     assert "far tails cut off" in cut
     assert len(steps(cut, "with")) > 100
     for odd in ([np.inf, 1.0, 2.0], [-np.inf], [np.inf]):
-        svg = ecdf_svg(np.array(odd), near, document="d", statistic="s")
+        svg = svg_of(np.array(odd), near, document="d", statistic="s")
         assert "far tails cut off" in svg
         assert "nan" not in svg.replace("document", "")
 

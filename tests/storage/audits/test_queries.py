@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter, Findings
+from ksdp.storage.finding_tables import EFFECTS, EffectRow
 
 NAMES = ("best-cosine", "sigma", "w-max")
 DOCUMENTS = 137
@@ -161,10 +162,11 @@ def test_two_audits_are_compared_document_by_document(tmp_path: Path) -> None:
 
 def test_effects_are_read_where_there_are_any(tmp_path: Path) -> None:
     make(tmp_path)
-    assert Findings(tmp_path).effects("x") == []
-    table = {"document": ["x", "y"], "statistic": ["sigma", "sigma"], "distance": [0.5, 0.1]}
-    pq.write_table(pa.table(table), tmp_path / "effects.parquet")
-    assert Findings(tmp_path).effects("x") == [{"statistic": "sigma", "distance": 0.5}]
+    assert Findings(tmp_path).effects("x") == ()
+    rows = [EffectRow(name, "sigma", 20, 30, *np.linspace(at, 1, 12)) for name, at in (("x", 0.5), ("y", 0.1))]
+    columns = {name: [getattr(row, name) for row in rows] for name in EFFECTS.columns}
+    pq.write_table(EFFECTS.of(columns), tmp_path / "effects.parquet")
+    assert Findings(tmp_path).effects("x") == (rows[0],)
 
 
 def test_what_cannot_be_asked_or_read_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +14,8 @@ import pytest
 
 from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
 from ksdp.audit.reviewing import Decision, Proposal, Status, fold
+from ksdp.audit.spec import parse_spec
+from ksdp.storage.findings import write_spec
 from ksdp.storage.reviews.decisions import (
     Policy,
     append,
@@ -19,6 +23,7 @@ from ksdp.storage.reviews.decisions import (
     document_state,
     head,
     newer_audits,
+    older_audits,
     read_log,
     read_policy,
     states,
@@ -26,6 +31,8 @@ from ksdp.storage.reviews.decisions import (
 )
 from ksdp.storage.reviews.log import log_file, parse_line, read_lines
 from ksdp.storage.store import Store
+
+from ..conftest import SPEC
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -210,3 +217,21 @@ def test_several_processes_add_to_one_chain(store: Store, audited: Callable[...,
         assert found == fold(log, "one", document, four_eyes=False)  # the slow way
         mine = [entry for entry in log if entry.document == document]
         assert [entry.saw for entry in mine] == [0, *(entry.number for entry in mine[:-1])]
+
+
+RANK_5 = {"name": "pd-svd", "rank": 5}
+
+
+def test_an_audit_of_another_version_is_never_overlooked(store: Store, audited: Callable[..., str]) -> None:
+    """Where it asked the same, its level was spent: nothing is signed as if it had not been."""
+    mine, same, other = audited("mine", day=3), audited("same", day=2), audited("other", day=1, mechanism=RANK_5)
+    for name in (same, other):
+        file = store.audit(name) / "audit.json"
+        told = json.loads(file.read_text()) | {"version": 0}
+        file.write_text(json.dumps(told))
+    write_spec(store.audit(other), parse_spec(SPEC | {"mechanism": RANK_5}))
+    assert older_audits(store, mine) == []  # nothing is known of what `same` asked
+    write_spec(store.audit(same), parse_spec(SPEC))
+    os.utime(store.audit(same) / "audit.json", ns=(1, 1))
+    with pytest.raises(StoreError, match="'same' cannot be read: its summary has version 0"):
+        older_audits(store, mine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.finding_tables import STATISTICS, VERDICTS
 from ksdp.storage.schedules.changes import (
     compare,
     measure_drift,
@@ -45,22 +45,22 @@ def finding(
     folder = store.audit(audit)
     folder.mkdir(parents=True)
     n = len(verdicts)
-    columns = {
+    usual = {field.name: ["" if field.type == pa.string() else 0] * n for field in VERDICTS.schema}
+    columns = usual | {
         "document": list(verdicts),
         "verdict": list(verdicts.values()),
         "statistic": ["energy"] * n,
         "distance": [distances[name] for name in verdicts],
         "log10_adjusted_p": [-1.0] * n,
     }
-    pq.write_table(pa.table(columns), folder / "verdicts.parquet")
-    rows: dict[str, list[Any]] = {
-        "document": [name for name in verdicts for _ in range(2)],
-        "statistic": ["energy", "size"] * n,
+    pq.write_table(VERDICTS.of(columns), folder / "verdicts.parquet")
+    rows = {name: [0] * 2 * n for name in STATISTICS.columns} | {
+        "document": pa.array([name for name in verdicts for _ in range(2)], pa.string()).dictionary_encode(),
+        "statistic": pa.array(["energy", "size"] * n, pa.string()).dictionary_encode(),
         "version": [version, 1] * n,
         "distance": [value for name in verdicts for value in (distances[name], 0.5)],
     }
-    table = pa.table({key: pa.array(value) for key, value in rows.items()})
-    table = table.set_column(0, "document", table["document"].dictionary_encode())
+    table = STATISTICS.of(rows)
     pq.write_table(table, folder / "statistics.parquet")
 
 

@@ -1,0 +1,175 @@
+"""The tables of an audit: a row as a frozen value, and the Arrow schema that follows from it.
+
+A column is a field of the row, of the same name and in the same order. What Arrow cannot tell from the field's
+type (a narrower integer, strings stored once) stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+
+import pyarrow as pa
+
+__all__ = [
+    "CURVES",
+    "EFFECTS",
+    "STATISTICS",
+    "VERDICTS",
+    "VIEWS",
+    "EffectRow",
+    "StatisticTestRow",
+    "Table",
+    "VerdictRow",
+    "ViewsRow",
+    "row_json",
+]
+
+_PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+_REPEATED = pa.dictionary(pa.int32(), pa.string())
+_NAMES = pa.list_(pa.string())
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """`verdicts.parquet`: one document, under its strongest statistic."""
+
+    document: str
+    verdict: str
+    log10_p: float
+    log10_adjusted_p: float
+    statistic: str
+    distance: float
+    band_low: float
+    band_high: float
+    largest_band_high: float
+    """Over all statistics."""
+    n_with: int
+    n_without: int
+    detectable_distance: float
+    """The measured D at which it would surely have been called sensitive."""
+    runs_to_decide: float
+
+
+@dataclass(frozen=True)
+class StatisticTestRow:
+    """`statistics.parquet`: one document under one statistic."""
+
+    document: Annotated[str, _REPEATED]
+    statistic: Annotated[str, _REPEATED]
+    version: Annotated[int, pa.int32()]
+    n_with: int
+    n_without: int
+    distance: float
+    band_low: float
+    band_high: float
+    log10_p: float
+    log10_p_tail: float
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """`effects.parquet`: one flagged document on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
+
+    document: str
+    statistic: str
+    n_with: int
+    n_without: int
+    advantage: float
+    advantage_low: float
+    advantage_high: float
+    distance: float
+    band_low: float
+    band_high: float
+    log10_p: float
+    epsilon_low: float
+    tpr_at_fpr_01: float
+    tpr_at_fpr_01_low: float
+    tpr_at_fpr_001: float
+    tpr_at_fpr_001_low: float
+
+
+@dataclass(frozen=True)
+class ViewsRow:
+    """`views/<id>.parquet`: one document over all views.
+
+    `view` is the view with the smallest adjusted p, which `statistic`, `distance`, the band and the arms are of.
+    """
+
+    document: str
+    verdict: str
+    log10_adjusted_p: float
+    view: str
+    statistic: str
+    distance: float
+    band_low: float
+    band_high: float
+    n_with: int
+    n_without: int
+    largest_band_high: float
+    """Over statistics and views, as all bands of all views hold together."""
+    runs_to_decide: float
+    """That of the view that takes the most."""
+    sensitive_in: Annotated[tuple[str, ...], _NAMES]
+    """Views."""
+    clear_in: Annotated[tuple[str, ...], _NAMES]
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row]):
+    """A table of such rows."""
+
+    row: type[Row]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of Arrow, in the order of the row's fields."""
+        hints = get_type_hints(self.row, include_extras=True).items()
+        return pa.schema([(name, getattr(hint, "__metadata__", (_PLAIN.get(hint),))[0]) for name, hint in hints])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(get_type_hints(self.row))
+
+    def of(self, columns: Mapping[str, Any]) -> pa.Table:
+        """The Arrow table of some columns.
+
+        Raises
+        ------
+        KeyError, pyarrow.ArrowException
+            If a column is missing or of another type.
+        """
+        return pa.table({name: columns[name] for name in self.columns}, schema=self.schema)
+
+    def rows(self, table: pa.Table) -> list[Row]:
+        """An Arrow table's rows as values."""
+        return [self.row(**dict(row)) for row in table.select(list(self.columns)).to_pylist()]
+
+
+VERDICTS = Table(VerdictRow)
+STATISTICS = Table(StatisticTestRow)
+EFFECTS = Table(EffectRow)
+VIEWS = Table(ViewsRow)
+
+CURVES = pa.schema(
+    [
+        ("document", pa.string()),
+        ("statistic", pa.string()),
+        ("with", pa.list_(pa.float64())),
+        ("without", pa.list_(pa.float64())),
+        ("gap_place", pa.float64()),
+        ("gap_with", pa.float64()),
+        ("gap_without", pa.float64()),
+    ]
+)
+"""`curves.parquet`: the values behind a few tests, and where the two curves are farthest apart (null: nowhere)."""
+
+
+def row_json(row: Any, *without: str) -> dict[str, Any]:
+    """A row's fields by name, for machines."""
+    return {name: value for name, value in asdict(row).items() if name not in without}

@@ -1,0 +1,104 @@
+"""From tests to a summary, against readings made document by document."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import kstwobign
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.interim_verdicts import after_look
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.results.summarise import Cost, Filed, Tested, chance, detectable, summarise
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.views import View, ViewVerdicts, combine
+
+from ...summaries import example
+
+COST = Cost(900, 40, ("one block",), 3.14159, {"sample": 2.71828})
+FILED = Filed("one", "sha256:0f", "store", "report.html", example().provenance)
+
+
+def plan_of(corpus: Corpus) -> Plan:
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    return make_plan(parse_spec(tables | {"design": {"party_size": 20, "with_runs": 80}}), corpus)
+
+
+def drawn(plan: Plan, rng: np.random.Generator, documents: int, shift: np.ndarray) -> ArmTests:
+    """Tests of seeded values under the plan's columns; `shift` a document."""
+    inclusion = rng.random((documents, plan.design.runs)) < plan.design.share
+    values = {c.name: rng.normal(size=inclusion.shape) + shift[:, None] * inclusion for c in plan.columns}
+    return compare_arms(values, inclusion)
+
+
+@pytest.fixture(scope="module")
+def tested(corpus: Corpus) -> Tested:
+    plan, rng = plan_of(corpus), np.random.default_rng(4)
+    paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
+    tests = drawn(plan, rng, 90, 3.0 * (np.arange(90) % 3 == 0))
+    standing = after_look(None, tests, 0, plan.looks[0], plan.spec.decision, paper)
+    controls = drawn(plan, rng, CONTROLS, 5.0 * (np.arange(CONTROLS) >= NULL_CONTROLS))
+    return Tested(plan, 1, standing, [controls], [rng.uniform(-2, 0, (5, 3))])
+
+
+@pytest.fixture(scope="module")
+def summary(tested: Tested) -> Summary:
+    return summarise(tested, [], COST, FILED)
+
+
+def test_counts_are_those_of_the_decisions(tested: Tested, summary: Summary) -> None:
+    words = tested.standing.decisions.verdict.tolist()
+    assert summary.verdicts.as_dict() == {w: words.count(w) for w in ("sensitive", "clear", "undecided")}
+    assert summary.verdicts.sensitive >= 25
+    assert sum(about.strongest_for for about in summary.statistics.values()) == summary.documents == 90
+    for at, (name, about) in enumerate(summary.statistics.items()):
+        distances = sorted(tested.standing.tests.distance[:, at].tolist())
+        assert name == tested.plan.columns[at].name
+        assert about.max_D == distances[-1]
+        assert about.median_D == pytest.approx((distances[44] + distances[45]) / 2)
+    assert summary.valid
+    assert summary.fresh is None
+    assert summary.looks[0].sensitive == summary.verdicts.sensitive
+    assert len(detectable(tested)) == 90
+
+
+def test_runs_that_were_counted_twice_are_counted_once(tested: Tested, summary: Summary) -> None:
+    assert (summary.runs, summary.sampled_runs, summary.cached_runs) == (360, 360, 0)
+    fewer = summarise(tested, [], replace(COST, sampled_runs=100), FILED)
+    assert (fewer.sampled_runs, fewer.cached_runs) == (100, 260)
+    assert (summary.seconds, summary.seconds_by_stage) == (3.142, {"sample": 2.718})
+
+
+def test_it_is_stored_and_read(summary: Summary) -> None:
+    assert Summary.from_json(summary.to_json()) == summary
+
+
+@pytest.mark.parametrize(("n", "m"), [(200, 6500), (30, 30), (0, 5)])
+def test_chance_is_kolmogorovs_law(n: int, m: int) -> None:
+    found = chance(np.array([n, n, n]), np.array([m - 1, m, m + 1]))
+    spread = math.sqrt(1 / max(n, 1) + 1 / max(m, 1))
+    assert found.median_D == pytest.approx(min(kstwobign.ppf(0.5) * spread, 1), rel=1e-4)
+    assert found.most_D == pytest.approx(min(kstwobign.ppf(0.95) * spread, 1), rel=1e-4)
+
+
+def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
+    other = replace(summary, audit="two", valid=False, controls=replace(summary.controls, reason="a null control"))
+    views = [View("outsider", summary.spec), View("final output", summary.spec)]
+    verdicts = (np.array(["sensitive", "clear", "clear"]), np.array(["sensitive", "sensitive", "clear"]))
+    combined = combine([ViewVerdicts(v, np.log10([1e-4, 0.1, 1.0])) for v in verdicts])
+    finished = ViewsProvenance("2026-02-01T00:00:00+00:00", {}, summary.spec.hash, 1)
+    found = summarise_views(summary.spec, views, [summary, other], combined, finished, ("v", "s", "r"), 1.23456)
+    assert (found.runs, found.valid, found.controls.reason) == (360, False, "final output: a null control")
+    assert [view.sensitive_here_alone for view in found.views] == [0, 1]
+    assert found.verdicts.as_dict() == {"sensitive": 2, "clear": 1, "undecided": 0}
+    assert {name: about.max_D for name, about in found.statistics.items()} == {
+        name: about.max_D for name, about in summary.statistics.items()
+    }
+    assert ViewsSummary.from_json(found.to_json()) == found
+    assert found.seconds == 1.235
