@@ -89,7 +89,6 @@ async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
 
     Parameters
     ----------
-    reader : asyncio.StreamReader
     limit : int
         Most bytes of a `DATA` payload; checked before any of it is read.
 
