@@ -80,7 +80,6 @@ def make_credentials(
     ----------
     name : str
         This party's.
-    identity : Ed25519PrivateKey
     peers : mapping from name to public key
         The only ones who are accepted.
     now : datetime

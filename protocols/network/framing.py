@@ -6,18 +6,21 @@
 
 `DATA` frames are numbered from 0, each once, in order. `RESUME` opens every connection, `BYE` says that all that
 was wanted has arrived, `ABORT` that there will be nothing more, and why (a word of a fixed list, a party's name).
+`links` keeps what was sent until it has arrived, over connections that may be lost; `FrameStream` is for one
+connection, which is not resumed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import struct
 from dataclasses import dataclass
 
 from ksdp.audit.errors import ProtocolError
 
-__all__ = ["HEADER_BYTES", "Frame", "Kind", "Resume", "read_frame"]
+__all__ = ["HEADER_BYTES", "Frame", "FrameStream", "Kind", "Resume", "read_frame"]
 
 _HEADER = struct.Struct(">4sBQQQ")
 _MAGIC = b"KSF1"
@@ -86,7 +89,6 @@ async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
 
     Parameters
     ----------
-    reader : asyncio.StreamReader
     limit : int
         Most bytes of a `DATA` payload; checked before any of it is read.
 
@@ -108,3 +110,53 @@ async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
     if length > most:
         raise ProtocolError(f"sent a frame of {length} bytes; at most {most} are due")
     return Frame(known, number, received, await reader.readexactly(length))
+
+
+class FrameStream:
+    """`DATA` frames in both directions of one connection, in order; their bytes counted.
+
+    Parameters
+    ----------
+    reader, writer : streams of the connection
+    limit : int
+        Most bytes of one message.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
+        self._reader, self._writer, self._limit = reader, writer, limit
+        self._next = self._received = 0
+        self.sent = 0
+        """Bytes, headers included."""
+
+    async def send(self, payload: bytes) -> None:
+        """Write one message."""
+        data = Frame(Kind.DATA, self._next, self._received, payload).to_bytes()
+        self._next += 1
+        self.sent += len(data)
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def receive(self) -> bytes:
+        """The next message.
+
+        Raises
+        ------
+        ProtocolError
+            If what comes is no frame, too long, or not the next one.
+        asyncio.IncompleteReadError
+            If the connection ends.
+        """
+        try:
+            frame = await read_frame(self._reader, self._limit)
+        except ProtocolError as error:
+            raise ProtocolError(f"A party {error}.") from None
+        if frame.kind is not Kind.DATA or frame.number != self._received:
+            raise ProtocolError("A party sent a frame that is not the next one.")
+        self._received += 1
+        return frame.payload
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()

@@ -50,7 +50,6 @@ class LinkError(ProtocolError):
 
     Parameters
     ----------
-    message : str
     peer : str
         Which.
     word : str
@@ -71,8 +70,6 @@ class Link:
         Names of the two ends.
     limit : int
         Most bytes of one message.
-    times : LinkTimes
-    observe : Observer
     """
 
     def __init__(self, own: str, peer: str, *, limit: int, times: LinkTimes, observe: Observer) -> None:

@@ -69,13 +69,8 @@ class Mesh:
     ----------
     own : str
         This party's name.
-    listen : Address
-    peers : mapping from name to Peer
-    credentials : Credentials
     limit : int
         Most bytes of one message.
-    times : LinkTimes
-    observe : Observer
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """PEM's parties as processes of their own, talking over loopback TCP.
 
 Everybody makes an identity key in its own process and hands out the public half. Servers and the aggregator
-listen; client processes (each may hold many clients) connect to all of them, servers to the aggregator. Frames
-are a length and bytes. What is in them is signed, or sealed for one receiver (`protocols/pem/terms.py`):
-the sockets need not be trusted. A server waits for uploads until all have arrived or `patience` is over.
+listen; client processes (each may hold many clients) connect to all of them, servers to the aggregator. What is in
+the frames (`framing`) is signed, or sealed for one receiver (`protocols/pem/terms.py`): the sockets need not be
+trusted. A server waits for uploads until all have arrived or `patience` is over.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Simulated, Vetted
 from ksdp.protocols.channel.keys import Envelope
+from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.pem.aggregator import PemAggregator
 from ksdp.protocols.pem.client import PemClient
 from ksdp.protocols.pem.server import PemServer
@@ -37,7 +38,8 @@ __all__ = ["ClientJob", "Fate", "aggregator_process", "clients_process", "server
 
 _HOST = "127.0.0.1"
 _LIMIT = 1 << 30
-"""Bytes of the longest frame that is taken."""
+"""Bytes of the longest message that is taken."""
+_BUFFER = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -59,53 +61,29 @@ class ClientJob:
     """Batches that arrive one before each iteration after the first."""
 
 
-class _Link:
-    """One connection: frames out, frames in, bytes counted."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self.sent = 0
-
-    async def send(self, frame: bytes) -> None:
-        self._writer.write(len(frame).to_bytes(8, "big") + frame)
-        self.sent += 8 + len(frame)
-        await self._writer.drain()
-
-    async def receive(self) -> bytes:
-        size = int.from_bytes(await self._reader.readexactly(8), "big")
-        if size > _LIMIT:
-            raise ProtocolError(f"A frame of {size} bytes is longer than any that is due.")
-        return await self._reader.readexactly(size)
-
-    async def close(self) -> None:
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-
-
-async def _connect(port: int) -> _Link:
-    return _Link(*await asyncio.open_connection(_HOST, port, limit=1 << 20))
+async def _connect(port: int) -> FrameStream:
+    return FrameStream(*await asyncio.open_connection(_HOST, port, limit=_BUFFER), _LIMIT)
 
 
 class _Door:
     """A listening socket; whoever connects says first what it is."""
 
     def __init__(self) -> None:
-        self.links: dict[str, list[_Link]] = {"clients": [], "server": []}
+        self.links: dict[str, list[FrameStream]] = {"clients": [], "server": []}
         self._came = asyncio.Condition()
 
     async def open(self) -> int:
-        self._server = await asyncio.start_server(self._welcome, _HOST, 0, limit=1 << 20)
+        self._server = await asyncio.start_server(self._welcome, _HOST, 0, limit=_BUFFER)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = _Link(reader, writer)
+        link = FrameStream(reader, writer, _LIMIT)
         kind = (await link.receive()).decode()
         async with self._came:
             self.links.get(kind, []).append(link)
             self._came.notify_all()
 
-    async def wait_for(self, kind: str, count: int) -> list[_Link]:
+    async def wait_for(self, kind: str, count: int) -> list[FrameStream]:
         async with self._came:
             await self._came.wait_for(lambda: len(self.links[kind]) >= count)
         return self.links[kind]
@@ -219,7 +197,7 @@ def server_process(
     _spawned(pipe, work)
 
 
-async def _listen(link: _Link, arrived: asyncio.Queue[bytes]) -> None:
+async def _listen(link: FrameStream, arrived: asyncio.Queue[bytes]) -> None:
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             await arrived.put(await link.receive())

@@ -33,7 +33,6 @@ async def take_part(rounds: Rounds[Outcome], mesh: Mesh, *, present: float, note
         Open.
     present : float
         Seconds to wait for the others.
-    note : Note
 
     Raises
     ------

@@ -55,14 +55,7 @@ _NONCE = bytes(12)
 
 
 class RemovalServer(Machine):
-    """The server: `choices`, then `total`, each once. Any `ProtocolError` ends it.
-
-    Parameters
-    ----------
-    terms : RemovalTerms
-    identity : Ed25519PrivateKey
-    key : PrivateKey
-    """
+    """The server: `choices`, then `total`, each once. Any `ProtocolError` ends it."""
 
     def __init__(self, terms: RemovalTerms, identity: Ed25519PrivateKey, key: PrivateKey) -> None:
         super().__init__("choices")
@@ -116,7 +109,6 @@ class RemovalDevice(Machine):
 
     Parameters
     ----------
-    terms : RemovalTerms
     name : str
         Which device this is.
     identity : Ed25519PrivateKey

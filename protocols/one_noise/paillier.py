@@ -43,7 +43,6 @@ class FixedBase:
 
     Parameters
     ----------
-    base, modulus : int
     bits : int
         Of the largest exponent.
     """

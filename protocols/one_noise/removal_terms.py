@@ -26,7 +26,6 @@ class RemovalTerms:
     ----------
     participants : tuple of Participant
         The devices, sorted by name; at least three: of two, each knows the other's noise from the sum.
-    server : Participant
     public : PublicKey
         Of the server.
     bound : int

@@ -25,10 +25,8 @@ class PemAggregator(Machine):
 
     Parameters
     ----------
-    terms : PemTerms
     key : Ed25519PrivateKey
         Its identity.
-    algorithm : PemAlgorithm
 
     Raises
     ------

@@ -28,12 +28,10 @@ class PemClient(Machine):
 
     Parameters
     ----------
-    terms : PemTerms
     name : str
         Of this client, in the terms.
     key : Ed25519PrivateKey
         Its identity.
-    algorithm : PemAlgorithm
     records : CSR
         Its own; for a stream none, they are `offer`ed.
     random : callable

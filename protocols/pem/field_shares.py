@@ -121,7 +121,6 @@ class PrimeField:
 
         Parameters
         ----------
-        entries : int
         random : callable
             Secret bytes; the operating system's unless a test injects another source.
         """

@@ -32,7 +32,6 @@ class PemServer(Machine):
 
     Parameters
     ----------
-    terms : PemTerms
     name : str
         Of this server, in the terms.
     key : Ed25519PrivateKey

@@ -96,8 +96,6 @@ class OneNoiseDevice(_OneNoise):
         With a server.
     session : bytes
         Of the run.
-    engine : RoundEngine
-    identity : Ed25519PrivateKey
     random_bytes : callable
         Source of secrets.
     """
@@ -213,8 +211,6 @@ class OneNoiseServer(_OneNoise):
         With a server.
     session : bytes
         Of the run.
-    engine : RoundEngine
-    identity : Ed25519PrivateKey
     make_key : callable
         Draws a Paillier key of so many bits.
     """

@@ -39,12 +39,10 @@ def noised(share: Floats, deviation: float, bound: float, source: NoiseSource) -
 
     Parameters
     ----------
-    share : ndarray
     deviation : float
         Of the noise, per entry; 0 adds none.
     bound : float
         Of the share, of the noise, and of both together; at most 2^22.
-    source : NoiseSource
 
     Raises
     ------

@@ -53,7 +53,6 @@ class RunTerms:
         Columns.
     vocabulary : str
         `sha256:` of the names of the features in their order.
-    precision : Precision
     participants : tuple of Participant
         The parties, sorted by name; at least two.
     server : Participant, optional

@@ -21,11 +21,8 @@ class SumRounds:
 
     Parameters
     ----------
-    terms : RunTerms
     sums : SumTerms
         Of this run.
-    engine : RoundEngine
-    identity : Ed25519PrivateKey
     random_bytes : callable
         Source of secrets.
     """

@@ -1,6 +1,6 @@
 """What PEM's mechanisms have in common: the noise, the adversary, and the claim that can be refuted.
 
-Runs are those of the ideal functionality (`protocols/pem_ideal.py`); a test proves that the machines announce
+Runs are those of the ideal functionality (`ideal.py`); a test proves that the machines announce
 the same. The coalition is the aggregator, `colluding` of the servers, and the parties that the database names:
 it has subtracted those servers' noise and those parties' records from every sum. With colluding = servers - 1
 one server's noise is left, which is what epsilon is stated for.

@@ -1,6 +1,7 @@
 """PEM's three algorithms as mechanisms: what its aggregator learns, iteration by iteration.
 
-What they have in common, and who looks: `pem_base.py`. Databases on which their claim is tight: `pem_worst.py`.
+What they have in common, and who looks: `base.py`. Their parameters: `parameters.py`. Databases on which their
+claim is tight: `worst_pairs.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Array, Database, Observables
 from ksdp.audit.mechanisms.pem.apriori import PemApriori
 from ksdp.audit.mechanisms.pem.base import PemMechanism
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.parameters import (
+    AprioriParameters,
+    KMeansParameters,
+    LogisticParameters,
+    Number,
+    Positive,
+)
 from ksdp.audit.mechanisms.pem.worst_pairs import apriori_pair, kmeans_pair, logistic_pair
 
 __all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
@@ -28,7 +35,7 @@ def _unit(vector: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PEMKMeans(PemMechanism):
+class PEMKMeans(KMeansParameters, PemMechanism):
     """PEM's k-means.
 
     Announces ``sums`` (iterations, clusters, features), ``counts`` (iterations, clusters),
@@ -65,13 +72,9 @@ class PEMKMeans(PemMechanism):
     name: ClassVar[str] = "pem-kmeans"
     version: ClassVar[int] = 1
 
-    clusters: int = 5
-    iterations: int = 10
-    bound: float = 1.0
-    high: float = 1.0
-    share: float = 0.5
-    start_seed: int = 0
-    fraction_bits: int = 16
+    clusters: Number = 5
+    iterations: Number = 10
+    bound: Positive = 1.0
 
     @property
     def rounds(self) -> int:
@@ -81,14 +84,6 @@ class PEMKMeans(PemMechanism):
     def check(self) -> None:
         """Refuse parameters of the algorithm."""
         self.algorithm(1)
-
-    def algorithm(self, features: int) -> PemKMeans:
-        """The three functions."""
-        rest = {"high": self.high, "share": self.share}
-        return PemKMeans(
-            self.clusters, features, self.bound, start_seed=self.start_seed,
-            fraction_bits=self.fraction_bits, **rest,
-        )  # fmt: skip
 
     def neighbours(self) -> tuple[Database, Database]:
         """Two records in different clusters, which share no column."""
@@ -115,7 +110,7 @@ class PEMKMeans(PemMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PEMLogistic(PemMechanism):
+class PEMLogistic(LogisticParameters, PemMechanism):
     """PEM's logistic regression.
 
     Announces ``gradients`` and ``weights``, both (iterations, features): the noisy sums and the weights that they
@@ -140,12 +135,9 @@ class PEMLogistic(PemMechanism):
     name: ClassVar[str] = "pem-logistic"
     version: ClassVar[int] = 1
 
-    iterations: int = 50
-    bound: float = 1.0
+    iterations: Number = 50
+    bound: Positive = 1.0
     label: int = -1
-    rate: float = 1.0
-    penalty: float = 0.0
-    fraction_bits: int = 16
 
     @property
     def rounds(self) -> int:
@@ -162,14 +154,7 @@ class PEMLogistic(PemMechanism):
 
     def algorithm(self, features: int) -> PemLogistic:
         """The three functions."""
-        return PemLogistic(
-            features,
-            self.bound,
-            self.label,
-            rate=self.rate,
-            penalty=self.penalty,
-            fraction_bits=self.fraction_bits,
-        )
+        return self.logistic(features)
 
     def neighbours(self) -> tuple[Database, Database]:
         """One record with either label, whose gradient is as large as it may be on either side."""
@@ -204,7 +189,7 @@ class PEMLogistic(PemMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PEMApriori(PemMechanism):
+class PEMApriori(AprioriParameters, PemMechanism):
     """PEM's Apriori for single items and pairs.
 
     Announces ``items`` (features,): their noisy counts; ``pairs``
@@ -230,7 +215,7 @@ class PEMApriori(PemMechanism):
     name: ClassVar[str] = "pem-apriori"
     version: ClassVar[int] = 1
 
-    longest: int = 20
+    longest: Number = 20
     support: float = 0.01
 
     @property

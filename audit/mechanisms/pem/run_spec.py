@@ -9,29 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.apriori import PemApriori
 from ksdp.audit.mechanisms.pem.budget import Budget, Sparse
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.parameters import (
+    AprioriParameters,
+    KMeansParameters,
+    LogisticParameters,
+    Number,
+    Part,
+    Positive,
+)
 from ksdp.audit.spec import validated
 
 __all__ = ["PemDataSpec", "PemSpec", "parse_pem_spec"]
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Part = Annotated[float, Field(gt=0, lt=1)]
-Number = Annotated[int, Field(ge=1)]
-Bits = Annotated[int, Field(ge=0, le=40)]
+
+class _Section(BaseModel, extra="forbid", frozen=True):
+    pass
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PemDataSpec(_Section):
+class PemDataSpec(_Section, frozen=True):
     """Where the records are, how they become numbers, and whose they are."""
 
     path: str
@@ -79,53 +80,27 @@ class PemDataSpec(_Section):
         return bool(self.columns or self.edges or self.categories)
 
 
-class KMeansSpec(_Section):
+class KMeansSpec(_Section, KMeansParameters, frozen=True):
     """k-means; see `PemKMeans`."""
 
     name: Literal["k-means"]
-    clusters: Number
-    iterations: Number
-    bound: Positive
-    high: Positive = 1.0
-    share: Part = 0.5
-    start_seed: Annotated[int, Field(ge=0)] = 0
-    fraction_bits: Bits = 16
-
-    def make(self, features: int) -> PemAlgorithm:
-        """The three functions."""
-        return PemKMeans(
-            self.clusters, features, self.bound, self.high, self.share,
-            start_seed=self.start_seed, fraction_bits=self.fraction_bits,
-        )  # fmt: skip
 
 
-class LogisticSpec(_Section):
-    """Logistic regression; see `PemLogistic`."""
+class LogisticSpec(_Section, LogisticParameters, frozen=True):
+    """Logistic regression; see `PemLogistic`. `label` is for a count matrix: a table's is named in `data`."""
 
     name: Literal["logistic"]
-    iterations: Number
-    bound: Positive
     cap: Positive | None = None
-    label: int | None = None
-    """Column of a count matrix, from 0; the label of a table is named in `data`."""
-    rate: Positive = 1.0
-    penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    fraction_bits: Bits = 16
 
-    def make(self, features: int) -> PemAlgorithm:
-        """The three functions."""
-        label = -1 if self.label is None else self.label
-        return PemLogistic(
-            features, self.bound, label, self.cap, self.rate, self.penalty, self.fraction_bits
-        )  # fmt: skip
+    def algorithm(self, features: int) -> PemAlgorithm:
+        """The three functions, for records of so many columns."""
+        return self.logistic(features, self.cap)
 
 
-class AprioriSpec(_Section):
+class AprioriSpec(_Section, AprioriParameters, frozen=True):
     """Frequent itemsets; see `PemApriori`. It takes as many iterations as the longest itemset is long."""
 
     name: Literal["apriori"]
-    longest: Number
-    support: Annotated[float, Field(gt=0, le=1)]
     length: Number = 4
     keep: Number = 200_000
 
@@ -134,12 +109,12 @@ class AprioriSpec(_Section):
         """One a length."""
         return self.length
 
-    def make(self, features: int) -> PemAlgorithm:
-        """The three functions."""
+    def algorithm(self, features: int) -> PemAlgorithm:
+        """The three functions, for records of so many columns."""
         return PemApriori(features, self.longest, self.support, self.length, self.keep)
 
 
-class SparseSpec(_Section):
+class SparseSpec(_Section, frozen=True):
     """Clients send large entries only; see `Sparse`."""
 
     threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -147,7 +122,7 @@ class SparseSpec(_Section):
     part: Part = 0.5
 
 
-class BudgetSpec(_Section):
+class BudgetSpec(_Section, frozen=True):
     """What a run may cost a record."""
 
     epsilon: Positive
@@ -157,7 +132,7 @@ class BudgetSpec(_Section):
     sparse: SparseSpec | None = None
 
 
-class RunSpec(_Section):
+class RunSpec(_Section, frozen=True):
     """Who takes part, and how long they wait."""
 
     servers: Annotated[int, Field(ge=2, le=100)] = 2
@@ -175,7 +150,7 @@ class RunSpec(_Section):
     field_bits: Literal[64, 32] = 64
 
 
-class PemSpec(_Section):
+class PemSpec(_Section, frozen=True):
     """A whole run."""
 
     data: PemDataSpec
@@ -215,7 +190,7 @@ class PemSpec(_Section):
             If its parameters do not fit them, or the budget does not fit its vectors.
         """
         try:
-            made = self.algorithm.make(features)
+            made = self.algorithm.algorithm(features)
         except InputError as error:
             raise SpecError(f"`algorithm` is refused for records of {features} columns: {error}") from error
         blocks = len(made.init().blocks)
