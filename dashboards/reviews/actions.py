@@ -42,10 +42,10 @@ class Form:
 
     def one(self, name: str, default: str = "") -> str:
         """The only value of a field."""
-        found = self.values.get(name, [default])
-        if len(found) != 1:
-            raise InputError(f"`{name}` was sent {len(found)} times.")
-        return found[0]
+        values = self.values.get(name, [default])
+        if len(values) != 1:
+            raise InputError(f"`{name}` was sent {len(values)} times.")
+        return values[0]
 
     def all(self, name: str) -> list[str]:
         """All values of a field."""

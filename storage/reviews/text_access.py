@@ -55,14 +55,14 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
             if content and not content.endswith(b"\n"):  # what a crash left of a line
                 file.write(b"\n")
             before = content.splitlines()[-1:] or [b""]
-            said = {
+            entry = {
                 "at": now.astimezone(UTC).isoformat(),
                 "reviewer": reviewer,
                 "audit": audit,
                 "document": document,
                 "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else _START,
             }
-            file.write(json.dumps(said).encode() + b"\n")
+            file.write(json.dumps(entry).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -80,10 +80,10 @@ def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
     looks, broken, previous = [], None, _START
     for number, line in enumerate(lines, 1):
         try:
-            said = json.loads(line)
-            at = datetime.fromisoformat(said["at"])
-            looks.append(TextAccess(number, at, said["reviewer"], said["audit"], said["document"]))
-            whole = said["previous"] == previous
+            entry = json.loads(line)
+            at = datetime.fromisoformat(entry["at"])
+            looks.append(TextAccess(number, at, entry["reviewer"], entry["audit"], entry["document"]))
+            whole = entry["previous"] == previous
         except (ValueError, KeyError, TypeError):
             whole = False
         if not whole and broken is None:

@@ -117,8 +117,8 @@ def screen(
     else:
         typer.echo(f"{out['outcome']}: {out['reason']}", err=True)
         if out["search"]:
-            found = [answer["reason"] for answer in out["search"]["answers"]]
-            typer.echo("\n".join([out["search"]["reason"], *found]), err=True)
+            reasons = [answer["reason"] for answer in out["search"]["answers"]]
+            typer.echo("\n".join([out["search"]["reason"], *reasons]), err=True)
         elif out["outcome"] in NO_HELP:
             typer.echo("--search tries a larger party, a lower rank, fewer iterations and noise.", err=True)
         typer.echo(f"screen  {out['screen']}\nreport  {out['report']}", err=True)
