@@ -93,7 +93,7 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
 def described_mechanisms() -> list[dict[str, Any]]:
     """Every installed mechanism, with its defaults: name, version, guarantee, parameters and where it is.
 
-    A mechanism of somebody else that cannot be made without parameters is listed with none.
+    A foreign mechanism that cannot be made without parameters is listed with none.
     """
     described = []
     for point in sorted(entry_points(group="ksdp.mechanisms"), key=lambda p: p.name):

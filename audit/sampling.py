@@ -1,4 +1,4 @@
-"""One block of runs: databases, observables, values. Pure numerics; who calls it is somebody else's business."""
+"""One block of runs: databases, observables, values. Pure numerics: it does not know who calls it."""
 
 from __future__ import annotations
 

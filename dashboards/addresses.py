@@ -56,7 +56,7 @@ class Listing:
         Raises
         ------
         InputError
-            If a value is none of those that there are.
+            If a value is unknown.
         """
         verdict, sort = query.get("verdict") or None, query.get("sort") or "evidence"
         search = query.get("search", "").strip()

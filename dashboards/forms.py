@@ -68,7 +68,7 @@ def start_runs(desk: Desk, request: Request, form: Form) -> Response:
 
 
 def text(desk: Desk, request: Request, form: Form) -> Response:
-    """Show the text of a document, once, to whoever asked; the look is logged before there is anything to see."""
+    """Show the text of a document, once, to the person who asked; the access is logged first."""
     audit, document = require_audit(desk.store, request.path_params["audit"]), form.one("document")
     page = read_document_page(desk.store, audit, _query(safe_path(form.one("back"), "")) | {"id": document})
     shown: dict[str, Any] = {}

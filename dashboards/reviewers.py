@@ -1,4 +1,4 @@
-"""Who is looking: the person at this machine, a name from a proxy's header, or whoever holds a token."""
+"""Who the reviewer is: the person at this machine, a name from a proxy's header, or the holder of a token."""
 
 from __future__ import annotations
 

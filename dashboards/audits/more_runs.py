@@ -1,4 +1,4 @@
-"""How far the continuation of an audit is: more runs, for documents that somebody wanted them for."""
+"""How far the continuation of an audit is: more runs for documents that a decision asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts over time: when audits were made, where some are missing, and how two numbers of theirs moved."""
+"""Charts over time: when audits were made, where some are missing, and how two of their numbers moved."""
 
 from __future__ import annotations
 

@@ -121,14 +121,14 @@ def begin_runs(audit: str, actions: Actions) -> str:
 
 
 def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions: Actions) -> str:
-    """Fetch the text of a document, having logged the look.
+    """Fetch the text of a document, after logging the access.
 
     Raises
     ------
     LookupError
         If no resolver is configured.
     KsdpError
-        If the look cannot be logged, or there is no text.
+        If the access cannot be logged, or there is no text.
     """
     if actions.resolve is None:
         raise LookupError("No resolver of texts is configured.")

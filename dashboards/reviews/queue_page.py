@@ -1,4 +1,4 @@
-"""The queue: documents that somebody has to decide about, of the newest valid audit of every question."""
+"""The queue: documents to decide about, of the newest valid audit of every question."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     LookupError
         If there is no such audit.
     InputError
-        If the address says something that there is not.
+        If the address names what does not exist.
     """
     listing, shown = Listing.read(query), query.get("show") or "open"
     if shown not in SHOWN:

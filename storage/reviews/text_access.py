@@ -1,4 +1,4 @@
-"""Who looked at the text of which document: `reviews/looks.jsonl`, one line a look, only ever added to.
+"""Who read the text of which document: `reviews/looks.jsonl`, one line an access, append-only.
 
 A line is written and synced before the text is fetched, and names the hash of the line before, so that none can be
 taken out unnoticed. No text is in it.
@@ -24,7 +24,7 @@ _START = "0" * 64
 
 @dataclass(frozen=True)
 class TextAccess:
-    """One look."""
+    """One time that a reviewer read a text."""
 
     number: int
     at: datetime
@@ -38,12 +38,12 @@ def _file(store: Store) -> Path:
 
 
 def record_access(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
-    """Record a look before it happens.
+    """Record an access before the text is fetched.
 
     Raises
     ------
     StoreError
-        If it cannot be recorded: then nobody may look.
+        If it cannot be recorded: then the text is not fetched.
     """
     path = _file(store)
     try:
@@ -70,7 +70,7 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
 
 
 def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
-    """All looks, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
+    """All accesses, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
     try:
         lines = _file(store).read_bytes().splitlines()
     except FileNotFoundError:

@@ -243,7 +243,7 @@ def draw(sampler: str, shape: tuple[int, ...], deviation: float, rng: np.random.
 
 
 def check_sampler(sampler: str) -> None:
-    """Refuse a sampler that there is not."""
+    """Refuse an unknown sampler."""
     if sampler not in SAMPLERS:
         raise SpecError(f"`sampler` must be one of {', '.join(SAMPLERS)}; got {sampler!r}.")
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how an audit is told of."""
+"""Options that several commands share, and how an audit's result is printed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
 
 
 def _tell_worst_case(summary: dict[str, Any]) -> None:
-    """What the store has about the mechanism's claim (`ksdp claim`)."""
+    """What the store holds on the mechanism's claim (`ksdp claim`)."""
     from ksdp.dashboards.audits.guarantee_words import proved
     from ksdp.storage.audits.claims import shown_claim
     from ksdp.storage.store import Store

@@ -46,7 +46,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 def screen(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
-    key: Annotated[Path, typer.Option("--key", help="The private key of whoever decides (`ksdp keys`).")],
+    key: Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")],
     who: Annotated[str, typer.Option("--who", help="Who decides; stands in the clearance.")],
     days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
