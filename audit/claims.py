@@ -102,15 +102,15 @@ class ClaimFinding:
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
-        told = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
-        return asdict(self) | told | {"refuted": self.refuted}
+        more = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
+        return asdict(self) | more | {"refuted": self.refuted}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> ClaimFinding:
+    def from_json(cls, stored: Mapping[str, Any]) -> ClaimFinding:
         """What `as_json` gave."""
-        plain = {field.name: found[field.name] for field in fields(cls)}
-        plain["guarantee"] = Guarantee.from_json(found["guarantee"])
-        plain["counted"] = tuple(Counted(**way) for way in found["counted"])
+        plain = {field.name: stored[field.name] for field in fields(cls)}
+        plain["guarantee"] = Guarantee.from_json(stored["guarantee"])
+        plain["counted"] = tuple(Counted(**way) for way in stored["counted"])
         return cls(**plain)
 
     def sentence(self) -> str:

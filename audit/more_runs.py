@@ -1,4 +1,4 @@
-"""More runs for documents that somebody asked them for: the spec of the audit that continues another."""
+"""More runs for some documents: the spec of the audit that continues another."""
 
 from __future__ import annotations
 

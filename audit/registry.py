@@ -71,10 +71,10 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
     if ":" in name:
         factory = _by_path(name, "mechanism.name")
     else:
-        found = entry_points(group="ksdp.mechanisms", name=name)
-        if not found:
+        entries = entry_points(group="ksdp.mechanisms", name=name)
+        if not entries:
             raise SpecError(f"`mechanism.name` must be one of {', '.join(mechanism_names())}; got {name!r}.")
-        factory = next(iter(found)).load()
+        factory = next(iter(entries)).load()
     if not isinstance(factory, type):
         if parameters:
             raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
@@ -93,9 +93,9 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
 def described_mechanisms() -> list[dict[str, Any]]:
     """Every installed mechanism, with its defaults: name, version, guarantee, parameters and where it is.
 
-    A mechanism of somebody else that cannot be made without parameters is listed with none.
+    A foreign mechanism that cannot be made without parameters is listed with none.
     """
-    found = []
+    described = []
     for point in sorted(entry_points(group="ksdp.mechanisms"), key=lambda p: p.name):
         loaded = point.load()
         try:
@@ -104,7 +104,7 @@ def described_mechanisms() -> list[dict[str, Any]]:
             mechanism = loaded
         fields = dataclasses.fields(mechanism) if dataclasses.is_dataclass(mechanism) else ()
         made = not isinstance(mechanism, type)
-        found.append(
+        described.append(
             {
                 "name": point.name,
                 "version": mechanism.version,
@@ -115,7 +115,7 @@ def described_mechanisms() -> list[dict[str, Any]]:
                 "object": point.value,
             }
         )
-    return found
+    return described
 
 
 def _plain(value: Any) -> Any:
@@ -128,12 +128,12 @@ def _plain(value: Any) -> Any:
 
 def statistics() -> dict[str, Statistic]:
     """Every installed statistic by its name."""
-    found: dict[str, Statistic] = {}
+    known: dict[str, Statistic] = {}
     for point in sorted(entry_points(group="ksdp.statistics"), key=lambda p: p.name):
         loaded = point.load()
         for statistic in loaded if isinstance(loaded, Iterable) else (loaded,):
-            found[statistic.name] = statistic
-    return found
+            known[statistic.name] = statistic
+    return known
 
 
 def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> str:

@@ -55,7 +55,7 @@ class Decision(StrEnum):
     EXCLUDE = "exclude"
     """It may not enter a protocol run."""
     ACCEPT = "accept"
-    """It may, and somebody answers for the risk."""
+    """It may; the reviewer answers for the risk."""
     MORE_RUNS = "more-runs"
     """It is audited again with more runs; until then it may not enter."""
     CONFIRM = "confirm"
@@ -99,7 +99,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A decision that somebody wants recorded."""
+    """A decision to record."""
 
     audit: str
     document: str

@@ -1,4 +1,4 @@
-"""One block of runs: databases, observables, values. Pure numerics; who calls it is somebody else's business."""
+"""One block of runs: databases, observables, values. Pure numerics: it does not know who calls it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Block, control_bits, control_noise, mechanism_rng
+from ksdp.audit.design import Block
+from ksdp.audit.design_streams import control_bits, control_noise, mechanism_rng
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan

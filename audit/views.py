@@ -142,8 +142,8 @@ def combine(views: Sequence[ViewVerdicts]) -> Combined:
     --------
     >>> one = ViewVerdicts(np.array(["sensitive", "clear", "clear"]), np.log10([1e-4, 0.5, 1.0]))
     >>> other = ViewVerdicts(np.array(["clear", "clear", "undecided"]), np.log10([0.2, 0.3, 0.2]))
-    >>> found = combine([one, other])
-    >>> found.verdict.tolist(), (10**found.log10_adjusted).round(4).tolist()
+    >>> over_all = combine([one, other])
+    >>> over_all.verdict.tolist(), (10**over_all.log10_adjusted).round(4).tolist()
     (['sensitive', 'clear', 'undecided'], [0.0002, 0.6, 0.4])
     """
     if not views or len({len(view.verdict) for view in views}) > 1:

@@ -21,7 +21,8 @@ from benchmarks.figure_3 import split
 from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
-from ksdp.audit.mechanisms.factorisation.power_iteration import limit_of_power, orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy

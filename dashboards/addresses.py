@@ -23,8 +23,8 @@ def link(path: str, /, anchor: str = "", **query: Any) -> str:
     >>> link("/audits", series="a b", page=None)
     '/audits?series=a+b'
     """
-    said = [(name, value) for name, value in query.items() if value not in (None, "", False)]
-    return path + (f"?{urlencode(said)}" if said else "") + (f"#{anchor}" if anchor else "")
+    given = [(name, value) for name, value in query.items() if value not in (None, "", False)]
+    return path + (f"?{urlencode(given)}" if given else "") + (f"#{anchor}" if anchor else "")
 
 
 def whole_number(text: str, name: str, least: int = 0) -> int:
@@ -56,7 +56,7 @@ class Listing:
         Raises
         ------
         InputError
-            If a value is none of those that there are.
+            If a value is unknown.
         """
         verdict, sort = query.get("verdict") or None, query.get("sort") or "evidence"
         search = query.get("search", "").strip()

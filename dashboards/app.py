@@ -192,8 +192,8 @@ def create_app(store: Store, *, actions: Actions, source: ReviewerSource, origin
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        said = {404: "There is no such page.", 405: "This address does not take that."}
-        return desk.trouble(request, status, "Not found" if status == 404 else "Refused", said.get(status, ""))
+        messages = {404: "There is no such page.", 405: "This address does not take that."}
+        return desk.trouble(request, status, "Not found" if status == 404 else "Refused", messages.get(status, ""))
 
     routes: list[Any] = [Route(path, _shows(desk, page), methods=["GET"]) for path, page in _PAGES.items()]
     routes += [Route(path, _does(desk, act), methods=["POST"]) for path, act in _FORMS.items()]

@@ -26,16 +26,16 @@ def _query(address: str) -> dict[str, str]:
     return {name: values[-1] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
-def _again(desk: Desk, request: Request, form: Form, status: int, **said: Any) -> Response:
+def _again(desk: Desk, request: Request, form: Form, status: int, **more: Any) -> Response:
     """The page that the form came from, with what was typed and why it was refused."""
     audit, back = request.path_params["audit"], safe_path(form.one("back"), "/queue")
     typed = {"reason": form.one("reason"), "decision": form.one("decision")}
     if form.one("boxes") == "1":
         page = read_queue_page(desk.store, _query(back) | {"audit": audit})
-        said |= {"chosen": form.all("chosen")}
-        return desk.page(request, "page_queue", status, page=page, typed=typed, address=back, **said)
+        more |= {"chosen": form.all("chosen")}
+        return desk.page(request, "page_queue", status, page=page, typed=typed, address=back, **more)
     shown = read_document_page(desk.store, audit, _query(back) | {"id": form.one("document")})
-    return desk.page(request, "page_document", status, page=shown, typed=typed, address=back, **said)
+    return desk.page(request, "page_document", status, page=shown, typed=typed, address=back, **more)
 
 
 def decide(desk: Desk, request: Request, form: Form) -> Response:
@@ -68,16 +68,16 @@ def start_runs(desk: Desk, request: Request, form: Form) -> Response:
 
 
 def text(desk: Desk, request: Request, form: Form) -> Response:
-    """Show the text of a document, once, to whoever asked; the look is logged before there is anything to see."""
+    """Show the text of a document, once, to the person who asked; the access is logged first."""
     audit, document = require_audit(desk.store, request.path_params["audit"]), form.one("document")
     page = read_document_page(desk.store, audit, _query(safe_path(form.one("back"), "")) | {"id": document})
-    said: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     try:
-        said["content"] = resolve_text(desk.store, audit, document, request.state.reviewer, desk.actions)
+        shown["content"] = resolve_text(desk.store, audit, document, request.state.reviewer, desk.actions)
     except StoreError as error:
-        said["no_content"] = str(error)
+        shown["no_content"] = str(error)
     back = safe_path(form.one("back"), link(f"/audits/{audit}/document", id=document))
-    return desk.page(request, "page_document", page=page, address=back, **said)
+    return desk.page(request, "page_document", page=page, address=back, **shown)
 
 
 def schedule(desk: Desk, request: Request, form: Form) -> Response:

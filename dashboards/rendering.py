@@ -89,7 +89,7 @@ class Desk:
     source: ReviewerSource
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        """Render a page for whoever asked."""
+        """Render a page for the person who asked for it."""
         path, asked = request.url.path, request.url.query
         frame: dict[str, Any] = {
             "reviewer": getattr(request.state, "reviewer", None),

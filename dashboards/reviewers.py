@@ -1,4 +1,4 @@
-"""Who is looking: the person at this machine, a name from a proxy's header, or whoever holds a token."""
+"""Who the reviewer is: the person at this machine, a name from a proxy's header, or the holder of a token."""
 
 from __future__ import annotations
 
@@ -83,32 +83,32 @@ class TokenReviewers:
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     signs_in = True
 
-    def _signed(self, said: str) -> str:
-        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
+    def _signed(self, payload: str) -> str:
+        return hmac.new(self._key, payload.encode(), hashlib.sha256).hexdigest()
 
     def name_of(self, token: str) -> str | None:
         """Whose token this is; every known one is compared, so that time tells nothing."""
         shown = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-        found = None
+        reviewer = None
         for known, name in self.names.items():
             if hmac.compare_digest(shown, known):
-                found = name
-        return found
+                reviewer = name
+        return reviewer
 
     def cookie(self, name: str) -> str:
         """The cookie that says so from now on."""
-        said = f"{int(self.clock()) + _HOURS * 3600}.{name.encode().hex()}"
-        return f"{said}.{self._signed(said)}"
+        payload = f"{int(self.clock()) + _HOURS * 3600}.{name.encode().hex()}"
+        return f"{payload}.{self._signed(payload)}"
 
     def reviewer(self, request: Request) -> str | None:
         """From the cookie, or from an `Authorization: Bearer` header."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.name_of(token.strip())
-        said, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
-        if not said or not hmac.compare_digest(signature.encode(), self._signed(said).encode()):
+        payload, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
+        if not payload or not hmac.compare_digest(signature.encode(), self._signed(payload).encode()):
             return None
-        until, _, name = said.partition(".")
+        until, _, name = payload.partition(".")
         return bytes.fromhex(name).decode() if int(until) > self.clock() else None
 
 

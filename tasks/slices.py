@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import permutation_rng, shuffled_runs
+from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan

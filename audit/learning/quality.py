@@ -16,7 +16,7 @@ from ksdp.audit.statistics.products import BASES
 __all__ = ["MEASURE", "learning_cost", "learnt_residual", "residual_share"]
 
 MEASURE = "share of the whole corpus's energy outside the row space of the basis"
-"""What `learnt_residual` is, for whoever prints it."""
+"""What `learnt_residual` is, in words."""
 
 
 def residual_share(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.checks import check_least, check_rank
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
 from ksdp.audit.mechanisms.guarantee import Guarantee
@@ -45,13 +46,11 @@ class NullMechanism:
     rank: int = 7
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise SpecError(f"`rank` must be at least 1; got {self.rank}.")
+        check_least(self, rank=1)
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces."""
-        if self.rank >= features:
-            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        check_rank(self.rank, features)
         return (Announced("V", (self.rank, features)),)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:

@@ -58,10 +58,10 @@ class Guarantee:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Guarantee:
+    def from_json(cls, stored: Mapping[str, Any]) -> Guarantee:
         """What `as_json` gave."""
-        sampler = told["sampler"]["name"] if told["sampler"] else ""
-        return cls(**{f.name: told[f.name] for f in fields(cls) if f.name != "sampler"}, sampler=sampler)
+        sampler = stored["sampler"]["name"] if stored["sampler"] else ""
+        return cls(**{f.name: stored[f.name] for f in fields(cls) if f.name != "sampler"}, sampler=sampler)
 
 
 NOTHING = Guarantee("none", notes="No claim is stated.")
@@ -81,5 +81,5 @@ def measured(source: str, notes: str = "") -> Guarantee:
 
 def guarantee_of(mechanism: object) -> Guarantee:
     """The mechanism's `guarantee`, or `NOTHING`."""
-    found = getattr(mechanism, "guarantee", NOTHING)
-    return found if isinstance(found, Guarantee) else NOTHING
+    promise = getattr(mechanism, "guarantee", NOTHING)
+    return promise if isinstance(promise, Guarantee) else NOTHING

@@ -17,7 +17,7 @@ class Selection:
     proved: tuple[str, ...]
     """Listed: proved clear."""
     accepted: tuple[str, ...]
-    """Listed: not proved clear; somebody accepted the risk."""
+    """Listed: not proved clear; a reviewer accepted the risk."""
     excluded: tuple[str, ...]
     """Left out by decision."""
     left_open: tuple[str, ...]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.verdicts.law import log10_p
 
-__all__ = ["KSTable", "ks_distances", "ks_table"]
+__all__ = ["KSTable", "checked_order", "ks_distances", "ks_table"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +80,18 @@ def _distances(
         h[row] = best
 
 
+def checked_order(
+    values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
+) -> NDArray[np.floating]:
+    """Each document's values in order; refuses bits of another shape, and NaN (which sorts last)."""
+    if values.shape != inclusion.shape:
+        raise ValueError(f"`values` {values.shape} and `inclusion` {inclusion.shape} must have the same shape.")
+    ordered = np.sort(values, axis=1) if ordered is None else ordered
+    if ordered.shape[1] and np.isnan(ordered[:, -1]).any():
+        raise ValueError("`values` must not hold NaN.")
+    return ordered
+
+
 def ks_distances(
     values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
 ) -> NDArray[np.int64]:
@@ -94,14 +106,9 @@ def ks_distances(
     ordered : shape of `values`, optional
         `np.sort(values, axis=1)`, for who has it already: half of the work.
     """
-    if values.shape != inclusion.shape:
-        raise ValueError(f"`values` {values.shape} and `inclusion` {inclusion.shape} must have the same shape.")
-    values = np.ascontiguousarray(values)
-    ordered = np.sort(values, axis=1) if ordered is None else ordered
-    if ordered.shape[1] and np.isnan(ordered[:, -1]).any():
-        raise ValueError("`values` must not hold NaN.")
+    ordered = checked_order(values, inclusion, ordered)
     h = np.zeros(len(values), dtype=np.int64)
-    _distances(values, ordered, np.ascontiguousarray(inclusion), h)
+    _distances(np.ascontiguousarray(values), ordered, np.ascontiguousarray(inclusion), h)
     return h
 
 

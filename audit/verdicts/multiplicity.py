@@ -161,10 +161,10 @@ def p_from_e(log10_e: float) -> float:
         return 0.0
     # e stays below 1 / p, and ln^2 p is the price: within twice the decades and some.
     low = -2 * max(log10_e, 0.0) - 10
-    found = float(brentq(short, low, 0.0, xtol=1e-14, rtol=1e-14))
-    while short(found) < 0:
-        found -= 1e-14 * max(1.0, -found)
-    return found
+    root = float(brentq(short, low, 0.0, xtol=1e-14, rtol=1e-14))
+    while short(root) < 0:
+        root -= 1e-14 * max(1.0, -root)
+    return root
 
 
 def adjust_e(log10_e: Floats) -> Floats:

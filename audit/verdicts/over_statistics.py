@@ -14,6 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.bisection import first_whole
 from ksdp.audit.verdicts.multiplicity import (
     EXACT_SHARE,
     Procedure,
@@ -109,13 +110,4 @@ def documents_feasible(level: float, permutations: int, procedure: Procedure) ->
     >>> documents_feasible(0.05, 100_000, "by"), documents_feasible(0.05, 100_000, "holm")
     (701, 5000)
     """
-    low, high = 0, 1
-    while permutations_needed(level, high, procedure) <= permutations:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if permutations_needed(level, middle, procedure) <= permutations:
-            low = middle
-        else:
-            high = middle
-    return low
+    return first_whole(lambda documents: permutations_needed(level, documents, procedure) > permutations) - 1

@@ -25,6 +25,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.verdicts.ks import checked_order
+
 __all__ = ["TailTable", "tail_sizes", "tail_table"]
 
 Floats = NDArray[np.float64]
@@ -137,10 +139,10 @@ def _tails(
                 for run in range(runs):
                     if (values[row, run] >= edge) if side else (values[row, run] <= edge):
                         inside += inclusion[row, run]
-                found = _log_hypergeometric_tail(inside, count, with_runs, runs, lf)
-                found += math.log(2.0) + math.log(looked_at)
-                if found < log_p[row]:
-                    log_p[row], highest[row], size[row], held[row] = found, side == 1, count, inside
+                log_tail = _log_hypergeometric_tail(inside, count, with_runs, runs, lf)
+                log_tail += math.log(2.0) + math.log(looked_at)
+                if log_tail < log_p[row]:
+                    log_p[row], highest[row], size[row], held[row] = log_tail, side == 1, count, inside
 
 
 def tail_table(
@@ -169,13 +171,9 @@ def tail_table(
     >>> int(table.size[0]), int(table.held[0]), table.log10_p.round(1)
     (20, 20, array([-4.7]))
     """
-    if values.shape != inclusion.shape:
-        raise ValueError(f"`values` {values.shape} and `inclusion` {inclusion.shape} must have the same shape.")
+    ordered = checked_order(values, inclusion, ordered)
     values, inclusion = np.ascontiguousarray(values), np.ascontiguousarray(inclusion)
-    ordered = np.sort(values, axis=1) if ordered is None else ordered
     documents, runs = values.shape
-    if runs and np.isnan(ordered[:, -1]).any():
-        raise ValueError("`values` must not hold NaN.")
     table = TailTable(
         np.zeros(documents),
         np.zeros(documents, bool),

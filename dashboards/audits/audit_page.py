@@ -63,7 +63,7 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
     LookupError
         If there is no such audit.
     InputError
-        If the address says something that there is not.
+        If the address names what does not exist.
     StoreError
         If the findings cannot be read.
     """

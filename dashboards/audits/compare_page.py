@@ -120,7 +120,7 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
     LookupError
         If an audit is not there.
     InputError
-        If the address says something that there is not.
+        If the address names what does not exist.
     """
     audits, page = tuple(read_history(store)[:500]), page_number(query)
     a, b = query.get("a"), query.get("b")

@@ -165,7 +165,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
     LookupError
         If there is no such audit, or it has no such document or statistic.
     InputError
-        If the address says something that there is not.
+        If the address names what does not exist.
     """
     require_audit(store, audit)
     folder = store.audit(audit)

@@ -1,4 +1,4 @@
-"""How far the continuation of an audit is: more runs, for documents that somebody wanted them for."""
+"""How far the continuation of an audit is: more runs for documents that a decision asked for."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ class MoreRuns:
 
 def read_more_runs(store: Store, audit: str) -> MoreRuns | None:
     """How far it is; None where nobody started one."""
-    said = read_progress(store, audit)
-    if said is None:
+    progress = read_progress(store, audit)
+    if progress is None:
         return None
-    verb, _, where = str(said.get("stage", "prepare")).partition(" ")
+    verb, _, where = str(progress.get("stage", "prepare")).partition(" ")
     words, unit = _STAGES.get(verb, (verb, "parts"))
-    started = datetime.fromisoformat(said["started"])
-    to = said.get("audit")
+    started = datetime.fromisoformat(progress["started"])
+    to = progress.get("audit")
     return MoreRuns(
         audit=audit,
-        state=said["state"],
-        to=to if to and said["state"] == "done" and (store.audit(to) / "audit.json").is_file() else None,
-        documents=said.get("documents"),
+        state=progress["state"],
+        to=to if to and progress["state"] == "done" and (store.audit(to) / "audit.json").is_file() else None,
+        documents=progress.get("documents"),
         doing=words + (f", {where.replace('-', ' ')}" if where else ""),
         unit=unit,
-        units=int(said.get("units", 0)),
-        total=max(1, int(said.get("total", 1))),
-        runs=int(said.get("runs", 0)),
+        units=int(progress.get("units", 0)),
+        total=max(1, int(progress.get("total", 1))),
+        runs=int(progress.get("runs", 0)),
         started=started,
-        seconds=(datetime.fromisoformat(said["changed"]) - started).total_seconds(),
-        reason=said.get("reason"),
+        seconds=(datetime.fromisoformat(progress["changed"]) - started).total_seconds(),
+        reason=progress.get("reason"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Charts over time: when audits were made, where some are missing, and how two numbers of theirs moved."""
+"""Charts over time: when audits were made, where some are missing, and how two of their numbers moved."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def _dates(frame: PlotArea, wanted: int = 5) -> list[tuple[float, str]]:
     if days > 75:
         months = max(1, round(days / 30.4 / wanted))
         months = next(step for step in (1, 2, 3, 6, 12, 24, 60, 120, 1200) if step >= months)
-        found = []
+        marks = []
         for at in range(first.year * 12, (last.year + 1) * 12, months):
             when = datetime(at // 12, at % 12 + 1, 1, tzinfo=UTC)
             if first <= when <= last:
-                found.append((when.timestamp(), f"{calendar.month_abbr[when.month]} {when.year}"))
-        return found
+                marks.append((when.timestamp(), f"{calendar.month_abbr[when.month]} {when.year}"))
+        return marks
     if days > 3:
         step = timedelta(days=max(1, round(days / wanted)))
         when = datetime(first.year, first.month, first.day, tzinfo=UTC) + timedelta(days=1)
@@ -79,12 +79,12 @@ def _dates(frame: PlotArea, wanted: int = 5) -> list[tuple[float, str]]:
         step = timedelta(hours=hours)
         when = datetime(first.year, first.month, first.day, tzinfo=UTC)
         name = "%-d %b %H:%M"
-    found = []
+    marks = []
     while when <= last:
         if when >= first:
-            found.append((when.timestamp(), when.strftime(name)))
+            marks.append((when.timestamp(), when.strftime(name)))
         when += step
-    return found
+    return marks
 
 
 def _axis(frame: PlotArea) -> list[str]:
@@ -146,14 +146,14 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
             if one.at not in broken:
                 body.append(line(own.x(one.at.timestamp()), y, own.x(other.at.timestamp()), y, "thread"))
         body += [_mark(own.x(mark.at.timestamp()), y, mark.kind) for mark in known]
-        said = [f"{len(known):,} audits from {known[0].at:%-d %B %Y} to {known[-1].at:%-d %B %Y}"]
+        parts = [f"{len(known):,} audits from {known[0].at:%-d %B %Y} to {known[-1].at:%-d %B %Y}"]
         for kind, words in (("sensitive", "with sensitive documents"), ("void", "void"), ("failed", "not run")):
             count = sum(mark.kind == kind for mark in known)
             if count:
-                said.append(f"{count:,} {words}")
+                parts.append(f"{count:,} {words}")
         if missing:
-            said.append(f"{len(missing):,} {'gap' if len(missing) == 1 else 'gaps'}")
-        sentences.append(f"{name}: {', '.join(said)}.")
+            parts.append(f"{len(missing):,} {'gap' if len(missing) == 1 else 'gaps'}")
+        sentences.append(f"{name}: {', '.join(parts)}.")
     return picture("timeline", _WIDTH, frame.bottom + 24, " ".join(sentences), body)
 
 

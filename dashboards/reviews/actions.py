@@ -42,10 +42,10 @@ class Form:
 
     def one(self, name: str, default: str = "") -> str:
         """The only value of a field."""
-        found = self.values.get(name, [default])
-        if len(found) != 1:
-            raise InputError(f"`{name}` was sent {len(found)} times.")
-        return found[0]
+        values = self.values.get(name, [default])
+        if len(values) != 1:
+            raise InputError(f"`{name}` was sent {len(values)} times.")
+        return values[0]
 
     def all(self, name: str) -> list[str]:
         """All values of a field."""
@@ -121,14 +121,14 @@ def begin_runs(audit: str, actions: Actions) -> str:
 
 
 def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions: Actions) -> str:
-    """Fetch the text of a document, having logged the look.
+    """Fetch the text of a document, after logging the access.
 
     Raises
     ------
     LookupError
         If no resolver is configured.
     KsdpError
-        If the look cannot be logged, or there is no text.
+        If the access cannot be logged, or there is no text.
     """
     if actions.resolve is None:
         raise LookupError("No resolver of texts is configured.")

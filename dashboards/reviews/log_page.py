@@ -1,4 +1,4 @@
-"""The log of decisions, newest first, and of looks at texts; the chain is checked where that is asked for."""
+"""The log of decisions, newest first, and of who read which text; the chain is checked on request."""
 
 from __future__ import annotations
 

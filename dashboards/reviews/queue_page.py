@@ -1,4 +1,4 @@
-"""The queue: documents that somebody has to decide about, of the newest valid audit of every question."""
+"""The queue: documents to decide about, of the newest valid audit of every question."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def _place(state: State) -> str:
 @lru_cache(maxsize=64)
 def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Policy) -> dict[str, tuple[str, ...]]:
     """Documents by where they stand, for all that anything was decided about; once for each entry of the log."""
-    found: dict[str, list[str]] = {name: [] for name in SHOWN}
+    places: dict[str, list[str]] = {name: [] for name in SHOWN}
     for document, state in states(store, audit).items():
-        found[_place(state)].append(document)
-    return {name: tuple(documents) for name, documents in found.items()}
+        places[_place(state)].append(document)
+    return {name: tuple(documents) for name, documents in places.items()}
 
 
 def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
@@ -114,7 +114,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     LookupError
         If there is no such audit.
     InputError
-        If the address says something that there is not.
+        If the address names what does not exist.
     """
     listing, shown = Listing.read(query), query.get("show") or "open"
     if shown not in SHOWN:
@@ -141,7 +141,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         return QueuePage((), None, False, shown, listing, (), {}, 0, 1, policy, None)
     audit = chosen.brief.audit
     places = _places(store, audit, stamp(audit), newest, policy)
-    found = Findings(store.audit(audit)).page(
+    page_rows = Findings(store.audit(audit)).page(
         _filter(places, shown, listing), offset=listing.offset, limit=PAGE_ROWS
     )
     more = read_more_runs(store, audit)
@@ -152,10 +152,10 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         superseded=all(one.brief.audit != audit for one in audits),
         shown=shown,
         listing=listing,
-        rows=found.rows,
-        states=states(store, audit, [row.document for row in found.rows]),
-        total=found.total,
-        pages=max(1, -(-found.total // PAGE_ROWS)),
+        rows=page_rows.rows,
+        states=states(store, audit, [row.document for row in page_rows.rows]),
+        total=page_rows.total,
+        pages=max(1, -(-page_rows.total // PAGE_ROWS)),
         policy=policy,
         summary=read_summary(store.audit(audit)),
         more=more,

@@ -60,7 +60,7 @@ def _unit(answer: Mapping[str, Any], value: float) -> str:
 
 def _tried(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What a search tried, with every value as text."""
-    return [dict(about) | {"text": _unit(answer, about["value"])} for about in answer["tried"]]
+    return [dict(tried) | {"text": _unit(answer, tried["value"])} for tried in answer["tried"]]
 
 
 def render_screen(store: Store, screen: str) -> str:
@@ -81,23 +81,23 @@ def render_screen(store: Store, screen: str) -> str:
     StoreError
         If the screen is not there or cannot be read.
     """
-    found = read_screen(store, screen)
-    excluded = read_excluded(store, screen).to_pylist() if found["excluded"] else []
+    stored = read_screen(store, screen)
+    excluded = read_excluded(store, screen).to_pylist() if stored["excluded"] else []
     excluded.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))
     css, css_hash = stylesheet()
     return (
         _environment()
         .get_template("screen.html.j2")
         .render(
-            screen=found,
+            screen=stored,
             excluded=excluded[:_LISTED],
-            before=_bar(found["rounds"][0]),
-            after=_bar(found["rounds"][-1]),
+            before=_bar(stored["rounds"][0]),
+            after=_bar(stored["rounds"][-1]),
             css=css,
             css_hash=css_hash,
         )
     )
 
 
-def _bar(about: Mapping[str, Any]) -> Markup:
-    return shares_svg([(verdict, about[verdict]) for verdict in _VERDICTS])
+def _bar(verdicts: Mapping[str, Any]) -> Markup:
+    return shares_svg([(verdict, verdicts[verdict]) for verdict in _VERDICTS])

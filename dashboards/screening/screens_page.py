@@ -69,16 +69,16 @@ def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> Scr
     """
     if not valid_audit(screen) or screen not in screen_ids(store):
         raise LookupError("There is no such screening in this store.")
-    said, page = read_screen(store, screen), page_number(query)
+    stored, page = read_screen(store, screen), page_number(query)
     try:
         table = read_excluded(store, screen)
     except StoreError:
         table = None
     total = 0 if table is None else len(table)
     rows = [] if table is None else table.slice((page - 1) * PAGE_ROWS, PAGE_ROWS).to_pylist()
-    kept = {about["audit"] for about in said["rounds"] if about["audit"] in set(store.audits())}
+    kept = {done["audit"] for done in stored["rounds"] if done["audit"] in set(store.audits())}
     return ScreenPage(
-        screen=said,
+        screen=stored,
         rows=tuple(
             Excluded(r["round"], r["document"], r["statistic"], r["distance"], r["log10_adjusted_p"]) for r in rows
         ),

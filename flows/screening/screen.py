@@ -22,7 +22,8 @@ from ksdp.audit.learning.quality import learning_cost
 from ksdp.audit.plan import Plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Clearance, MechanismIdentity
-from ksdp.audit.screening.rounds import check_screenable, statement
+from ksdp.audit.screening.rounds import check_screenable
+from ksdp.audit.screening.statement import statement
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.prepare import spec_corpus

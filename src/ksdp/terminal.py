@@ -84,6 +84,6 @@ class _Lines:
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Show what is said as lines, for what runs for days and into a log."""
+    """Show progress as lines, for runs of days whose output goes into a log."""
     with listening(_Lines()):
         yield

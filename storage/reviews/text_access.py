@@ -1,4 +1,4 @@
-"""Who looked at the text of which document: `reviews/looks.jsonl`, one line a look, only ever added to.
+"""Who read the text of which document: `reviews/looks.jsonl`, one line an access, append-only.
 
 A line is written and synced before the text is fetched, and names the hash of the line before, so that none can be
 taken out unnoticed. No text is in it.
@@ -24,7 +24,7 @@ _START = "0" * 64
 
 @dataclass(frozen=True)
 class TextAccess:
-    """One look."""
+    """One time that a reviewer read a text."""
 
     number: int
     at: datetime
@@ -38,12 +38,12 @@ def _file(store: Store) -> Path:
 
 
 def record_access(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
-    """Record a look before it happens.
+    """Record an access before the text is fetched.
 
     Raises
     ------
     StoreError
-        If it cannot be recorded: then nobody may look.
+        If it cannot be recorded: then the text is not fetched.
     """
     path = _file(store)
     try:
@@ -54,14 +54,14 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
             if content and not content.endswith(b"\n"):  # what a crash left of a line
                 file.write(b"\n")
             before = content.splitlines()[-1:] or [b""]
-            said = {
+            entry = {
                 "at": now.astimezone(UTC).isoformat(),
                 "reviewer": reviewer,
                 "audit": audit,
                 "document": document,
                 "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else _START,
             }
-            file.write(json.dumps(said).encode() + b"\n")
+            file.write(json.dumps(entry).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -69,7 +69,7 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
 
 
 def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
-    """All looks, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
+    """All accesses, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
     try:
         lines = _file(store).read_bytes().splitlines()
     except FileNotFoundError:
@@ -79,10 +79,10 @@ def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
     looks, broken, previous = [], None, _START
     for number, line in enumerate(lines, 1):
         try:
-            said = json.loads(line)
-            at = datetime.fromisoformat(said["at"])
-            looks.append(TextAccess(number, at, said["reviewer"], said["audit"], said["document"]))
-            whole = said["previous"] == previous
+            entry = json.loads(line)
+            at = datetime.fromisoformat(entry["at"])
+            looks.append(TextAccess(number, at, entry["reviewer"], entry["audit"], entry["document"]))
+            whole = entry["previous"] == previous
         except (ValueError, KeyError, TypeError):
             whole = False
         if not whole and broken is None:

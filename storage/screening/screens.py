@@ -110,7 +110,7 @@ def write_excluded(
 
 
 def read_excluded(store: Store, screen: str) -> pa.Table:
-    """A row each: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; with groups, `group`."""
+    """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; `group` if any."""
     try:
         return pq.read_table(_file(store, f"{screen}-excluded.parquet"))
     except (OSError, pa.ArrowException) as error:

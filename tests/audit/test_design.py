@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from ksdp.audit.design import Block, as_rows, control_bits, make_design, split_parties
+from ksdp.audit.design import Block, as_rows, make_design, split_parties
+from ksdp.audit.design_streams import control_bits
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import DesignSpec, PartiesSpec
 

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import binom, multivariate_normal
 
 from ksdp.audit.verdicts.bands import distance_band
+from ksdp.audit.verdicts.folds import folds_of
 from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, folds_of, learned_tests
+from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, learned_tests
 from ksdp.audit.verdicts.learners import GAUSSIAN, fit, fold_moments, frame, score
 
 pytestmark = pytest.mark.validity

@@ -216,20 +216,20 @@ def lanczos(
 
 @njit(cache=True, nogil=True)
 def recover(
-    indptr: Indices, indices: Indices, data: Vector, mean: Vector, found: Matrix, rows: Matrix, values: Vector
+    indptr: Indices, indices: Indices, data: Vector, mean: Vector, smaller: Matrix, rows: Matrix, values: Vector
 ) -> None:
     """Singular values and right singular vectors (`rows`) from the vectors of the smaller side (`found`)."""
     rank, columns = rows.shape
     n = len(indptr) - 1
     if n >= columns:
-        rows[:] = found
+        rows[:] = smaller
         image = np.empty(n)
         for i in range(rank):
             times(indptr, indices, data, mean, rows[i], image)
             values[i] = np.sqrt(dot(image, image))
         return
     for i in range(rank):
-        transposed(indptr, indices, data, mean, found[i], rows[i])
+        transposed(indptr, indices, data, mean, smaller[i], rows[i])
         values[i] = np.sqrt(dot(rows[i], rows[i]))
         # Orthogonal already, up to rounding that small values magnify.
         for j in range(i):

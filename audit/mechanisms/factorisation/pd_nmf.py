@@ -179,14 +179,14 @@ class PDNMF:
         SpecError
             Where a party is too small for the start.
         """
-        start, found = self.factorise(database)
-        arrays = {"sweeps": np.array([float(found.sweeps)])}
+        start, last = self.factorise(database)
+        arrays = {"sweeps": np.array([float(last.sweeps)])}
         for what in self.announce:
             if what == "start":
                 arrays[what] = start
                 continue
             for when in self.at:
-                moment = found if when == "last" else found.snapshots[int(when)]
+                moment = last if when == "last" else last.snapshots[int(when)]
                 arrays[_label(what, when)] = getattr(moment, what)
         return Observables(arrays)
 

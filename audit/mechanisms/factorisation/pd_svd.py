@@ -10,8 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_rank
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.power_iteration import block_power, limit_of_power, stack, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import block_power, stack, start_block
+from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDSVD", "SigmaSVD"]
@@ -70,16 +72,10 @@ class PDSVD:
     start_seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise SpecError(f"`rank` must be at least 1; got {self.rank}.")
-        if self.solver not in ("limit", "power"):
-            raise SpecError(f"`solver` must be 'limit' or 'power'; got {self.solver!r}.")
-        if self.iterations < 1:
-            raise SpecError(f"`iterations` must be at least 1; got {self.iterations}.")
+        check_least(self, rank=1, iterations=1, start_seed=0)
+        check_one_of(self, "solver", ("limit", "power"))
         if not 0 <= self.tolerance < 1:
             raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
-        if self.start_seed < 0:
-            raise SpecError(f"`start_seed` must not be negative; got {self.start_seed}.")
 
     @property
     def final(self) -> tuple[str, ...]:
@@ -94,8 +90,7 @@ class PDSVD:
         SpecError
             If `rank` is not below `features`.
         """
-        if self.rank >= features:
-            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        check_rank(self.rank, features)
         announced = [Announced("V", (self.rank, features))]
         if self.reveal_sigma:
             announced.append(Announced("sigma", (self.rank,)))

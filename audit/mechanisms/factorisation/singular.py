@@ -77,24 +77,24 @@ def singular_rows(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector |
     Examples
     --------
     >>> X = sp.csr_array(np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 1.0]]))
-    >>> found = singular_rows(X, 2, np.ones(3))
-    >>> found.values.round(6), np.abs(found.rows).round(6)
+    >>> spectrum = singular_rows(X, 2, np.ones(3))
+    >>> spectrum.values.round(6), np.abs(spectrum.rows).round(6)
     (array([5.      , 2.236068]), array([[0.6, 0.8, 0. ],
            [0. , 0. , 1. ]]))
     """
     n, d = matrix.shape
     if d <= FEW_COLUMNS:
-        found = _squared(_dense(matrix, mean), rank)
+        spectrum = _squared(_dense(matrix, mean), rank)
     elif 3 * rank >= min(n, d):
-        found = None
+        spectrum = None
     else:
-        found = _krylov(matrix, rank, start, mean)
-    if found is not None and found.values[-1] > CONDITION * found.values[0]:
-        return found
+        spectrum = _krylov(matrix, rank, start, mean)
+    if spectrum is not None and spectrum.values[-1] > CONDITION * spectrum.values[0]:
+        return spectrum
     if n * d <= DENSE_ENTRIES:
         _, values, rows = scipy.linalg.svd(_dense(matrix, mean), full_matrices=False, check_finite=False)
         return Singular(values[:rank], rows[:rank])
-    return found if found is not None else _arpack(matrix, rank, start, mean)
+    return spectrum if spectrum is not None else _arpack(matrix, rank, start, mean)
 
 
 def _dense(matrix: sp.csr_array, mean: Vector | None) -> Matrix:
@@ -139,21 +139,21 @@ def _krylov(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None)
     small = start.copy()
     if wide:
         small = matrix @ start - (0.0 if mean is None else mean @ start)
-    found = np.zeros((0, dimension))
+    basis = np.zeros((0, dimension))
     squares = np.zeros(0)
     # The first pass finds the leading ones; each further pass finds one missing copy, or that there is none.
     for attempt in range(rank + 1):
-        vectors, values = lanczos(*csr, matrix.shape[1], small, found, squares, rank, steps)
-        if len(values) == 0 and len(found) == 0:
+        vectors, values = lanczos(*csr, matrix.shape[1], small, basis, squares, rank, steps)
+        if len(values) == 0 and len(basis) == 0:
             return None
-        if len(found) and (len(values) == 0 or values[0] <= squares[-1] * (1 + 1e-12)):
+        if len(basis) and (len(values) == 0 or values[0] <= squares[-1] * (1 + 1e-12)):
             break
-        found, squares = np.concatenate((found, vectors)), np.concatenate((squares, values))
+        basis, squares = np.concatenate((basis, vectors)), np.concatenate((squares, values))
         order = np.argsort(-squares, kind="stable")[:rank]
-        found, squares = np.ascontiguousarray(found[order]), squares[order]
+        basis, squares = np.ascontiguousarray(basis[order]), squares[order]
         small = noise(dimension, attempt)
     rows = np.empty((rank, matrix.shape[1]))
     singular = np.empty(rank)
-    recover(*csr, found, rows, singular)
+    recover(*csr, basis, rows, singular)
     order = np.argsort(-singular, kind="stable")
     return Singular(singular[order], rows[order])

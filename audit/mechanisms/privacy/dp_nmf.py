@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.errors import CorpusError
+from ksdp.audit.mechanisms.checks import check_least, check_positive
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 from ksdp.audit.mechanisms.guarantee import Guarantee
@@ -87,12 +88,8 @@ class DPNMF(GaussianReleases):
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
         check_adjacency(self.adjacency)
-        for name, least in (("rank", 1), ("sweeps", 1), ("colluders", 0), ("start_seed", 0)):
-            if getattr(self, name) < least:
-                raise SpecError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
-        for name in ("row_bound", "contribution"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise SpecError(f"`{name}` must be positive and finite; got {getattr(self, name)}.")
+        check_least(self, rank=1, sweeps=1, colluders=0, start_seed=0)
+        check_positive(self, "row_bound", "contribution")
 
     @property
     def releases(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.checks import check_one_of, check_positive, check_some_of
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, Sizes, Upload
@@ -99,12 +99,9 @@ class DPdisPCA(GaussianReleases):
         check_adjacency(self.adjacency)
         if not 1 <= self.rank <= self.intermediate:
             raise SpecError(f"`rank` must be 1 to `intermediate` ({self.intermediate}); got {self.rank}.")
-        if not (math.isfinite(self.row_bound) and self.row_bound > 0):
-            raise SpecError(f"`row_bound` must be positive and finite; got {self.row_bound}.")
-        if self.calibration not in ("analytic", "printed"):
-            raise SpecError(f"`calibration` must be 'analytic' or 'printed'; got {self.calibration!r}.")
-        if not set(self.announce) <= {"V", "P"} or not self.announce:
-            raise SpecError(f"`announce` must be among V, P; got {self.announce!r}.")
+        check_positive(self, "row_bound")
+        check_one_of(self, "calibration", ("analytic", "printed"))
+        check_some_of(self, "announce", ("V", "P"))
 
     @property
     def _printed_holds(self) -> bool:

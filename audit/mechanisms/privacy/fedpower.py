@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.checks import check_one_of, check_positive, check_rank, check_some_of
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
@@ -87,17 +88,15 @@ class FedPower(GaussianReleases):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
-        check_schedule(self.rank, self.iterations, self.period, self.start_seed)
+        check_schedule(self)
         for name in ("noise", "central_noise"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
         if (self.noise is None) != (self.central_noise is None):
             raise SpecError("`noise` and `central_noise` must be given together, or neither.")
-        if self.reference not in ("common", "first"):
-            raise SpecError(f"`reference` must be 'common' or 'first'; got {self.reference!r}.")
-        if not set(self.announce) <= {"V", "uploads", "scales"} or not self.announce:
-            raise SpecError(f"`announce` must be among V, uploads, scales; got {self.announce!r}.")
+        check_one_of(self, "reference", ("common", "first"))
+        check_some_of(self, "announce", ("V", "uploads", "scales"))
 
     @property
     def rounds(self) -> int:
@@ -123,8 +122,7 @@ class FedPower(GaussianReleases):
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces."""
-        if self.rank >= features:
-            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        check_rank(self.rank, features)
         shapes: dict[str, tuple[int, ...]] = {
             "V": (self.rank, features),
             "uploads": (self.rounds, self.rank, features),
@@ -233,11 +231,8 @@ class UtilityFedPower(GaussianReleases):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schedule(self.rank, self.iterations, self.period, self.start_seed)
-        if not (math.isfinite(self.noise) and self.noise > 0):
-            raise SpecError(f"`noise` must be positive and finite; got {self.noise}.")
-        if self.row_bound is not None and not (math.isfinite(self.row_bound) and self.row_bound > 0):
-            raise SpecError(f"`row_bound` must be positive and finite; got {self.row_bound}.")
+        check_schedule(self)
+        check_positive(self, "noise", "row_bound")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -257,8 +252,7 @@ class UtilityFedPower(GaussianReleases):
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces."""
-        if self.rank >= features:
-            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        check_rank(self.rank, features)
         return (Announced("V", (self.rank, features)),)
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
@@ -101,17 +102,13 @@ class PrivateFedPower(GaussianReleases):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
-        check_schedule(self.rank, self.iterations, self.period, self.start_seed)
+        check_schedule(self)
         check_adjacency(self.adjacency)
-        for name in ("row_bound", "entry_bound", "clip", *(("noise",) if self.noise is not None else ())):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise SpecError(f"`{name}` must be positive and finite; got {getattr(self, name)}.")
-        if self.unit not in ("record", "entry-printed"):
-            raise SpecError(f"`unit` must be 'record' or 'entry-printed'; got {self.unit!r}.")
+        check_positive(self, "row_bound", "entry_bound", "clip", "noise")
+        check_one_of(self, "unit", ("record", "entry-printed"))
         if self.unit == "entry-printed" and self.noise is None:
             raise SpecError("`noise` must be given with the printed unit: its claim follows from it.")
-        if self.colluders < 0:
-            raise SpecError(f"`colluders` must be at least 0; got {self.colluders}.")
+        check_least(self, colluders=0)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -133,8 +130,7 @@ class PrivateFedPower(GaussianReleases):
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces."""
-        if self.rank >= features:
-            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        check_rank(self.rank, features)
         return (Announced("V", (self.rank, features)),)
 
     def sigma(self, sizes: Sequence[int], features: int) -> float:

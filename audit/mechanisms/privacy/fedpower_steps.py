@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import scipy.linalg
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.checks import check_least
 from ksdp.audit.mechanisms.privacy.noise import check_budget
 
 __all__ = [
@@ -26,22 +28,26 @@ __all__ = [
 Matrix = NDArray[np.float64]
 
 
-def check_schedule(rank: int, iterations: int, period: int, start_seed: int) -> None:
+class _Periodic(Protocol):
+    """What the three FedPower mechanisms have in common."""
+
+    @property
+    def iterations(self) -> int: ...
+    @property
+    def period(self) -> int: ...
+
+
+def check_schedule(mechanism: _Periodic) -> None:
     """Refuse numbers that are too small, and iterations that do not end with an announcement.
 
     As printed, FedPower averages the devices' bases at the end where the last iteration announced nothing: a sum
     without noise, whatever was added before. So `iterations` must be a multiple of `period`.
     """
-    for name, value, least in (
-        ("rank", rank, 1),
-        ("iterations", iterations, 1),
-        ("period", period, 1),
-        ("start_seed", start_seed, 0),
-    ):
-        if value < least:
-            raise SpecError(f"`{name}` must be at least {least}; got {value}.")
-    if iterations % period:
-        raise SpecError(f"`iterations` must be a multiple of `period` ({period}); got {iterations}.")
+    check_least(mechanism, rank=1, iterations=1, period=1, start_seed=0)
+    if mechanism.iterations % mechanism.period:
+        raise SpecError(
+            f"`iterations` must be a multiple of `period` ({mechanism.period}); got {mechanism.iterations}."
+        )
 
 
 def moments_times(matrix: sp.csr_array, block: Matrix) -> Matrix:

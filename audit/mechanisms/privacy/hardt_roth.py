@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_rank, check_some_of
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
@@ -91,15 +92,10 @@ class HardtRoth(GaussianReleases):
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
         check_adjacency(self.adjacency)
-        for name, least in (("rank", 1), ("iterations", 1), ("colluders", 0), ("start_seed", 0)):
-            if getattr(self, name) < least:
-                raise SpecError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
-        if not (math.isfinite(self.row_bound) and self.row_bound > 0):
-            raise SpecError(f"`row_bound` must be positive and finite; got {self.row_bound}.")
-        if self.unit not in ("record", "entry-printed"):
-            raise SpecError(f"`unit` must be 'record' or 'entry-printed'; got {self.unit!r}.")
-        if not set(self.announce) <= {"V", "sums"} or not self.announce:
-            raise SpecError(f"`announce` must be among V, sums; got {self.announce!r}.")
+        check_least(self, rank=1, iterations=1, colluders=0, start_seed=0)
+        check_positive(self, "row_bound")
+        check_one_of(self, "unit", ("record", "entry-printed"))
+        check_some_of(self, "announce", ("V", "sums"))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -121,8 +117,7 @@ class HardtRoth(GaussianReleases):
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces."""
-        if self.rank >= features:
-            raise SpecError(f"`rank` must be below the number of features ({features}); got {self.rank}.")
+        check_rank(self.rank, features)
         shapes = {"V": (self.rank, features), "sums": (self.iterations, self.rank, features)}
         return tuple(Announced(name, shapes[name]) for name in self.announce)
 

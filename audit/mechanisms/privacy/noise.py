@@ -137,8 +137,8 @@ def account(multipliers: Sequence[float], delta: float) -> Accounting:
 
     Examples
     --------
-    >>> found = account([16.7] * 20, 1e-5)
-    >>> round(found.exact, 3), round(found.pld, 3), round(found.rdp, 2), round(found.added, 2)
+    >>> cost = account([16.7] * 20, 1e-5)
+    >>> round(cost.exact, 3), round(cost.pld, 3), round(cost.rdp, 2), round(cost.added, 2)
     (0.999, 0.999, 1.09, 4.78)
     """
     _check_multipliers(multipliers, delta)
@@ -243,7 +243,7 @@ def draw(sampler: str, shape: tuple[int, ...], deviation: float, rng: np.random.
 
 
 def check_sampler(sampler: str) -> None:
-    """Refuse a sampler that there is not."""
+    """Refuse an unknown sampler."""
     if sampler not in SAMPLERS:
         raise SpecError(f"`sampler` must be one of {', '.join(SAMPLERS)}; got {sampler!r}.")
 

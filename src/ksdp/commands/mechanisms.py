@@ -19,11 +19,11 @@ def mechanisms(as_json: JsonOption = False) -> None:
     """List every mechanism with its guarantee, parameters and source."""
     from ksdp.audit.registry import described_mechanisms
 
-    found = described_mechanisms()
+    entries = described_mechanisms()
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(entries))
         return
-    for entry in found:
+    for entry in entries:
         promise = entry["guarantee"]
         budget = _budget(promise)
         typer.secho(
@@ -55,24 +55,24 @@ def claim(
     from ksdp.flows.prepare import read_spec_file
     from ksdp.terminal import terminal
 
-    asked, _ = read_spec_file(spec)
+    parsed, _ = read_spec_file(spec)
     with terminal():
-        done = run_claim(asked, store, runs=runs, confidence=confidence, clock=lambda: datetime.now(UTC))
-    found = done.finding
-    if found.refuted:
-        typer.secho(f"REFUTED: {found.mechanism} does not keep its claim.", err=True, fg="red", bold=True)
+        done = run_claim(parsed, store, runs=runs, confidence=confidence, clock=lambda: datetime.now(UTC))
+    finding = done.finding
+    if finding.refuted:
+        typer.secho(f"REFUTED: {finding.mechanism} does not keep its claim.", err=True, fg="red", bold=True)
     if as_json:
         where = {"finished": done.finished, "read": done.read, "file": str(done.path)}
-        typer.echo(json.dumps(found.as_json() | where))
+        typer.echo(json.dumps(finding.as_json() | where))
     else:
-        ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in found.counted)
-        typer.echo(found.sentence())
-        typer.echo(f"  counted: {ways}\n  unit: {found.guarantee.unit}\n  trust: {found.guarantee.trust}")
-        if found.guarantee.notes:
-            typer.echo(f"  note: {found.guarantee.notes}")
+        ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in finding.counted)
+        typer.echo(finding.sentence())
+        typer.echo(f"  counted: {ways}\n  unit: {finding.guarantee.unit}\n  trust: {finding.guarantee.trust}")
+        if finding.guarantee.notes:
+            typer.echo(f"  note: {finding.guarantee.notes}")
         how = "read from the store: the same inputs and code, run" if done.read else "stored"
         typer.echo(f"  {how} {done.finished}, {done.path}")
-    if found.refuted:
+    if finding.refuted:
         raise typer.Exit(_REFUTED)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how an audit is told of."""
+"""Options that several commands share, and how an audit's result is printed."""
 
 from __future__ import annotations
 

@@ -28,18 +28,18 @@ def pem(
     require_new_folder(out)
     prepared = prepare_pem(*read_pem_spec(spec))
     with terminal():
-        about = run_prepared(prepared, out, lambda: datetime.now(UTC))
-    cost, sampler = about["cost"], about["sampler"]
+        done = run_prepared(prepared, out, lambda: datetime.now(UTC))
+    cost, sampler = done["cost"], done["sampler"]
     if not sampler["protects"]:
         typer.secho(f"NOT PRIVATE: noise by {sampler['drawn_by']}.", err=True, fg="red", bold=True)
     if as_json:
-        typer.echo(json.dumps(about | {"out": str(out.resolve())}))
+        typer.echo(json.dumps(done | {"out": str(out.resolve())}))
         return
-    lost = about["lost_clients"]
+    lost = done["lost_clients"]
     typer.echo(
-        f"{about['algorithm']}: {about['iterations']} of {about['planned_iterations']} iterations in "
-        f"{about['seconds']:.1f} s, {about['clients']} clients ({len(lost)} lost), {about['servers']} servers\n"
-        f"found     {about['found']}\n"
+        f"{done['algorithm']}: {done['iterations']} of {done['planned_iterations']} iterations in "
+        f"{done['seconds']:.1f} s, {done['clients']} clients ({len(lost)} lost), {done['servers']} servers\n"
+        f"found     {done['found']}\n"
         f"cost      epsilon {cost['epsilon']:.4g} at delta 0; {cost['tight_epsilon']:.4g} at delta "
         f"{cost['tight_delta']:g}\n"
         f"          for {cost['unit']}\n"

@@ -60,7 +60,7 @@ def party(
         if corpus or clearance or signer or uncleared:
             raise InputError(f"{me} is the server, which enters nothing: give no `--corpus` and no clearance.")
         typer.echo(f"{me} collects and enters no documents; waiting.", err=True)
-        about = run_server(read, private, out, listen=address)
+        outcome = run_server(read, private, out, listen=address)
     else:
         if corpus is None:
             raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
@@ -74,17 +74,17 @@ def party(
         )
         grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
         typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
-        about = run_party(read, me, private, entered, out, listen=address)
+        outcome = run_party(read, me, private, entered, out, listen=address)
     if as_json:
-        typer.echo(json.dumps(about | {"out": str(out.resolve())}))
+        typer.echo(json.dumps(outcome | {"out": str(out.resolve())}))
         return
-    others = [name for name, said in about["parties"].items() if not said["cleared"]]
-    asked = [f"{count} x {what}" for what, count in about["asked"].items()]
-    taken = ", ".join(asked) or f"{about['sums']} sums, {about['normed_sums']} normed sums"
+    others = [name for name, party in outcome["parties"].items() if not party["cleared"]]
+    counts = [f"{count} x {what}" for what, count in outcome["asked"].items()]
+    taken = ", ".join(counts) or f"{outcome['sums']} sums, {outcome['normed_sums']} normed sums"
     typer.echo(
-        f"done in {about['seconds']:.1f} s: {taken}\n"
-        f"result  {about['result']}\n"
-        f"uncleared: {', '.join(others) or 'nobody'}\n{about['reveals']}\n{guarantee_words(about)}\n"
+        f"done in {outcome['seconds']:.1f} s: {taken}\n"
+        f"result  {outcome['result']}\n"
+        f"uncleared: {', '.join(others) or 'nobody'}\n{outcome['reveals']}\n{guarantee_words(outcome)}\n"
         f"written to {out}"
     )
 
@@ -135,6 +135,8 @@ def _ended(end: dict[str, Any]) -> str:
     """How a node's process ended, in one line."""
     if end["code"]:
         return f"failed  {(end['said'].splitlines() or ['it said nothing'])[-1][:200]}"
-    about = json.loads(end["said"])
-    entered = "collected" if about.get("collects") else f"entered {about['documents']} of {about['of']} documents"
-    return f"done in {about['seconds']:.1f} s  {entered}, result {about['result'][:16]}"
+    outcome = json.loads(end["said"])
+    entered = (
+        "collected" if outcome.get("collects") else f"entered {outcome['documents']} of {outcome['of']} documents"
+    )
+    return f"done in {outcome['seconds']:.1f} s  {entered}, result {outcome['result'][:16]}"

@@ -66,11 +66,11 @@ def schedule(
     )
     opened = Store.open(store)
     made = add_schedule(opened, made)
-    about = _about(opened, made)
+    shown = _about(opened, made)
     if as_json:
-        typer.echo(json.dumps(about))
+        typer.echo(json.dumps(shown))
         return
-    typer.echo(f"schedule {made.name}: next {', '.join(about['next'])}", err=True)
+    typer.echo(f"schedule {made.name}: next {', '.join(shown['next'])}", err=True)
     typer.echo(f"`ksdp serve --store {store}` runs it.", err=True)
 
 
@@ -80,10 +80,10 @@ def _notices(path: Path | None) -> list[Any]:
     from ksdp.storage.readers.toml import read_toml
 
     tables = read_toml(path)
-    found = tables.get("notice")
-    if set(tables) != {"notice"} or not isinstance(found, list):
+    notices = tables.get("notice")
+    if set(tables) != {"notice"} or not isinstance(notices, list):
         raise InputError(f"{path.name} must hold [[notice]] tables and nothing else.")
-    return found
+    return notices
 
 
 def _about(store: Any, schedule: Any) -> dict[str, Any]:
@@ -115,17 +115,17 @@ def list_schedules(store: StoreOption = Path("ksdp-store"), as_json: JsonOption 
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
-    about = [_about(opened, found) for found in read_schedules(opened)]
+    rows = [_about(opened, each) for each in read_schedules(opened)]
     served = being_served(opened)
     if as_json:
-        typer.echo(json.dumps({"served": served, "schedules": about}))
+        typer.echo(json.dumps({"served": served, "schedules": rows}))
         return
-    for one in about:
+    for one in rows:
         last = one["last"]
-        said = f"{last['outcome']} {last['finished'][:16]}" if last else "has not run"
+        outcome = f"{last['outcome']} {last['finished'][:16]}" if last else "has not run"
         coming = "paused" if one["paused"] else f"next {one['next'][0]}" if one["next"] else "never"
-        typer.echo(f"{one['schedule']:20} {one['cron']:16} {one['timezone']:16} {coming:32} last: {said}")
-    if about and not served:
+        typer.echo(f"{one['schedule']:20} {one['cron']:16} {one['timezone']:16} {coming:32} last: {outcome}")
+    if rows and not served:
         typer.echo("nothing runs them: start `ksdp serve`.", err=True)
 
 
@@ -162,8 +162,8 @@ def run_schedule(
     opened = Store.open(store, create=False)
     if being_served(opened):
         ask_now(opened, name, Asked(at=datetime.now(UTC), full=full))
-        said = {"schedule": name, "asked": True}
-        typer.echo(json.dumps(said) if as_json else "`ksdp serve` runs it now", err=not as_json)
+        answer = {"schedule": name, "asked": True}
+        typer.echo(json.dumps(answer) if as_json else "`ksdp serve` runs it now", err=not as_json)
         return
     with terminal():
         run = run_now(store, name, full=full)

@@ -46,7 +46,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 def screen(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
-    key: Annotated[Path, typer.Option("--key", help="The private key of whoever decides (`ksdp keys`).")],
+    key: Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")],
     who: Annotated[str, typer.Option("--who", help="Who decides; stands in the clearance.")],
     days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
@@ -117,8 +117,8 @@ def screen(
     else:
         typer.echo(f"{out['outcome']}: {out['reason']}", err=True)
         if out["search"]:
-            found = [answer["reason"] for answer in out["search"]["answers"]]
-            typer.echo("\n".join([out["search"]["reason"], *found]), err=True)
+            reasons = [answer["reason"] for answer in out["search"]["answers"]]
+            typer.echo("\n".join([out["search"]["reason"], *reasons]), err=True)
         elif out["outcome"] in NO_HELP:
             typer.echo("--search tries a larger party, a lower rank, fewer iterations and noise.", err=True)
         typer.echo(f"screen  {out['screen']}\nreport  {out['report']}", err=True)

@@ -23,8 +23,8 @@ from ksdp.audit.screening.rounds import (
     round_seed,
     round_spec,
     search_seed,
-    statement,
 )
+from ksdp.audit.screening.statement import statement
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.bands import band_width
 

@@ -7,14 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import combine_pvalues, ks_2samp
 
 from ksdp.audit.verdicts.bands import distance_band
-from ksdp.audit.verdicts.learned import (
-    BOOSTED,
-    CHOSEN,
-    fisher,
-    folds_of,
-    learned_tests,
-    learner_scores,
-)
+from ksdp.audit.verdicts.folds import fisher, folds_of
+from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, learned_tests, learner_scores
 from ksdp.audit.verdicts.learners import GAUSSIAN
 
 

@@ -242,7 +242,7 @@ class TestDegenerate:
             ({"iterations": 0}, "`iterations` must be at least 1; got 0."),
             ({"tolerance": -1e-9}, r"`tolerance` must be in \[0, 1\); got -1e-09."),
             ({"tolerance": float("nan")}, r"`tolerance` must be in \[0, 1\); got nan."),
-            ({"start_seed": -1}, "`start_seed` must not be negative; got -1."),
+            ({"start_seed": -1}, "`start_seed` must be at least 0; got -1."),
         ],
     )
     def test_parameters(self, parameters: dict[str, object], message: str) -> None:

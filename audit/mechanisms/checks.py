@@ -1,0 +1,51 @@
+"""Refusals that mechanisms share: each names the parameter, what it must be, and what it was."""
+
+from __future__ import annotations
+
+import math
+
+from ksdp.audit.errors import SpecError
+
+__all__ = ["check_least", "check_one_of", "check_positive", "check_rank", "check_some_of"]
+
+
+def check_least(mechanism: object, **least: int) -> None:
+    """Refuse a parameter below its least value.
+
+    >>> from types import SimpleNamespace
+    >>> check_least(SimpleNamespace(rank=0), rank=1)
+    Traceback (most recent call last):
+    ...
+    ksdp.audit.errors.SpecError: `rank` must be at least 1; got 0.
+    """
+    for name, smallest in least.items():
+        if getattr(mechanism, name) < smallest:
+            raise SpecError(f"`{name}` must be at least {smallest}; got {getattr(mechanism, name)}.")
+
+
+def check_positive(mechanism: object, *names: str) -> None:
+    """Refuse a parameter that is given and not positive and finite."""
+    for name in names:
+        value = getattr(mechanism, name)
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise SpecError(f"`{name}` must be positive and finite; got {value}.")
+
+
+def check_one_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is none of the choices."""
+    if getattr(mechanism, name) not in choices:
+        known = " or ".join(map(repr, choices))
+        raise SpecError(f"`{name}` must be {known}; got {getattr(mechanism, name)!r}.")
+
+
+def check_some_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse an empty list, and words that are none of the choices."""
+    given = getattr(mechanism, name)
+    if not given or not set(given) <= set(choices):
+        raise SpecError(f"`{name}` must be among {', '.join(choices)}; got {given!r}.")
+
+
+def check_rank(rank: int, features: int) -> None:
+    """Refuse a basis of as many rows as there are features, or more."""
+    if rank >= features:
+        raise SpecError(f"`rank` must be below the number of features ({features}); got {rank}.")
