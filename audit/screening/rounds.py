@@ -26,6 +26,7 @@ from ksdp.audit.verdicts.bands import band_width
 
 __all__ = [
     "Ended",
+    "Round",
     "check_screenable",
     "ending",
     "fewest_documents",
@@ -35,7 +36,6 @@ __all__ = [
     "round_seed",
     "round_spec",
     "search_seed",
-    "statement",
 ]
 
 _SEARCH = 2**31
@@ -193,46 +193,41 @@ def no_proof(
     return None
 
 
-def ending(
-    *,
-    number: int,
-    rounds: int,
-    audited: int,
-    sensitive: int,
-    before: int,
-    left: int,
-    rows: int,
-    share: float,
-    most: float,
-    unit: str = "document",
-) -> Ended | None:
-    """Decide after a round whether another one follows (None).
+@dataclass(frozen=True)
+class Round:
+    """What a round was and what it found."""
 
-    Parameters
-    ----------
-    number, rounds : int
-        This round, from 1, and the most there may be.
-    audited, sensitive : int
-        Documents of this round.
-    before : int
-        Documents left out in earlier rounds.
-    left : int
-        Documents that the victim's databases would be drawn from in the next round.
-    rows : int
-        Documents in a database.
-    share : float
-        `rows` over the documents that databases were drawn from in the first round.
-    most : float
-        Share of the audited documents above which leaving them out is called no help.
-    unit : str
-        What one is called.
-    """
+    number: int
+    """From 1."""
+    rounds: int
+    """The most there may be."""
+    audited: int
+    """Documents of this round."""
+    sensitive: int
+    """Of these."""
+    before: int
+    """Documents left out in earlier rounds."""
+    left: int
+    """Documents that the victim's databases would be drawn from in the next round."""
+    rows: int
+    """Documents in a database."""
+    share: float
+    """`rows` over the documents that databases were drawn from in the first round."""
+    most: float
+    """Share of the audited documents above which leaving them out is called no help."""
+    unit: str = "document"
+    """What one is called."""
+
+
+def ending(done: Round) -> Ended | None:
+    """Decide after a round whether another one follows (None)."""
+    number, sensitive, unit = done.number, done.sensitive, done.unit
     if not sensitive:
-        if not before:
+        if not done.before:
             return Ended("stable", None, "Nothing is sensitive, so nothing had to be left out.")
-        return Ended("stable", True, f"Without {before} {unit}s, round {number} found nothing sensitive.")
-    counted = f"{sensitive} of {audited} audited {unit}s are sensitive in round {number}"
-    if sensitive > most * audited or sensitive == audited:
+        return Ended("stable", True, f"Without {done.before} {unit}s, round {number} found nothing sensitive.")
+    counted = f"{sensitive} of {done.audited} audited {unit}s are sensitive in round {number}"
+    if sensitive > done.most * done.audited or sensitive == done.audited:
         still = " still" if number > 1 else ""
         return Ended(
             "hopeless",
@@ -240,15 +235,15 @@ def ending(
             f"{counted}: leaving {unit}s out does not help, because most are{still} sensitive. A larger party, "
             "a lower rank or fewer iterations may.",
         )
-    if number == rounds:
+    if number == done.rounds:
         return Ended("limit", False, f"{counted}, the last that was allowed: each exclusion uncovered others.")
-    fewest = fewest_documents(rows, share)
-    if left < fewest:
+    fewest = fewest_documents(done.rows, done.share)
+    if done.left < fewest:
         return Ended(
             "too-few",
             False,
-            f"{counted}, and without them {left} {unit}s are left: too few for databases of {rows} (at least "
-            f"{fewest} are needed).",
+            f"{counted}, and without them {done.left} {unit}s are left: too few for databases of {done.rows} (at "
+            f"least {fewest} are needed).",
         )
     return None
 
@@ -286,60 +281,3 @@ def proof_runs(before: tuple[int, int, float], share: float, level: float) -> in
 
 def _width(n_with: int, n_without: int, level: float) -> float:
     return float(band_width(np.array([n_with]), np.array([n_without]), level)[0])
-
-
-def statement(
-    *,
-    margin: float,
-    level: float,
-    rows: int,
-    among: int,
-    allowed: Sequence[str],
-    beside: int,
-    rounds: int,
-    why: str | None = None,
-) -> str:
-    """What a clearance promises and what it does not, in plain words.
-
-    Parameters
-    ----------
-    margin, level : float
-        Of the decision; the level of all rounds together.
-    rows, among : int
-        Documents in a database, and documents they were drawn from in the last round.
-    allowed : sequence of str
-        Verdicts on the list.
-    beside : int
-        Documents in `among` that are not on the list.
-    rounds : int
-    why : str, optional
-        Why the listed documents were not audited by themselves, where some were beside them.
-    """
-    promises = [
-        f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
-        f"of {rows} documents drawn from {among}. All rounds together were held to a level of {level:g}."
-    ]
-    if "clear" in allowed:
-        promises.append(
-            "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
-            f"proved to be below {margin:g}."
-        )
-    if "undecided" in allowed:
-        promises.append(
-            "Documents with the verdict undecided are listed by decision of the reviewer: nothing is proved of "
-            "them."
-        )
-    if beside:
-        promises.append(
-            f"The audit's databases also held {beside} documents that are not listed (undecided or not audited); "
-            f"the listed ones were not audited without them{f', because {why}' if why else ''}."
-        )
-    else:
-        promises.append("The audit's databases were drawn from the listed documents and from no others.")
-    promises.append(
-        "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
-        "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
-        "not differential privacy. Features and their weights are those of the whole corpus, and that documents "
-        "were left out is itself information about them."
-    )
-    return " ".join(promises)

@@ -18,6 +18,7 @@ from ksdp.cli import main
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.reviews.decide import decide, more_runs
 from ksdp.flows.screening.clear import clearance_from_decisions
+from ksdp.flows.screening.signing import Signing
 from ksdp.flows.screening.verify import verify, verify_log
 from ksdp.storage.audits.continuations import read_progress
 from ksdp.storage.keys import load_private, load_public
@@ -43,13 +44,10 @@ def store(decided: Path) -> Path:
 
 
 def sign(audited: tuple[Path, str], store: Path, audit: str | None = None, **arguments: Any) -> dict[str, Any]:
-    return clearance_from_decisions(
-        store,
-        audit or audited[1],
-        store.parent / "clearance.json",
-        load_private(audited[0] / "ana.key"),
-        **{"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=9)} | arguments,
-    )
+    how = {name: arguments.pop(name) for name in ("leave_out_waiting", "superseded") if name in arguments}
+    said = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=9)} | arguments
+    signing = Signing(store.parent / "clearance.json", load_private(audited[0] / "ana.key"), **said)
+    return clearance_from_decisions(store, audit or audited[1], signing, **how)
 
 
 def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
