@@ -117,15 +117,14 @@ def more(
     as_json: JsonOption = False,
 ) -> None:
     """Continue an audit with more runs, where a decision asked for them."""
-    from ksdp.flows.reviews.decide import more_runs
+    from ksdp.flows.reviews.decide import WantedRuns, more_runs
     from ksdp.terminal import terminal
 
     with terminal():
         out = more_runs(
             store,
             audit,
-            documents or None,
-            with_runs=with_runs,
+            WantedRuns(tuple(documents) if documents else None, with_runs),
             workers=workers,
             dask=dask,
             wait=wait,

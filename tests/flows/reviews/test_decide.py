@@ -16,7 +16,7 @@ import pytest
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.cli import main
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.reviews.decide import decide, more_runs
+from ksdp.flows.reviews.decide import WantedRuns, decide, more_runs
 from ksdp.flows.screening.clear import clearance_from_decisions
 from ksdp.flows.screening.signing import Signing
 from ksdp.flows.screening.verify import verify, verify_log
@@ -120,7 +120,7 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
     with pytest.raises(InputError, match="nobody asked for more runs"):
         more_runs(store, audit)
     with pytest.raises(InputError, match="must be above the 150"):
-        more_runs(store, audit, ["1"], with_runs=150)
+        more_runs(store, audit, WantedRuns(("1",), 150))
     decide(store, audit, ["1"], "exclude", "why", "Ana", NOW)
     log = store / "reviews" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b"{")
