@@ -193,7 +193,7 @@ def log(
     if set_torn_aside:
         from datetime import UTC, datetime
 
-        from ksdp.storage.reviews.log import set_torn_aside as move
+        from ksdp.storage.reviews.chain import set_torn_aside as move
 
         aside = move(opened.root, datetime.now(UTC))
         typer.echo(f"kept in {aside}" if aside else "nothing is torn.", err=True)
