@@ -8,7 +8,7 @@ import numpy as np
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
-from ksdp.audit.groups import make_units, unit_count
+from ksdp.audit.groups import make_units
 from ksdp.audit.learning.quality import learnt_residual
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
@@ -19,16 +19,15 @@ from ksdp.audit.spec import Spec
 __all__ = ["learning_quality", "sampled_spec"]
 
 
-def sampled_spec(spec: Spec, corpus: Corpus, drawn: int) -> Spec:
+def sampled_spec(spec: Spec, units: int, drawn: int) -> Spec:
     """The spec that audits `drawn` documents, with runs that no round has seen.
 
     The design is balanced where the documents fit into half of the databases, shared elsewhere. Where the spec
-    names documents, the sample is of those.
+    names documents, the sample is of those. `units` is how many there are in the whole corpus.
     """
     tables = spec.model_dump(mode="json")
     tables["seed"] = search_seed(spec.seed)
     design, named = tables["design"], spec.design.documents
-    units = unit_count(corpus, spec.design.unit)
     rows, pool = as_rows(spec.design.party_size, units), pool_size(spec, units)
     fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"
     design["kind"] = "balanced" if fits and rows <= pool - drawn else "shared"

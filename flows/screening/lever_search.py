@@ -93,7 +93,7 @@ def plan_search(
     drawn = min(documents, population)
     found: list[Dial] = []
     refused: dict[str, str] = {}
-    base = sampled_spec(spec, corpus, drawn)
+    base = sampled_spec(spec, units, drawn)
     for name in names:
         try:
             found.append(make_dial(name, base, units))

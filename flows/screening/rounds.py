@@ -78,6 +78,27 @@ class Rounds:
         return self.among - len(self.listed)
 
 
+@dataclass(frozen=True, eq=False)
+class _Series:
+    """What all rounds have in common."""
+
+    spec: Spec
+    corpus: Corpus
+    """The whole one."""
+    store: Path
+    rounds: int
+    """The most there may be."""
+
+    def prepared(self, number: int, stay: Sequence[str] | None = None, with_runs: int | None = None) -> Prepared:
+        """The audit of a round, of those that stay; of all in the first."""
+        unit, named = self.spec.design.unit, self.spec.design.documents
+        corpus = self.corpus if stay is None else restrict_to(self.corpus, unit, stay)
+        audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
+        units = unit_count(self.corpus, unit)
+        spec = round_spec(self.spec, number, self.rounds, units, audited, with_runs)
+        return prepare_stored(spec, corpus, self.store, may_sample=True)
+
+
 def run_rounds(
     spec: Spec, corpus: Corpus, store: Path, rules: Rules, *, workers: int | None = None, dask: str | None = None
 ) -> Rounds:
@@ -92,8 +113,8 @@ def run_rounds(
     rounds: list[RoundVerdicts] = []
     proving = False
     with_runs: int | None = None
-    first = round_spec(spec, 1, rules.rounds, unit_count(corpus, spec.design.unit), None)
-    prepared = prepare_stored(first, corpus, store, may_sample=True)
+    series = _Series(spec, corpus, store, rules.rounds)
+    prepared = series.prepared(1)
     share = prepared.plan.party_rows / pool_of(prepared.plan)
     while True:
         number, before, plan = len(about) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan
@@ -142,7 +163,7 @@ def run_rounds(
             proving, stay = True, done.listed
             with_runs = runs_for_proof(plan, len(stay), number, rules.rounds, spec.decision.level)
         try:
-            prepared = _later(spec, corpus, stay, store, number + 1, rules.rounds, with_runs)
+            prepared = series.prepared(number + 1, stay, with_runs)
         except InputError as error:
             if ended is not None:
                 return _beside(done, f"that audit is refused: {error}".rstrip("."))
@@ -158,18 +179,6 @@ def _others(plan: Plan, out: Sequence[str]) -> list[str]:
     """Ids of a round's documents (or groups) without some."""
     left_out = set(out)
     return [name for name in map(str, plan.units.ids) if name not in left_out]
-
-
-def _later(
-    spec: Spec, corpus: Corpus, stay: Sequence[str], store: Path, number: int, rounds: int, with_runs: int | None
-) -> Prepared:
-    """The audit of a later round."""
-    rest = restrict_to(corpus, spec.design.unit, stay)
-    named = spec.design.documents
-    audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) else None
-    units = unit_count(corpus, spec.design.unit)
-    later = round_spec(spec, number, rounds, units, audited, with_runs)
-    return prepare_stored(later, rest, store, may_sample=True)
 
 
 def _about(
