@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from ksdp.storage.store import Store, write_json, write_whole
 __all__ = [
     "Changes",
     "Drift",
+    "VerdictTable",
     "compare",
     "measure_drift",
     "read_drift",
@@ -41,6 +42,9 @@ __all__ = [
     "write_drift",
     "write_standing",
 ]
+
+VerdictTable: TypeAlias = pa.Table
+"""The verdicts as they stand, one row a document: what `read_standing` gives and flows hand on unread."""
 
 _STANDING = pa.schema(
     [
