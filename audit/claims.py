@@ -29,7 +29,7 @@ from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of
 from ksdp.audit.mechanisms.privacy.noise import Counted
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, share_interval
 
-__all__ = ["LEAST_RUNS", "ClaimFinding", "Claims", "audit_claim", "check_runs", "claiming"]
+__all__ = ["LEAST_RUNS", "ClaimFinding", "Claims", "audit_claim", "check_runs", "claim_generator", "claiming"]
 
 LEAST_RUNS = 20
 """Of each arm."""
@@ -140,6 +140,11 @@ def claiming(mechanism: Mechanism | Claims) -> Claims:
             "it needs what `ksdp.audit.claims.Claims` lists."
         )
     return mechanism
+
+
+def claim_generator(seed: int) -> np.random.Generator:
+    """The draws of a claim's audit: those of the seed itself, which no audit of documents uses."""
+    return np.random.default_rng(seed)
 
 
 def check_runs(runs: int, confidence: float) -> None:

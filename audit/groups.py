@@ -6,6 +6,7 @@ whole group knows of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -14,11 +15,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus import Corpus, canonical, restrict
 from ksdp.audit.errors import SpecError
 from ksdp.audit.weighting import unit_rows
 
-__all__ = ["GROUPS_AUDITED", "Unit", "Units", "make_units", "unit_count", "unit_names"]
+__all__ = [
+    "GROUPS_AUDITED",
+    "Unit",
+    "Units",
+    "documents_of",
+    "make_units",
+    "restrict_to",
+    "unit_count",
+    "unit_names",
+]
 
 Rows = NDArray[np.int64]
 Unit = Literal["document", "group"]
@@ -95,6 +105,16 @@ def unit_names(corpus: Corpus, unit: Unit) -> NDArray[np.str_]:
             "`design.unit` group needs groups: set `corpus.group` to the column that names the person."
         )
     return corpus.group
+
+
+def documents_of(corpus: Corpus, unit: Unit, names: Iterable[str]) -> list[str]:
+    """Ids of the documents of some units, in the corpus's order: the documents, or all that some groups hold."""
+    return [str(name) for name in corpus.ids[np.isin(unit_names(corpus, unit), list(names))]]
+
+
+def restrict_to(corpus: Corpus, unit: Unit, names: Iterable[str]) -> Corpus:
+    """The documents of some units alone, in the corpus's order."""
+    return restrict(corpus, np.flatnonzero(np.isin(unit_names(corpus, unit), list(names))))
 
 
 def unit_count(corpus: Corpus, unit: Unit) -> int:

@@ -262,16 +262,16 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
     design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
     announced = mechanism.observables(corpus.features)
-    background = _background(spec, corpus, units, mechanism, size, honest, coalition)
     seen = final_output(mechanism) if spec.statistics.sees == "final" else tuple(a.name for a in announced)
+    block_runs = _block_runs(design, announced)
     families, learners = _learners(spec.statistics)
+    background = _background(spec, corpus, units, mechanism, size, honest, coalition)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     chosen, skipped = select_statistics(families, plain, seen, background)
     if units.word == "group":
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
     if learners and rank is not None:
         chosen += coefficients(rank, seen)
-    block_runs = _block_runs(design, announced)
     looks = plan_looks(spec, design.runs, block_runs)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
     plan = Plan(spec, corpus, units, mechanism, announced, seen, chosen, skipped, *others)

@@ -129,6 +129,10 @@ class Combined:
     """Shape (n_views, n_documents)."""
     clear_in: NDArray[np.bool_]
 
+    def counts(self) -> dict[str, int]:
+        """How many documents have each verdict."""
+        return {kind.value: int((self.verdict == kind).sum()) for kind in Verdict}
+
 
 def combine(views: Sequence[ViewVerdicts]) -> Combined:
     """Sensitive if sensitive in any view; clear if clear in every view; undecided otherwise.

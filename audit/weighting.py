@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import canonical
 
-__all__ = ["tf_idf", "unit_rows"]
+__all__ = ["tf_idf", "unit_rows", "weighed"]
 
 
 def tf_idf(
@@ -97,3 +97,26 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
     data /= np.sqrt(np.bincount(row, weights=data**2, minlength=units.shape[0]))[row]
     pointers = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=units.shape[0]))))
     return sp.csr_array((data, columns, pointers.astype(units.indptr.dtype)), shape=units.shape)
+
+
+def weighed(
+    matrix: sp.csr_array,
+    party: NDArray[np.str_] | None,
+    weighting: str,
+    idf: Literal["global", "party"],
+    rows: str,
+) -> sp.csr_array:
+    """Entries weighed and rows made as long as a spec says.
+
+    Parameters
+    ----------
+    matrix : csr_array, shape (n_documents, n_features)
+    party : shape (n_documents,), or None
+        For inverse document frequencies of each.
+    weighting : {"tf-idf", "counts"}
+    idf : {"global", "party"}
+    rows : {"l2", "none"}
+    """
+    if weighting == "tf-idf":
+        matrix = tf_idf(matrix, party, idf)
+    return unit_rows(matrix) if rows == "l2" else matrix

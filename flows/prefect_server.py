@@ -26,8 +26,9 @@ from ksdp.storage.prefect_home import make_home, open_log, server_address, serve
 __all__ = ["Server", "prefect_server", "reached"]
 
 # Services for schedules and for remote workers: a server that lives for one audit has neither.
-_CALENDAR_SERVICES = ("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
-_IDLE_SERVICES = ("PAUSE_EXPIRATIONS", "FOREMAN")
+_SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
+# The store is the calendar: Prefect plans no run.
+_IDLE_SERVICES = ("SCHEDULER", "PAUSE_EXPIRATIONS", "FOREMAN")
 
 _START_SECONDS = 300.0  # a busy machine takes minutes; a server that dies is noticed at once
 
@@ -119,7 +120,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
         with _environment(_named(home, there, password)):
             yield Server(there, None, None, password)
         return
-    idle = _IDLE_SERVICES if calendar else _IDLE_SERVICES + _CALENDAR_SERVICES
+    idle = _IDLE_SERVICES if calendar else _IDLE_SERVICES + _SCHEDULE_SERVICES
     with _environment(_named(home, url, password)):
         log, output = open_log(home)
         with output:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
-from ksdp.audit.weighting import tf_idf, unit_rows
+from ksdp.audit.weighting import weighed
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_counts, read_docword, read_vocabulary
 from ksdp.storage.readers.demo import docstrings
@@ -67,12 +67,10 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     ['numpy', 'pandas', 'scipy']
     """
     source = read_source(spec, base, nonnegative=nonnegative)
-    matrix, labels = source.matrix, source.labels
+    labels = source.labels
     weighting = spec.weighting or WEIGHTING[source.kind]
-    if weighting == "tf-idf":
-        matrix = tf_idf(matrix, labels.party, spec.idf)
-    if (spec.rows or ("l2" if weighting == "tf-idf" else "none")) == "l2":
-        matrix = unit_rows(matrix)
+    rows = spec.rows or ("l2" if weighting == "tf-idf" else "none")
+    matrix = weighed(source.matrix, labels.party, weighting, spec.idf, rows)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
         raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
@@ -140,26 +138,28 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus
     """
     path, kind, columns = find_source(spec, base)
     if kind == DEMO:
-        return _demo(spec)
-    if kind in ("counts", "docword"):
+        matrix, labels = _demo(spec)
+    elif kind in ("counts", "docword"):
         matrix = read_counts(path) if kind == "counts" else read_docword(path, spec.encoding)
         if spec.vocabulary is not None:
             check_vocabulary(_path(base, spec.vocabulary), spec.encoding, matrix.shape[1])
         labelled = None if spec.labels is None else open_columns(_path(base, spec.labels), spec.encoding)
         if labelled is not None:
             check_labels(labelled, matrix.shape[0])
-        return RawCorpus(path, canonical(matrix), read_labels(spec, labelled, matrix.shape[0]), kind)
-    columns = columns or open_columns(path, spec.encoding)
-    if kind == "text":
-        agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
-        matrix, labels = read_texts(spec, columns, agreed or None)
-        return RawCorpus(path, canonical(matrix), labels, kind)
-    nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
-    if kind == "ratings":
-        matrix, labels = read_ratings(spec, columns, nonnegative=nonnegative)
-        return RawCorpus(path, canonical(matrix, keep_zeros=True), labels, kind)
-    matrix, labels = read_table(spec, columns, nonnegative=nonnegative)
-    return RawCorpus(path, canonical(matrix), labels, kind)
+        labels = read_labels(spec, labelled, matrix.shape[0])
+    else:
+        columns = columns or open_columns(path, spec.encoding)
+        nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
+        if kind == "ratings":
+            matrix, labels = read_ratings(spec, columns, nonnegative=nonnegative)
+        else:
+            labels = read_labels(spec, columns, len(columns))
+            if kind == "text":
+                agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
+                matrix = read_texts(spec, columns, agreed or None)
+            else:
+                matrix = read_table(spec, columns, nonnegative=nonnegative)
+    return RawCorpus(path, canonical(matrix, keep_zeros=kind == "ratings"), labels, kind)
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -205,7 +205,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 
 
-def _demo(spec: CorpusSpec) -> RawCorpus:
+def _demo(spec: CorpusSpec) -> tuple[sp.csr_array, Labels]:
     path = Path(DEMO)
     if sys.flags.optimize > 1:
         raise Refused(path, "most docstrings are stripped, because Python runs with -OO.")
@@ -213,4 +213,4 @@ def _demo(spec: CorpusSpec) -> RawCorpus:
     ids = np.array([document.id for document in documents], dtype=np.str_)
     party = np.array([document.party for document in documents], dtype=np.str_)
     matrix = term_counts([document.text for document in documents], spec, path)
-    return RawCorpus(path, canonical(matrix), Labels(ids, party), DEMO)
+    return matrix, Labels(ids, party)

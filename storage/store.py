@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
 
-__all__ = ["Store", "content_key", "write_arrays", "write_json", "write_whole"]
+__all__ = ["Store", "content_key", "write_arrays", "write_json", "write_text", "write_whole"]
 
 
 def content_key(identity: Mapping[str, Any]) -> str:
@@ -67,7 +67,11 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON for people: sorted as given, indented."""
-    text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    write_text(path, json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole."""
 
     def write(part: Path) -> None:
         part.write_text(text, encoding="utf-8")

@@ -25,6 +25,15 @@ MAY_IMPORT = {
 }
 """flows -> tasks -> audit, storage, protocols; protocols -> audit; dashboards -> storage. Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 300) | {"audit": 350, "protocols": 350, "storage": 350, "flows": 350}
+MOST_PARAMETERS = 8
+WIDE = {
+    "audit": {
+        *("_largest", "_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
+        *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
+    },
+    "flows": {"run_node", "run_pem"},
+}
+"""What has more: kernels, which take arrays one by one, and runs among parties."""
 
 
 def folder(room: str) -> Path:
@@ -136,6 +145,26 @@ def test_a_module_has_one_job_and_three_folder_levels_at_most(room: str) -> None
         assert len(path.relative_to(folder(room).parent).parts) <= 4, path
         assert path.stem != "utils", path
         assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES[room], path
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """`self` and `cls` are none."""
+    given = function.args
+    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return len(names) + (given.vararg is not None) + (given.kwarg is not None) - (names[:1] in (["self"], ["cls"]))
+
+
+@pytest.mark.parametrize("room", sorted(set(ROOMS) - {"commands"}))
+def test_a_function_takes_few_parameters(room: str) -> None:
+    """Commands are what a person types, and take as many as there are options."""
+    wide = {
+        node.name: f"{path.relative_to(ROOT)}:{node.lineno} {node.name} takes {parameters(node)}"
+        for path in modules(room)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and parameters(node) > MOST_PARAMETERS
+    }
+    known = WIDE.get(room, set())
+    assert [what for name, what in wide.items() if name not in known] == []
 
 
 def test_nothing_names_a_machine_or_a_registry() -> None:

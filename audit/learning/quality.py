@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.products import BASES
 
-__all__ = ["MEASURE", "learning_cost", "learnt_residual", "residual_share"]
+__all__ = ["MEASURE", "cost_of_leaving_out", "learning_cost", "learnt_residual", "residual_share"]
 
 MEASURE = "share of the whole corpus's energy outside the row space of the basis"
 """What `learnt_residual` is, in words."""
@@ -126,3 +129,9 @@ def learning_cost(
         "documents_all": len(corpus),
         "documents_cleared": len(kept),
     }
+
+
+def cost_of_leaving_out(spec: Spec, corpus: Corpus, kept: Iterable[str]) -> dict[str, Any] | None:
+    """`learning_cost` of a spec's mechanism where the documents with these ids are kept."""
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    return learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, list(kept))), spec.seed)

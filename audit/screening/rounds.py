@@ -27,6 +27,7 @@ from ksdp.audit.verdicts.bands import band_width
 
 __all__ = [
     "Ended",
+    "Round",
     "check_screenable",
     "ending",
     "fewest_documents",
@@ -186,46 +187,41 @@ def no_proof(
     return None
 
 
-def ending(
-    *,
-    number: int,
-    rounds: int,
-    audited: int,
-    sensitive: int,
-    before: int,
-    left: int,
-    rows: int,
-    share: float,
-    most: float,
-    unit: str = "document",
-) -> Ended | None:
-    """Decide after a round whether another one follows (None).
+@dataclass(frozen=True)
+class Round:
+    """What a round was and what it found."""
 
-    Parameters
-    ----------
-    number, rounds : int
-        This round, from 1, and the most there may be.
-    audited, sensitive : int
-        Documents of this round.
-    before : int
-        Documents left out in earlier rounds.
-    left : int
-        Documents that the victim's databases would be drawn from in the next round.
-    rows : int
-        Documents in a database.
-    share : float
-        `rows` over the documents that databases were drawn from in the first round.
-    most : float
-        Share of the audited documents above which leaving them out is called no help.
-    unit : str
-        What one is called.
-    """
+    number: int
+    """From 1."""
+    rounds: int
+    """The most there may be."""
+    audited: int
+    """Documents of this round."""
+    sensitive: int
+    """Of these."""
+    before: int
+    """Documents left out in earlier rounds."""
+    left: int
+    """Documents that the victim's databases would be drawn from in the next round."""
+    rows: int
+    """Documents in a database."""
+    share: float
+    """`rows` over the documents that databases were drawn from in the first round."""
+    most: float
+    """Share of the audited documents above which leaving them out is called no help."""
+    unit: str = "document"
+    """What one is called."""
+
+
+def ending(done: Round) -> Ended | None:
+    """Decide after a round whether another one follows (None)."""
+    number, sensitive, unit = done.number, done.sensitive, done.unit
     if not sensitive:
-        if not before:
+        if not done.before:
             return Ended("stable", None, "Nothing is sensitive, so nothing had to be left out.")
-        return Ended("stable", True, f"Without {before} {unit}s, round {number} found nothing sensitive.")
-    counted = f"{sensitive} of {audited} audited {unit}s are sensitive in round {number}"
-    if sensitive > most * audited or sensitive == audited:
+        return Ended("stable", True, f"Without {done.before} {unit}s, round {number} found nothing sensitive.")
+    counted = f"{sensitive} of {done.audited} audited {unit}s are sensitive in round {number}"
+    if sensitive > done.most * done.audited or sensitive == done.audited:
         still = " still" if number > 1 else ""
         return Ended(
             "hopeless",
@@ -233,15 +229,15 @@ def ending(
             f"{counted}: leaving {unit}s out does not help, because most are{still} sensitive. A larger party, "
             "a lower rank or fewer iterations may.",
         )
-    if number == rounds:
+    if number == done.rounds:
         return Ended("limit", False, f"{counted}, the last that was allowed: each exclusion uncovered others.")
-    fewest = fewest_documents(rows, share)
-    if left < fewest:
+    fewest = fewest_documents(done.rows, done.share)
+    if done.left < fewest:
         return Ended(
             "too-few",
             False,
-            f"{counted}, and without them {left} {unit}s are left: too few for databases of {rows} (at least "
-            f"{fewest} are needed).",
+            f"{counted}, and without them {done.left} {unit}s are left: too few for databases of {done.rows} (at "
+            f"least {fewest} are needed).",
         )
     return None
 

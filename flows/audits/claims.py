@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
-
-from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claiming
+from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
@@ -65,7 +63,7 @@ def run_claim(
         finding = ClaimFinding.from_json(held["finding"])
         return AuditedClaim(finding, held["provenance"]["finished"], True, inputs.path(opened))
     current().stage("claim", 2 * runs)
-    rng = np.random.default_rng(spec.seed)
+    rng = claim_generator(spec.seed)
     finding = audit_claim(mechanism, runs=runs, rng=rng, confidence=confidence, progress=lambda done: advance(2))
     finished = clock()
     path = write_claim(opened, inputs, finding.as_json(), versions=versions(), finished=finished)

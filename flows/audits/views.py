@@ -6,22 +6,19 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.plan import make_plan
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.spec import Spec
-from ksdp.audit.views import ViewVerdicts, combine, make_views
+from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
-from ksdp.storage.audits.views import views_page, write_view_verdicts, write_views
+from ksdp.storage.audits.views import view_verdicts, views_page, write_view_verdicts, write_views
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.store import Store, content_key, write_whole
+from ksdp.storage.store import Store, content_key, write_text
 
 __all__ = ["run_views"]
 
@@ -55,7 +52,7 @@ def run_views(
     tables = [read_verdicts(opened.audit(about.audit)) for about in summaries]
     if any(not table["document"].equals(tables[0]["document"]) for table in tables):
         raise KsdpError("the views audited other documents; they must be the same.")
-    combined = combine([_verdicts(table) for table in tables])
+    combined = combine([view_verdicts(table) for table in tables])
     name = content_key({"views": spec.hash, "corpus": corpus.hash})[:12]
     write_view_verdicts(opened, name, [view.name for view in views], tables, combined)
     summary = summarise_views(
@@ -68,15 +65,7 @@ def run_views(
         time.monotonic() - started,
     )
     write_views(opened, name, summary)
-    page = render_views(opened, name)
-
-    def write(part: Path) -> None:
-        part.write_text(page, encoding="utf-8")
-
-    write_whole(views_page(opened, name), write)
+    write_text(views_page(opened, name), render_views(opened, name))
     return summary
 
 
-def _verdicts(table: pa.Table) -> ViewVerdicts:
-    verdict = np.array(table["verdict"].to_pylist(), dtype=np.str_)
-    return ViewVerdicts(verdict, table["log10_adjusted_p"].to_numpy())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,26 @@ from ksdp.flows.interruption import run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare
 from ksdp.flows.progress import current
-from ksdp.flows.screening.clear import check_signing, clearance_from_decisions
+from ksdp.flows.screening.clear import clearance_from_decisions
+from ksdp.flows.screening.signing import Signing
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.keys import load_private
 from ksdp.storage.reviews.decisions import newer_audits, snapshot
 from ksdp.storage.screening.screens import verdict_ids
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_plan
 
-__all__ = ["await_decisions", "run_approval", "undecided_documents"]
+__all__ = ["Patience", "await_decisions", "run_approval", "undecided_documents"]
 
 _SHOWN = 50
 """Documents that an artifact names."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long decisions are waited for, and how often the log is looked at."""
+
+    timeout: timedelta
+    poll: timedelta = timedelta(seconds=2)
 
 
 def undecided_documents(store: Path, audit: str) -> tuple[str, list[str]]:
@@ -66,7 +75,7 @@ def _markdown(audit: str, waiting: Sequence[str], until: datetime) -> str:
     )
 
 
-async def await_decisions(store: Path, audit: str, timeout: timedelta, poll: timedelta) -> str:
+async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
     """Return when no document of the audit waits for people; the id of the audit that they decided about.
 
     Called inside a Prefect flow, it keeps an artifact `approval-<audit>` of what is waited for.
@@ -78,7 +87,8 @@ async def await_decisions(store: Path, audit: str, timeout: timedelta, poll: tim
     """
     from prefect.artifacts import acreate_markdown_artifact
 
-    end, until = time.monotonic() + timeout.total_seconds(), datetime.now(UTC) + timeout
+    end = time.monotonic() + patience.timeout.total_seconds()
+    until = datetime.now(UTC) + patience.timeout
     shown: tuple[str, list[str]] | None = None
     while True:
         newest, waiting = found = await asyncio.to_thread(undecided_documents, store, audit)
@@ -94,20 +104,16 @@ async def await_decisions(store: Path, audit: str, timeout: timedelta, poll: tim
             raise KsdpError(
                 f"{len(waiting)} documents of audit {newest} were not decided in time; the same command waits on."
             )
-        await asyncio.sleep(poll.total_seconds())
+        await asyncio.sleep(patience.poll.total_seconds())
 
 
 def run_approval(
     spec: Spec,
     base: Path,
     store: Path,
-    clearance_path: Path,
-    key: Path,
+    signing: Signing,
+    patience: Patience,
     *,
-    who: str,
-    valid: timedelta,
-    timeout: timedelta,
-    poll: timedelta = timedelta(seconds=2),
     workers: int | None = None,
     dask: str | None = None,
 ) -> dict[str, Any]:
@@ -116,19 +122,16 @@ def run_approval(
     Parameters
     ----------
     spec : Spec
+        What is audited.
     base : Path
         Folder that the spec's paths are relative to.
     store : Path
-    clearance_path : Path
-    key : Path
-        Private key that signs. The flow signs without asking again: everybody who may decide in this store
-        thereby decides what it signs.
-    who : str
-        Who answers for the clearance.
-    valid : timedelta
-        How long the clearance holds.
-    timeout, poll : timedelta
-        How long decisions are waited for, and how often the log is looked at.
+        Folder of the store; made where there is none.
+    signing : Signing
+        Who signs. The clearance holds as long as this says, from the moment at which it is signed. The flow signs
+        without asking again: everybody who may decide in this store thereby decides what it signs.
+    patience : Patience
+        How long decisions are waited for.
     workers, dask : optional
         As for `run_audit`.
 
@@ -146,9 +149,7 @@ def run_approval(
     KsdpError
         If decisions are missing when the time is over.
     """
-    now = datetime.now(UTC)
-    check_signing(clearance_path, who, now, now + valid)
-    private = load_private(key)
+    signing.check()
     current().stage("prepare", 1)
     prepared = prepare(spec, base, store)
     root = Path(prepared.ref.store)
@@ -164,18 +165,9 @@ def run_approval(
             summary = (await asyncio.to_thread(run_prepared, audits, workers=workers, dask=dask))[0]
             if not summary.valid:
                 raise InvalidAudit(f"{summary.controls.reason}. No verdict may be used.")
-            decided = await await_decisions(root, audit, timeout, poll)
-            signed = datetime.now(UTC)
-            return await asyncio.to_thread(
-                clearance_from_decisions,
-                root,
-                decided,
-                clearance_path,
-                private,
-                who=who,
-                now=signed,
-                expires=signed + valid,
-            )
+            decided = await await_decisions(root, audit, patience)
+            now = datetime.now(UTC)
+            return await asyncio.to_thread(clearance_from_decisions, root, decided, signing.at(now))
 
         with reached(server):
             return run_until_stopped(approval(prepared.ref.audit))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import append, states
 from ksdp.storage.store import Store
 
-__all__ = ["decide", "more_runs"]
+__all__ = ["WantedRuns", "decide", "more_runs"]
 
 
 def decide(
@@ -60,6 +61,16 @@ def decide(
     kind = Decision(decision)
     proposals = [Proposal(audit, document, kind, reason, reviewer, saw) for document in documents]
     return append(Store.open(store, create=False), proposals, now)
+
+
+@dataclass(frozen=True)
+class WantedRuns:
+    """What more runs are wanted for."""
+
+    documents: tuple[str, ...] | None = None
+    """None: those whose decision in force is `more-runs` when it begins."""
+    with_runs: int | None = None
+    """Runs in the smaller arm; None: what the audit forecast for these documents."""
 
 
 class _Written:
@@ -117,10 +128,10 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _asked(store: Store, audit: str, documents: Sequence[str] | None) -> list[str]:
+def _asked(store: Store, audit: str, wanted: WantedRuns) -> list[str]:
     """Documents that more runs are wanted for."""
-    if documents is not None:
-        asked = list(dict.fromkeys(documents))
+    if wanted.documents is not None:
+        asked = list(dict.fromkeys(wanted.documents))
     else:
         asked = [name for name, state in states(store, audit).items() if state.asks_for_runs]
     if not asked:
@@ -144,9 +155,8 @@ def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None)
 def more_runs(
     store: Path,
     audit: str,
-    documents: Sequence[str] | None = None,
+    wanted: WantedRuns | None = None,
     *,
-    with_runs: int | None = None,
     workers: int | None = None,
     dask: str | None = None,
     wait: bool = False,
@@ -162,10 +172,9 @@ def more_runs(
     ----------
     store : Path
     audit : str
-    documents : sequence of str, optional
-        Those whose decision in force is `more-runs` when it begins, where none are named.
-    with_runs : int, optional
-        Runs in the smaller arm; what the audit forecast for these documents, where not given.
+        The one to continue.
+    wanted : WantedRuns, optional
+        For which documents, and how many.
     workers, dask : optional
         As for `run_audit`.
     wait : bool
@@ -182,17 +191,17 @@ def more_runs(
     StoreError
         If there is no such audit, it is being continued already, or another one is running in the store.
     """
-    opened = Store.open(store, create=False)
+    opened, wanted = Store.open(store, create=False), wanted or WantedRuns()
     summary = read_summary(opened.audit(audit))
     with claimed(opened, audit, held) as mine:
         if mine is None:
             raise StoreError(f"audit {audit} is being continued already.")
         if held is None:  # else it was said that this starts: how it ended must be said too
-            _more(opened, audit, _asked(opened, audit, documents), with_runs)
+            _more(opened, audit, _asked(opened, audit, wanted), wanted.with_runs)
         written = _Written(opened, audit, clock)
         with written.told(), one_at_a_time(opened.root, written.wait if wait else None):
-            asked = _asked(opened, audit, documents)  # the wait may have been long
-            more = _more(opened, audit, asked, with_runs)
+            asked = _asked(opened, audit, wanted)  # the wait may have been long
+            more = _more(opened, audit, asked, wanted.with_runs)
             corpus = open_corpus(opened.corpus(summary.corpus))
             prepared = prepare_stored(more, corpus, opened.root, may_sample=True)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))

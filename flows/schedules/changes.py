@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.digests import digest_key, document_digests
-from ksdp.storage.schedules.changes import Changes, compare, read_standing
+from ksdp.storage.schedules.changes import Changes, VerdictTable, compare, read_standing
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store, content_key
@@ -32,7 +30,7 @@ class Look:
     digests: dict[str, str]
     """Of the documents that the spec is about and the corpus holds."""
     changes: Changes
-    standing: pa.Table | None
+    standing: VerdictTable | None
     """The verdicts before this run."""
     standing_file: str | None
     """Where they stand."""

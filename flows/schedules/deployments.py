@@ -1,7 +1,7 @@
-"""Keep Prefect's deployments as the schedules' files say, and start what is due and nobody has started.
+"""Keep Prefect's deployments as the schedules' files say, and start what is due.
 
-Prefect's own calendar starts runs. Where it did not (the machine or the server was down, a run's process died),
-the store knows what is due, and one run is started for all that was missed.
+The store alone knows what is due (`ksdp.storage.schedules.history.due`): deployments have no calendar.
+Where times have gone by (the machine or the server was down, a run's process died), one run is started for all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.runner import Runner
-from prefect.schedules import Cron
 from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
@@ -38,8 +37,8 @@ from ksdp.storage.store import Store, content_key
 
 __all__ = ["Follower"]
 
-_GRACE = timedelta(seconds=30)
-"""Prefect's calendar has this long to start what is due."""
+_AGAIN = timedelta(seconds=30)
+"""A run that is due and left no line in the history is not started anew sooner."""
 
 _SELDOM = 5
 """Ticks between looks at Prefect's pages' switches, and at notices that wait."""
@@ -63,16 +62,19 @@ class Follower:
         self._shared = shared
         self._applied: dict[str, tuple[Schedule, UUID]] = {}
         self._started: dict[str, UUID] = {}
-        self._overdue: dict[str, datetime] = {}
         self._begun = utc_now()
+        self._tried: dict[str, datetime] = {}
         self._ticks = 0
 
     async def clear(self) -> None:
-        """Put away what an earlier server left: deployments without a schedule, runs of times gone by, zombies."""
+        """Put away what an earlier server left: deployments that no schedule asks for, planned runs, zombies.
+
+        A deployment with a calendar is of a version that let Prefect plan runs; it is made anew.
+        """
         names = {schedule.name for schedule in read_schedules(self._store)}
         tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=[self._tag]))
         for deployment in await self._client.read_deployments(deployment_filter=tagged, limit=200):
-            if deployment.parameters.get("schedule") not in names:
+            if deployment.parameters.get("schedule") not in names or deployment.schedules:
                 await self._client.delete_deployment(deployment.id)
         with hold(self._store) as free:
             for run in await self._runs(StateType.SCHEDULED):
@@ -113,7 +115,6 @@ class Follower:
         name = f"{schedule.name}-{self._tag}" if self._shared else schedule.name
         deployment = await scheduled_audit.ato_deployment(
             name=name,
-            schedules=[Cron(schedule.cron, timezone=schedule.timezone, active=not schedule.paused)],
             paused=schedule.paused,
             parameters={"store": str(self._store.root), "schedule": schedule.name},
             tags=["ksdp", self._tag],
@@ -142,10 +143,9 @@ class Follower:
             except ObjectNotFound:
                 self._applied.pop(name)  # deleted there: the file still says that it should be
                 continue
-            paused = shown.paused or not any(calendar.active for calendar in shown.schedules)
-            if paused != schedule.paused:
-                self._applied[name] = (set_paused(self._store, name, paused, utc_now()), deployment)
-                current().say(f"schedule {name} is {'paused' if paused else 'resumed'} on Prefect's pages")
+            if shown.paused != schedule.paused:
+                self._applied[name] = (set_paused(self._store, name, shown.paused, utc_now()), deployment)
+                current().say(f"schedule {name} is {'paused' if shown.paused else 'resumed'} on Prefect's pages")
 
     async def _start_what_waits(self, schedule: Schedule, deployment: UUID) -> None:
         if not await self._over(schedule.name):
@@ -163,12 +163,13 @@ class Follower:
                 await self._start(schedule, deployment, full=mark.full, only_due=False)
             return
         now = utc_now()
-        occasion = None if schedule.paused else due(schedule, read_runs(self._store, schedule.name), now)
+        if schedule.paused or due(schedule, read_runs(self._store, schedule.name), now) is None:
+            self._tried.pop(schedule.name, None)
+            return
         with hold(self._store) as free:
-            waits = occasion is not None and free
-        if occasion is None or not waits:
-            self._overdue.pop(schedule.name, None)
-        elif occasion.planned < self._begun or now - self._overdue.setdefault(schedule.name, now) > _GRACE:
+            pass  # a run under way may be the one that is due; when it has ended, the history says so
+        if free and (schedule.name not in self._tried or now - self._tried[schedule.name] > _AGAIN):
+            self._tried[schedule.name] = now
             await self._start(schedule, deployment, full=False, only_due=True)
 
     async def _start(self, schedule: Schedule, deployment: UUID, *, full: bool, only_due: bool) -> None:
@@ -183,7 +184,6 @@ class Follower:
             state=Scheduled(),
         )
         self._started[schedule.name] = run.id
-        self._overdue.pop(schedule.name, None)
 
     async def _over(self, name: str) -> bool:
         """Whether the run that was started here has come to its end, if there was one."""

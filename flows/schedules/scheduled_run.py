@@ -1,7 +1,7 @@
 """One run of a schedule: what is due, what has changed, the audit of it, what became of it.
 
-Prefect calls this flow, for whatever reason: its calendar, `ksdp serve` making up for missed times, a person. What
-is due is asked of the store alone, with the store's schedules locked, so any number of calls make one run.
+Prefect calls this flow because `ksdp serve` found it due, or a person wants it. What is due is asked of the store
+alone, with the store's schedules locked, so any number of calls make one run.
 """
 
 from __future__ import annotations
@@ -89,27 +89,22 @@ async def scheduled_audit(store: str, schedule: str, full: bool = False, only_du
     full : bool
         Audit every document, changed or not.
     only_due : bool
-        Do nothing where the calendar asks for nothing; always so for runs that Prefect's own calendar starts. Else
-        somebody wants a run now.
+        Do nothing where nothing is due. Else somebody wants a run now.
     """
     _die_with_server()
     opened = Store.open(Path(store), create=False)
     context = FlowRunContext.get()
     run = None if context is None else context.flow_run
-    planned_by_prefect = run is not None and run.auto_scheduled
     with ExitStack() as stack:
         await _held(opened, stack)
         try:
             read = read_schedule(opened, schedule)
         except StoreError as error:
             return Completed(name="Skipped", message=str(error))
-        # A run that Prefect starts a moment early is due all the same.
-        planned = run.expected_start_time if planned_by_prefect and run is not None else None
-        now = max(utc_now(), planned) if planned is not None else utc_now()
-        occasion = due(read, read_runs(opened, schedule), now)
-        if occasion is None and (only_due or planned_by_prefect):
+        occasion = due(read, read_runs(opened, schedule), utc_now())
+        if occasion is None and only_due:
             return Completed(name="Skipped", message="nothing is due: another run has made up for it.")
-        if read.paused and (only_due or planned_by_prefect):
+        if read.paused and only_due:
             return Completed(name="Skipped", message="the schedule is paused.")
         before = running(opened, schedule)
         crashes = before.crashes + (0 if before.stopped else 1) if before is not None else 0

@@ -20,7 +20,7 @@ from ksdp.flows.schedules.metrics import metrics_server
 from ksdp.storage.locks import is_locked, lock
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import read_schedule, read_schedules, serving_lock
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, write_text
 
 __all__ = ["being_served", "run_now", "serve"]
 
@@ -128,7 +128,7 @@ async def _follow(store: Store, server: Server, ready: Path | None) -> None:
             await asyncio.sleep(0.05)
         _hear(told)  # the runner has taken the signals for itself
         if ready is not None:
-            ready.write_text(server.url, encoding="utf-8")
+            write_text(ready, server.url)
         try:
             while not told.is_set():
                 await follower.tick()

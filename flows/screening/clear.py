@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
-from ksdp.audit.groups import GROUPS_AUDITED, unit_names
+from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.plan import make_plan
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
-from ksdp.flows.screening.screen import mechanism_identity
+from ksdp.audit.screening.proof import pool_of
+from ksdp.flows.screening.signing import Grounds, Signing, sign
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import check_chain, newer_audits, older_audits, snapshot
-from ksdp.storage.screening.clearances import read_clearance, write_clearance
 from ksdp.storage.store import Store
 
-__all__ = ["check_signing", "clearance_from_decisions"]
+__all__ = ["clearance_from_decisions"]
 
 
 def clearance_from_decisions(
-    store: Path,
-    audit: str,
-    clearance_path: Path,
-    private_key: Ed25519PrivateKey,
-    *,
-    who: str,
-    now: datetime,
-    expires: datetime,
-    leave_out_waiting: bool = False,
-    superseded: bool = False,
-    salted: bool = False,
+    store: Path, audit: str, signing: Signing, *, leave_out_waiting: bool = False, superseded: bool = False
 ) -> dict[str, Any]:
     """Sign what may be used after people decided: proved clear and not excluded, or accepted by decision.
 
@@ -49,20 +33,15 @@ def clearance_from_decisions(
     Parameters
     ----------
     store : Path
+        Folder of the store.
     audit : str
-    clearance_path : Path
-        An older clearance there is replaced.
-    private_key : Ed25519PrivateKey
-    who : str
-        Who signs.
-    now, expires : datetime
-        With time zones.
+        The one that people decided about.
+    signing : Signing
+        Who signs, where the clearance goes, and for how long it holds.
     leave_out_waiting : bool
         Leave out documents that wait for a second person, instead of refusing.
     superseded : bool
         Sign although a newer audit asked the same question.
-    salted : bool
-        List salted hashes instead of ids.
 
     Raises
     ------
@@ -74,7 +53,7 @@ def clearance_from_decisions(
     StoreError
         If there is no such audit, or the review log is broken or torn.
     """
-    check_signing(clearance_path, who, now, expires)
+    signing.check()
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
@@ -103,35 +82,26 @@ def clearance_from_decisions(
     origin = read_origin(opened, audit) or Origin(spec.hash, (audit,))
     looks = [read_summary(opened.audit(name)) for name in older_audits(opened, audit)]
     levels = [look.spec.decision.level for look in looks if look.corpus == summary.corpus]
-    salt = secrets.token_bytes(16) if salted else None
-    names = unit_names(plan.corpus, spec.design.unit)
-    listed = plan.corpus.ids[np.isin(names, list(chosen.listed))]
     sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
-    said = review_statement(
-        margin=spec.decision.margin,
-        levels=[spec.decision.level, *levels],
-        rows=plan.party_rows,
-        among=len(plan.units) - len(plan.honest) - len(plan.coalition),
-        selection=chosen,
-        accepted_sensitive=_sensitive(verdicts, chosen.accepted),
-        four_eyes=seen.policy.four_eyes,
-        newest=not newer,
-    )
-    cleared = Clearance(
-        corpus=summary.corpus,
-        mechanism=mechanism_identity(plan),
+    grounds = Grounds(
+        plan=plan,
+        corpus=plan.corpus,
         spec=origin.spec,
         audits=origin.audits,
         verdicts=summary.verdicts.as_dict(),
         allowed=("clear",),
-        documents=Clearance.entries(listed, salt),
-        salt=salt,
-        excluded=int(np.isin(names, [*chosen.excluded, *sensitive]).sum()),
-        excluded_documents=None,
-        reviewer=who,
-        created=now,
-        expires=expires,
-        statement=f"{said} {GROUPS_AUDITED}" if spec.design.unit == "group" else said,
+        listed=chosen.listed,
+        excluded=[*chosen.excluded, *sensitive],
+        statement=review_statement(
+            margin=spec.decision.margin,
+            levels=[spec.decision.level, *levels],
+            rows=plan.party_rows,
+            among=pool_of(plan),
+            selection=chosen,
+            accepted_sensitive=_sensitive(verdicts, chosen.accepted),
+            four_eyes=seen.policy.four_eyes,
+            newest=not newer,
+        ),
         reviewed=Reviewed(
             accepted=len(chosen.accepted),
             excluded=len(chosen.excluded),
@@ -141,36 +111,15 @@ def clearance_from_decisions(
             log_head=seen.head.hash,
         ),
     )
-    write_clearance(clearance_path, cleared, private_key)
-    return _told(clearance_path, cleared, chosen) | {"audit": audit, "fingerprint": fingerprint(private_key)}
-
-
-def check_signing(path: Path, who: str, now: datetime, expires: datetime) -> None:
-    """Refuse now what would be refused when people have decided.
-
-    Raises
-    ------
-    InputError
-        If nobody signs, a time is wrong, or the file is there and is no clearance.
-    """
-    if not who.strip():
-        raise InputError("`who` must say who signs.")
-    if now.tzinfo is None or expires.tzinfo is None:
-        raise InputError("`now` and `expires` must have a time zone.")
-    if expires <= now:
-        raise InputError("`expires` must be later than now.")
-    if path.exists():
-        try:
-            read_clearance(path)
-        except ClearanceError as error:
-            raise InputError(f"{path} exists and is not a clearance; name another file.") from error
+    summed_up = _counts(signing.path, sign(signing, grounds), chosen)
+    return summed_up | {"audit": audit, "fingerprint": fingerprint(signing.private_key)}
 
 
 def _sensitive(verdicts: dict[str, str], documents: Sequence[str]) -> int:
     return sum(verdicts[name] == "sensitive" for name in documents)
 
 
-def _told(path: Path, cleared: Clearance, chosen: Selection) -> dict[str, Any]:
+def _counts(path: Path, cleared: Clearance, chosen: Selection) -> dict[str, Any]:
     reviewed = cleared.reviewed
     return {
         "clearance": str(path.resolve()),

@@ -6,30 +6,34 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import as_rows
 from ksdp.audit.errors import InputError
-from ksdp.audit.groups import make_units, unit_count
-from ksdp.audit.learning.quality import MEASURE, learnt_residual
-from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.groups import unit_count
+from ksdp.audit.learning.quality import MEASURE
 from ksdp.audit.screening.lever_search import first_good, most_allowed, share_upper_limit
 from ksdp.audit.screening.levers import DIALS, Dial, make_dial, pool_size
-from ksdp.audit.screening.rounds import search_seed
+from ksdp.audit.screening.search_sample import learning_quality, sampled_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.progress import current
-from ksdp.storage.findings import read_statistics
+from ksdp.storage.screening.screens import largest_distances
 from ksdp.storage.store import Store
 
-__all__ = ["Search", "plan_search", "run_search"]
+__all__ = ["Search", "SearchLimits", "plan_search", "run_search"]
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """What a search has to show, and on how many documents."""
+
+    quota: float = 0.05
+    """In (0, 1): the largest share of the documents that may exceed the margin."""
+    documents: int = 200
+    """Drawn for every audit of it; all, where there are fewer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +93,7 @@ def plan_search(
     drawn = min(documents, population)
     found: list[Dial] = []
     refused: dict[str, str] = {}
-    base = _sampled(spec, corpus, drawn, named)
+    base = sampled_spec(spec, units, drawn)
     for name in names:
         try:
             found.append(make_dial(name, base, units))
@@ -106,23 +110,6 @@ def plan_search(
     at_level = Spec.model_validate(tables)
     dials = tuple(make_dial(dial.name, at_level, units) for dial in found)
     return Search(at_level, quota, drawn, population, level, dials, refused)
-
-
-def _sampled(spec: Spec, corpus: Corpus, drawn: int, named: tuple[str, ...] | None) -> Spec:
-    """The spec that audits the sample, with runs that no round has seen."""
-    tables = spec.model_dump(mode="json")
-    tables["seed"] = search_seed(spec.seed)
-    design = tables["design"]
-    units = unit_count(corpus, spec.design.unit)
-    rows, pool = as_rows(spec.design.party_size, units), pool_size(spec, units)
-    fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"
-    design["kind"] = "balanced" if fits and rows <= pool - drawn else "shared"
-    design["party_size"] = rows
-    design["documents"] = drawn
-    if named is not None:
-        rng = generator(spec.seed, Purpose.SAMPLE)
-        design["documents"] = sorted(rng.choice(np.unique(named), drawn, replace=False).tolist())
-    return Spec.model_validate(tables)
 
 
 def run_search(
@@ -150,7 +137,9 @@ def run_search(
         tried, the learning quality there, and a sentence.
     """
     started = time.monotonic()
-    learn = _Learning(corpus, search.spec.seed)
+
+    def learn(spec: Spec) -> dict[str, Any]:
+        return learning_quality(spec, corpus, search.spec.seed)
 
     def attempt(dial: Dial | None, value: float | None, spec: Spec) -> dict[str, Any]:
         about = _attempt(search, spec, corpus, store, workers, dask) | {"value": value}
@@ -182,28 +171,6 @@ def run_search(
         "reason": _conclusion(search, present, answers),
         "seconds": round(time.monotonic() - started, 3),
     }
-
-
-@dataclass(frozen=True, eq=False)
-class _Learning:
-    """Quality at a spec, for the party alone and for all parties together."""
-
-    corpus: Corpus
-    seed: int
-
-    def __call__(self, spec: Spec) -> dict[str, Any]:
-        mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-        units = make_units(self.corpus, spec.design.unit)
-        size = as_rows(spec.design.party_size, len(units))
-        rng = generator(self.seed, Purpose.SAMPLE, 1)
-        some = units.rows(np.sort(rng.permutation(len(units))[:size]))  # a larger party holds the smaller one
-        try:
-            return {
-                "from_all": learnt_residual(mechanism, self.corpus, self.seed),
-                "from_a_party": learnt_residual(mechanism, self.corpus, self.seed, kept=some),
-            }
-        except ValueError as error:
-            return {"refused": str(error)}
 
 
 def _turn(
@@ -243,7 +210,7 @@ def _attempt(
     about = {"audit": prepared.ref.audit, "runs": summary.runs, "valid": summary.valid}
     if not summary.valid:
         return about | {"good": False, "refused": f"void: {summary.controls.reason}"}
-    largest = _largest(read_statistics(Store(Path(prepared.ref.store)).audit(prepared.ref.audit)))
+    largest = largest_distances(Store(Path(prepared.ref.store)), prepared.ref.audit)
     above = int((largest > spec.decision.margin).sum())
     limit = share_upper_limit(above, len(largest), search.level, max(search.population, len(largest)))
     return about | {
@@ -252,17 +219,9 @@ def _attempt(
         "above_margin": above,
         "share": above / len(largest),
         "upper_limit": limit,
-        "median_D": float(np.median(largest)),
+        "median_D": float(median(largest.tolist())),
         "largest_D": float(largest.max()),
     }
-
-
-def _largest(statistics: pa.Table) -> NDArray[np.float64]:
-    """The largest D of each document, over statistics; 1 where an arm was empty and nothing is known."""
-    plain = statistics.select(["document", "distance"]).to_pandas()
-    plain["distance"] = plain["distance"].fillna(1.0)
-    largest = plain.groupby("document", observed=True, sort=False)["distance"].max()
-    return np.asarray(largest, dtype=np.float64)
 
 
 def _seen(about: dict[str, Any]) -> str:

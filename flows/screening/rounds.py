@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from ksdp.audit.corpus import Corpus, restrict
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.groups import unit_count, unit_names
+from ksdp.audit.groups import restrict_to, unit_count
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.rounds import Ended, ending, no_proof, proof_runs, round_level, round_spec
+from ksdp.audit.screening.proof import pool_of, runs_for_proof
+from ksdp.audit.screening.rounds import Ended, Round, ending, no_proof, round_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.flows.progress import current
-from ksdp.storage.findings import read_verdicts
-from ksdp.storage.screening.screens import sensitive_documents, verdict_ids
+from ksdp.storage.screening.screens import RoundVerdicts, read_round
 from ksdp.storage.store import Store
 
 __all__ = ["Rounds", "Rules", "run_rounds"]
@@ -31,14 +29,20 @@ __all__ = ["Rounds", "Rules", "run_rounds"]
 class Rules:
     """When rounds end, and what may be listed."""
 
-    rounds: int
+    rounds: int = 5
     """The most audits."""
-    most: float
+    most: float = 0.5
     """Share of a round's documents above which leaving them out is called no help."""
-    allowed: tuple[str, ...]
+    allowed: tuple[str, ...] = ("clear",)
     """Verdicts that let a document onto the list."""
-    proof: bool
+    proof: bool = True
     """Audit the listed documents by themselves where others were in the databases too."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"`rounds` must be at least 1; got {self.rounds}.")
+        if not 0 < self.most <= 1:
+            raise InputError(f"`most` must be in (0, 1]; got {self.most}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +53,10 @@ class Rounds:
     """
 
     about: list[dict[str, Any]]
-    sensitive: list[pa.Table]
-    """The sensitive documents of each round."""
+    verdicts: list[RoundVerdicts]
+    """Of each round but a void one."""
     plan: Plan
-    last: pa.Table
+    last: RoundVerdicts
     ended: Ended
     listed: list[str]
     """Ids that may be listed; none unless the rounds ended stable."""
@@ -62,17 +66,38 @@ class Rounds:
     @property
     def excluded(self) -> list[str]:
         """Ids of all sensitive documents."""
-        return [str(name) for table in self.sensitive for name in table["document"].to_pylist()]
+        return [name for verdicts in self.verdicts for name in verdicts.sensitive]
 
     @property
     def among(self) -> int:
         """Documents that the last round's databases were drawn from."""
-        return _pool(self.plan)
+        return pool_of(self.plan)
 
     @property
     def beside(self) -> int:
         """Of these, documents that may not be listed."""
         return self.among - len(self.listed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Series:
+    """What all rounds have in common."""
+
+    spec: Spec
+    corpus: Corpus
+    """The whole one."""
+    store: Path
+    rounds: int
+    """The most there may be."""
+
+    def prepared(self, number: int, stay: Sequence[str] | None = None, with_runs: int | None = None) -> Prepared:
+        """The audit of a round, of those that stay; of all in the first."""
+        unit, named = self.spec.design.unit, self.spec.design.documents
+        corpus = self.corpus if stay is None else restrict_to(self.corpus, unit, stay)
+        audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
+        units = unit_count(self.corpus, unit)
+        spec = round_spec(self.spec, number, self.rounds, units, audited, with_runs)
+        return prepare_stored(spec, corpus, self.store, may_sample=True)
 
 
 def run_rounds(
@@ -86,42 +111,43 @@ def run_rounds(
     there (the others had hidden it) is left out like any other.
     """
     about: list[dict[str, Any]] = []
-    sensitive: list[pa.Table] = []
+    rounds: list[RoundVerdicts] = []
     proving = False
     with_runs: int | None = None
-    first = round_spec(spec, 1, rules.rounds, unit_count(corpus, spec.design.unit), None)
-    prepared = prepare_stored(first, corpus, store, may_sample=True)
-    share = prepared.plan.party_rows / _pool(prepared.plan)
+    series = _Series(spec, corpus, store, rules.rounds)
+    prepared = series.prepared(1)
+    share = prepared.plan.party_rows / pool_of(prepared.plan)
     while True:
-        number, before, plan = len(about) + 1, sum(map(len, sensitive)), prepared.plan
+        number, before, plan = len(about) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan
         what = "the listed documents by themselves, " if proving else ""
         current().say(f"round {number}: {what}{len(plan.audited)} {plan.units.word}s")
         summary = run_prepared([prepared], workers=workers, dask=dask)[0]
-        verdicts = read_verdicts(Store(Path(prepared.ref.store)).audit(prepared.ref.audit))
+        verdicts = read_round(Store(Path(prepared.ref.store)), prepared.ref.audit, number)
         about.append(_about(number, prepared, summary, verdicts, proving))
         if not summary.valid:
             why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
-            return Rounds(about, sensitive, plan, verdicts, Ended("void", None, why), [])
-        sensitive.append(sensitive_documents(verdicts, number))
-        flagged = verdict_ids(verdicts, ["sensitive"])
-        may_list = verdict_ids(verdicts, rules.allowed)
-        stay = may_list if proving else _others(plan, flagged)
+            return Rounds(about, rounds, plan, verdicts, Ended("void", None, why), [])
+        rounds.append(verdicts)
+        may_list = verdicts.ids(rules.allowed)
+        stay = may_list if proving else _others(plan, verdicts.sensitive)
         ended = ending(
-            number=number,
-            rounds=rules.rounds,
-            audited=len(plan.audited),
-            sensitive=len(flagged),
-            before=before,
-            left=len(stay) - len(plan.honest) - len(plan.coalition),
-            rows=plan.party_rows,
-            share=share,
-            most=rules.most,
-            unit=plan.units.word,
+            Round(
+                number,
+                rules.rounds,
+                audited=len(plan.audited),
+                sensitive=len(verdicts.sensitive),
+                before=before,
+                left=len(stay) - len(plan.honest) - len(plan.coalition),
+                rows=plan.party_rows,
+                share=share,
+                most=rules.most,
+                unit=plan.units.word,
+            )
         )
         if ended is not None and ended.outcome != "stable":
-            return Rounds(about, sensitive, plan, verdicts, ended, [])
+            return Rounds(about, rounds, plan, verdicts, ended, [])
         if ended is not None:
-            done = Rounds(about, sensitive, plan, verdicts, ended, may_list)
+            done = Rounds(about, rounds, plan, verdicts, ended, may_list)
             if not (rules.proof and done.listed and done.beside):
                 return done
             why_not = no_proof(
@@ -136,63 +162,39 @@ def run_rounds(
             if why_not:
                 return _beside(done, why_not)
             proving, stay = True, done.listed
-            with_runs = _proof_runs(plan, len(stay), number, rules.rounds, spec.decision.level)
+            with_runs = runs_for_proof(plan, len(stay), number, rules.rounds, spec.decision.level)
         try:
-            prepared = _later(spec, corpus, stay, store, number + 1, rules.rounds, with_runs)
+            prepared = series.prepared(number + 1, stay, with_runs)
         except InputError as error:
             if ended is not None:
                 return _beside(done, f"that audit is refused: {error}".rstrip("."))
             ended = Ended("too-few", False, f"What is left cannot be audited: {error}")
-            return Rounds(about, sensitive, plan, verdicts, ended, [])
+            return Rounds(about, rounds, plan, verdicts, ended, [])
 
 
 def _beside(done: Rounds, why: str) -> Rounds:
-    return Rounds(done.about, done.sensitive, done.plan, done.last, done.ended, done.listed, why)
+    return dataclasses.replace(done, why_beside=why)
 
 
 def _others(plan: Plan, out: Sequence[str]) -> list[str]:
     """Ids of a round's documents (or groups) without some."""
-    return [str(name) for name in plan.units.ids[~np.isin(plan.units.ids, list(out))]]
+    left_out = set(out)
+    return [name for name in map(str, plan.units.ids) if name not in left_out]
 
 
-def _later(
-    spec: Spec, corpus: Corpus, stay: Sequence[str], store: Path, number: int, rounds: int, with_runs: int | None
-) -> Prepared:
-    """The audit of a later round."""
-    rest = restrict(corpus, np.flatnonzero(np.isin(unit_names(corpus, spec.design.unit), list(stay))))
-    named = spec.design.documents
-    audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) else None
-    units = unit_count(corpus, spec.design.unit)
-    later = round_spec(spec, number, rounds, units, audited, with_runs)
-    return prepare_stored(later, rest, store, may_sample=True)
-
-
-def _proof_runs(plan: Plan, listed: int, number: int, rounds: int, level: float) -> int:
-    """Runs for a proof of the listed documents after a round."""
-    held, statistics = plan.design.runs * plan.design.share, len(plan.statistics)
-    each = round_level(level, number, rounds) / (len(plan.audited) * statistics)
-    arms = (round(held), round(plan.design.runs - held), each)
-    share = plan.party_rows / listed if plan.spec.design.kind == "shared" else plan.design.share
-    return proof_runs(arms, share, round_level(level, number + 1, rounds) / (listed * statistics))
-
-
-def _pool(plan: Plan) -> int:
-    """Documents that the victim's databases are drawn from."""
-    return len(plan.units) - len(plan.honest) - len(plan.coalition)
-
-
-def _about(number: int, prepared: Prepared, summary: Summary, verdicts: pa.Table, proving: bool) -> dict[str, Any]:
-    distance = np.nan_to_num(verdicts["distance"].to_numpy())
+def _about(
+    number: int, prepared: Prepared, summary: Summary, verdicts: RoundVerdicts, proving: bool
+) -> dict[str, Any]:
     return {
         "round": number,
         "proof": proving,
         "audit": prepared.ref.audit,
         "corpus": prepared.ref.corpus,
-        "among": _pool(prepared.plan),
+        "among": pool_of(prepared.plan),
         "documents": summary.documents,
         **summary.verdicts.as_dict(),
-        "median_D": float(np.median(distance)),
-        "largest_D": float(distance.max()),
+        "median_D": verdicts.median_distance,
+        "largest_D": verdicts.largest_distance,
         "level": prepared.plan.spec.decision.level,
         "seed": prepared.plan.spec.seed,
         "runs": summary.runs,

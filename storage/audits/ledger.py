@@ -7,17 +7,15 @@ says, takes nothing back.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.attempts import Attempt
+from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
 __all__ = ["read_attempts", "record_attempt"]
@@ -33,7 +31,8 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
     StoreError
         If the ledger is damaged.
     """
-    with _locked(store.root) as path:
+    path = _file(store.root)
+    with lock(path.with_name(".ledger.lock")):
         lines, whole = _lines(path)
         if any(_parsed(line)[0].audit == attempt.audit for line in lines):
             return False
@@ -69,15 +68,6 @@ def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
 
 def _file(root: Path) -> Path:
     return root / "audits" / "ledger.jsonl"
-
-
-@contextlib.contextmanager
-def _locked(root: Path) -> Iterator[Path]:
-    path = _file(root)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (path.parent / ".ledger.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield path
 
 
 def _lines(path: Path) -> tuple[list[bytes], int]:

@@ -20,7 +20,7 @@ from pyarrow import dataset
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.views_summary import ViewsSummary
-from ksdp.audit.views import Combined
+from ksdp.audit.views import Combined, ViewVerdicts
 from ksdp.storage.finding_tables import VIEWS, ViewsRow
 from ksdp.storage.findings import parsed
 from ksdp.storage.store import Store, write_json, write_whole
@@ -32,6 +32,7 @@ __all__ = [
     "read_view_document",
     "read_view_verdicts",
     "read_views",
+    "view_verdicts",
     "views_of",
     "views_page",
     "write_view_verdicts",
@@ -43,6 +44,12 @@ _OF_THE_VIEW = ("statistic", "distance", "band_low", "band_high", "n_with", "n_w
 
 def _file(store: Store, name: str) -> Path:
     return store.root / "views" / name
+
+
+def view_verdicts(table: pa.Table) -> ViewVerdicts:
+    """The verdicts of a view's audit, as `combine` takes them."""
+    verdict = np.array(table["verdict"].to_pylist(), dtype=np.str_)
+    return ViewVerdicts(verdict, table["log10_adjusted_p"].to_numpy())
 
 
 def views_page(store: Store, name: str) -> Path:

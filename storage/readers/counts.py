@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.storage.readers.columns import Columns
-from ksdp.storage.readers.files import Refused, contents, decoded, extension, require_file
+from ksdp.storage.readers.files import Refused, contents, kind_of_file, read_text
 
 __all__ = ["check_labels", "check_vocabulary", "read_counts", "read_docword", "read_vocabulary"]
 
@@ -32,19 +32,17 @@ def read_counts(path: Path) -> sp.csr_array:
         The file is missing, damaged or of another kind; an index is out of range; an entry is not finite,
         negative or not a whole number; there are no rows or columns.
     """
-    suffix = extension(path)
+    suffix = kind_of_file(path)
     if suffix == ".npz":
         matrix = _read_npz(path)
     elif suffix == ".mtx":
         matrix = _read_mtx(path)
     else:
-        require_file(path)
         raise Refused(path, f"counts are read from .npz and .mtx files; not from {suffix or 'this one'}.")
     return _checked(path, matrix)
 
 
 def _read_npz(path: Path) -> sp.coo_array:
-    require_file(path)
     try:
         matrix = sp.load_npz(path)
     except Exception:  # a damaged archive fails in a dozen ways
@@ -84,6 +82,10 @@ def _read_mtx(path: Path) -> sp.coo_array:
     return sp.coo_array(matrix)
 
 
+def _text(path: Path, encoding: str) -> str:
+    return read_text(path, encoding)
+
+
 def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     """Read a UCI bag of words: D, W and NNZ, a line each, then NNZ lines `document word count`, numbered from 1.
 
@@ -99,7 +101,7 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
         The file is missing, damaged or cut short; it has another number of lines than its header says; a number is
         out of range; a document names a word twice; a count is negative.
     """
-    lines = decoded(path, contents(path), encoding).rstrip().split("\n")
+    lines = _text(path, encoding).rstrip().split("\n")
     try:
         documents, words, entries = (int(line) for line in lines[:3])
     except ValueError:
@@ -166,7 +168,7 @@ def check_vocabulary(path: Path, encoding: str, features: int) -> None:
     CorpusError
         The file is missing or wrongly encoded, or the numbers differ.
     """
-    terms = len(decoded(path, contents(path), encoding).rstrip("\r\n").split("\n"))
+    terms = len(_text(path, encoding).rstrip("\r\n").split("\n"))
     if terms != features:
         raise Refused(path, f"has {terms} lines; the count matrix has {features} columns.")
 
@@ -179,7 +181,7 @@ def read_vocabulary(path: Path, encoding: str) -> tuple[str, ...]:
     CorpusError
         The file is missing or wrongly encoded, or a line is empty or repeated.
     """
-    terms = tuple(line.rstrip("\r") for line in decoded(path, contents(path), encoding).rstrip("\r\n").split("\n"))
+    terms = tuple(line.rstrip("\r") for line in _text(path, encoding).rstrip("\r\n").split("\n"))
     seen: set[str] = set()
     for number, term in enumerate(terms, start=1):
         if not term or term in seen:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError
 
-__all__ = ["Refused", "contents", "decoded", "extension", "require_file"]
+__all__ = ["Refused", "contents", "decoded", "extension", "kind_of_file", "read_text", "require_file"]
 
 
 @dataclass(eq=False, repr=False)
@@ -75,6 +75,29 @@ def require_file(path: Path) -> None:
         raise Refused(path, "is not a path.") from None
     except OSError as error:
         raise Refused(path, f"cannot be read ({error.strerror}).") from None
+
+
+def kind_of_file(path: Path) -> str:
+    """`extension` of a file that can be read.
+
+    Raises
+    ------
+    CorpusError
+        As for `require_file`.
+    """
+    require_file(path)
+    return extension(path)
+
+
+def read_text(path: Path, encoding: str) -> str:
+    """The text of a file, decompressed where its name ends in `.gz`.
+
+    Raises
+    ------
+    InputError
+        As for `contents` and `decoded`.
+    """
+    return decoded(path, contents(path), encoding)
 
 
 def contents(path: Path) -> bytes:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from ksdp.storage.readers.files import Refused, contents, decoded, extension, require_file
+from ksdp.storage.readers.files import Refused, kind_of_file, read_text
 
 __all__ = ["TABULAR", "Source", "open_source"]
 
@@ -48,19 +48,16 @@ def open_source(path: Path, encoding: str) -> Source:
     CorpusError
         The file is missing, damaged, wrongly encoded or of another kind.
     """
-    suffix = extension(path)
+    suffix = kind_of_file(path)
     if suffix in (".parquet", ".pq"):
         return _open_parquet(path, encoding)
-    if suffix == ".csv":
-        return _open_csv(path, encoding)
-    if suffix in (".jsonl", ".ndjson"):
-        return _open_json_lines(path, encoding)
-    require_file(path)
+    if suffix in TABULAR:
+        text = read_text(path, encoding)
+        return _open_csv(path, encoding, text) if suffix == ".csv" else _open_json_lines(path, encoding, text)
     raise Refused(path, f"columns are read from {', '.join(TABULAR)} files; not from {suffix or 'this one'}.")
 
 
 def _open_parquet(path: Path, encoding: str) -> Source:
-    require_file(path)
     damaged = Refused(path, "is damaged, cut short or not Parquet.")
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
@@ -84,8 +81,7 @@ def _open_parquet(path: Path, encoding: str) -> Source:
     return Source(path, encoding, names, rows, True, read, dict(zip(names, schema.types, strict=True)))
 
 
-def _open_csv(path: Path, encoding: str) -> Source:
-    text = decoded(path, contents(path), encoding)
+def _open_csv(path: Path, encoding: str, text: str) -> Source:
     names = _header(path, text)
     wrong: list[Any] = []
 
@@ -143,9 +139,9 @@ def _require_closed_quotes(path: Path, text: str) -> None:
         csv.field_size_limit(limit)
 
 
-def _open_json_lines(path: Path, encoding: str) -> Source:
+def _open_json_lines(path: Path, encoding: str, text: str) -> Source:
     # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
-    lines = decoded(path, contents(path), encoding).rstrip().split("\n")
+    lines = text.rstrip().split("\n")
     if lines == [""]:
         raise Refused(path, "is empty.")
     rows: list[dict[str, Any]] = []

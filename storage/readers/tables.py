@@ -9,12 +9,12 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
-from ksdp.storage.readers.labels import Labels, named_columns, read_labels
+from ksdp.storage.readers.labels import named_columns
 
 __all__ = ["read_table"]
 
 
-def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tuple[sp.csr_array, Labels]:
+def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> sp.csr_array:
     """Read `spec.columns` in that order, or every numeric column besides id, party and group in the file's order.
 
     Integers, floats and decimals are numeric; true and false count as 1 and 0 where the spec names the column.
@@ -29,7 +29,6 @@ def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tupl
     """
     if spec.columns is not None and (not spec.columns or len(set(spec.columns)) != len(spec.columns)):
         raise SpecError("`corpus.columns` must name at least one column, and each one once.")
-    labels = read_labels(spec, columns, len(columns))
     chosen = spec.columns
     if chosen is None:
         taken = named_columns(spec)
@@ -39,4 +38,4 @@ def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tupl
         raise Refused(columns.path, problem)
     columns.require(chosen)
     values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
-    return sp.csr_array(np.column_stack(values)), labels
+    return sp.csr_array(np.column_stack(values))

@@ -16,33 +16,29 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
-from ksdp.storage.readers.labels import Labels, read_labels
 
 __all__ = ["analyser", "read_texts", "term_counts"]
 
 
-def read_texts(
-    spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | None = None
-) -> tuple[sp.csr_array, Labels]:
-    """Read a text column and the labels, and count terms: those of an agreed vocabulary, where there is one.
+def read_texts(spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | None = None) -> sp.csr_array:
+    """Read a text column and count terms: those of an agreed vocabulary, where there is one.
 
     Raises
     ------
     SpecError
         `corpus.text` is not given; `corpus.stemming` or `corpus.token_pattern` is no language or pattern.
     CorpusError
-        A text is missing or wrongly encoded, a label is missing or repeated, no term is left.
+        A text is missing or wrongly encoded, or no term is left.
     """
     if spec.text is None:
         raise SpecError("`corpus.text` must name the column that holds the text.")
     analyse = analyser(spec)  # a wrong pattern or language is found before the file is read
     columns.require([spec.text])
-    labels = read_labels(spec, columns, len(columns))
     texts = columns.text(spec.text)
     if vocabulary is None:
-        return term_counts(texts, spec, columns.path, analyse=analyse), labels
+        return term_counts(texts, spec, columns.path, analyse=analyse)
     counter = _vectoriser(analyzer=analyse, vocabulary=list(vocabulary))
-    return sp.csr_array(counter.transform(texts), dtype=np.float64), labels
+    return sp.csr_array(counter.transform(texts), dtype=np.float64)
 
 
 def _vectoriser(**options: Any) -> Any:

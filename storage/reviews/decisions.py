@@ -16,19 +16,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 
-from ksdp.audit.errors import InputError, InvalidAudit, SpecError, StoreError
-from ksdp.audit.reviewing import Decision, Entry, Proposal, State, Status, check_proposal, fold, question
+from ksdp.audit.errors import InputError, InvalidAudit, StoreError
+from ksdp.audit.reviewing import Decision, Entry, Proposal, State, Status, check_proposal, fold
 from ksdp.storage.audits.queries import Findings
-from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.findings import read_summary
+from ksdp.storage.reviews.chain import ChainReport, check_chain
 from ksdp.storage.reviews.index import ReviewIndex, open_index
-from ksdp.storage.reviews.log import ChainReport, LogHead, add_lines, check_chain, locked, make_entry
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.reviews.lineage import lineage, newer_audits, older_audits
+from ksdp.storage.reviews.log import LogHead, add_lines, locked, make_entry
+from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
+from ksdp.storage.store import Store
 
 __all__ = [
     "ChainReport",
@@ -52,39 +53,6 @@ __all__ = [
     "states",
     "write_policy",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How decisions are made in a store."""
-
-    four_eyes: bool = False
-    """A second person must confirm `exclude`, `accept` and `withdraw`."""
-
-
-def read_policy(store: Store) -> Policy:
-    """The policy of a store; the default where none was set.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged: that is never read as "one person is enough".
-    """
-    file = store.root / "reviews" / "policy.json"
-    try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        if set(said) != {"four_eyes"} or not isinstance(said["four_eyes"], bool):
-            raise ValueError("other keys")
-    except FileNotFoundError:
-        return Policy()
-    except (OSError, ValueError, TypeError) as error:
-        raise StoreError("reviews/policy.json cannot be read; set the policy again.") from error
-    return Policy(said["four_eyes"])
-
-
-def write_policy(store: Store, policy: Policy) -> None:
-    """Set the policy of a store. What is in the log is judged by it from now on."""
-    write_json(store.root / "reviews" / "policy.json", asdict(policy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +207,7 @@ def head(store: Store) -> LogHead:
 def _states(
     store: Store, index: ReviewIndex, audit: str, documents: Sequence[str] | None, four_eyes: bool
 ) -> dict[str, State]:
-    newer, older = _lineage(store, audit)
+    newer, older = lineage(store, audit)
     about: dict[tuple[str, str], list[Entry]] = {}
     for entry in index.about([audit, *older], documents):
         about.setdefault((entry.audit, entry.document), []).append(entry)
@@ -280,56 +248,3 @@ def _earlier(
         if entries and (decided := fold(entries, audit, document, four_eyes=four_eyes).decided):
             return decided
     return None
-
-
-def newer_audits(store: Store, audit: str) -> list[str]:
-    """Valid audits finished later that ask the same question (`ksdp.audit.reviewing.question`), newest first.
-
-    Raises
-    ------
-    StoreError
-        If there is no such finished audit.
-    """
-    return _lineage(store, audit)[0]
-
-
-def older_audits(store: Store, audit: str) -> list[str]:
-    """The same for audits finished earlier."""
-    return _lineage(store, audit)[1]
-
-
-def _lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
-    """Audits of the same question, newest first: the newer ones, the older ones."""
-    read_summary(store.audit(audit))  # a finished audit, or an error that says so
-    asked = {name: _asked(store, name) for name in store.audits()}
-    mine = asked[audit]
-    for name in (name for name, about in asked.items() if about[0] == mine[0] and about[3] is None):
-        read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
-    alike = [
-        (about[1:3], name) for name, about in asked.items() if about[0] == mine[0] and (about[3] or name == audit)
-    ]
-    order = [name for _, name in sorted(alike, reverse=True)]
-    place = order.index(audit)
-    return order[:place], order[place + 1 :]
-
-
-def _asked(store: Store, audit: str) -> tuple[str, str, int, bool | None]:
-    file = store.audit(audit) / "audit.json"
-    return _asked_at(store, audit, file.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4096)
-def _asked_at(store: Store, audit: str, modified: int) -> tuple[str, str, int, bool | None]:
-    """What an audit asked, when it was finished, and whether its controls held; None where that cannot be read."""
-    try:
-        summary = read_summary(store.audit(audit))
-    except StoreError:  # of another version of ksdp: it matters where it asks the same
-        return _question_of_other_version(store, audit), "", modified, None
-    return question(summary.spec), summary.provenance.finished, modified, summary.valid
-
-
-def _question_of_other_version(store: Store, audit: str) -> str:
-    try:
-        return question(read_spec(store.audit(audit)))
-    except (SpecError, StoreError):  # nothing is known to ask the same
-        return audit

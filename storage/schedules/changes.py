@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from ksdp.storage.store import Store, write_json, write_whole
 __all__ = [
     "Changes",
     "Drift",
+    "VerdictTable",
     "compare",
     "measure_drift",
     "read_standing",
@@ -39,6 +40,9 @@ __all__ = [
     "write_drift",
     "write_standing",
 ]
+
+VerdictTable: TypeAlias = pa.Table
+"""The verdicts as they stand, one row a document: what `read_standing` gives and flows hand on unread."""
 
 _STANDING = pa.schema(
     [

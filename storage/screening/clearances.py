@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from ksdp.storage.store import write_whole
 
 __all__ = [
     "Verified",
+    "new_salt",
     "read_clearance",
     "verify_clearance",
     "write_clearance",
@@ -49,6 +51,11 @@ class Verified:
     fingerprint: str
     checked: tuple[str, ...]
     """`content`, `signature` and `time` always; `signer`, `corpus`, `mechanism`, `spec` where they were given."""
+
+
+def new_salt() -> bytes:
+    """A salt for the hashes of a list."""
+    return secrets.token_bytes(16)
 
 
 def _content(clearance: Clearance) -> dict[str, Any]:

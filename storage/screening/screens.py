@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import Store, write_json, write_whole
+from ksdp.storage.findings import read_statistics, read_verdicts
+from ksdp.storage.store import Store, write_json, write_text, write_whole
 
 __all__ = [
+    "RoundVerdicts",
+    "largest_distances",
     "page_path",
     "read_excluded",
+    "read_round",
     "read_screen",
-    "sensitive_documents",
     "verdict_ids",
     "write_excluded",
     "write_page",
@@ -43,10 +48,51 @@ def verdict_ids(verdicts: pa.Table, kinds: Sequence[str]) -> list[str]:
     return [str(name) for name in chosen["document"].to_pylist()]
 
 
-def sensitive_documents(verdicts: pa.Table, number: int) -> pa.Table:
-    """The sensitive documents of a round, with what gave them away."""
-    found = verdicts.filter(pc.equal(verdicts["verdict"], "sensitive")).select(_COLUMNS)
-    return found.add_column(0, "round", pa.array([number] * len(found), pa.int32()))
+@dataclass(frozen=True, eq=False)
+class RoundVerdicts:
+    """The verdicts of one round."""
+
+    number: int
+    verdicts: pa.Table
+    """One row a document, as its audit has them."""
+
+    def ids(self, kinds: Sequence[str]) -> list[str]:
+        """Ids of the documents with one of these verdicts, in the order of the audit."""
+        return verdict_ids(self.verdicts, kinds)
+
+    @cached_property
+    def sensitive(self) -> list[str]:
+        """Ids of the sensitive documents."""
+        return self.ids(["sensitive"])
+
+    @property
+    def median_distance(self) -> float:
+        """Median over documents of D under their strongest statistic; 0 where an arm was empty."""
+        return float(np.median(np.nan_to_num(self.verdicts["distance"].to_numpy())))
+
+    @property
+    def largest_distance(self) -> float:
+        """The largest D of any document."""
+        return float(np.nan_to_num(self.verdicts["distance"].to_numpy()).max())
+
+
+def read_round(store: Store, audit: str, number: int) -> RoundVerdicts:
+    """The verdicts of a round's audit.
+
+    Raises
+    ------
+    StoreError
+        If the audit is not there or not finished.
+    """
+    return RoundVerdicts(number, read_verdicts(store.audit(audit)))
+
+
+def largest_distances(store: Store, audit: str) -> NDArray[np.float64]:
+    """The largest D of each document, over statistics; 1 where an arm was empty and nothing is known."""
+    rows = read_statistics(store.audit(audit)).select(["document", "distance"]).to_pandas()
+    rows["distance"] = rows["distance"].fillna(1.0)
+    largest = rows.groupby("document", observed=True, sort=False)["distance"].max()
+    return np.asarray(largest, dtype=np.float64)
 
 
 def write_screen(store: Store, screen: str, summary: Mapping[str, Any]) -> Path:
@@ -64,12 +110,8 @@ def page_path(store: Store, screen: str) -> Path:
 def write_page(store: Store, screen: str, page: str) -> Path:
     """Write `screens/<id>.html`."""
     path = page_path(store, screen)
-    write_whole(path, lambda part: _write_text(part, page))
+    write_text(path, page)
     return path
-
-
-def _write_text(part: Path, text: str) -> None:
-    part.write_text(text, encoding="utf-8")
 
 
 def read_screen(store: Store, screen: str) -> dict[str, Any]:
@@ -80,22 +122,28 @@ def read_screen(store: Store, screen: str) -> dict[str, Any]:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error
 
 
+def _sensitive_rows(found: RoundVerdicts) -> pa.Table:
+    """The sensitive documents of a round, with what gave them away."""
+    rows = found.verdicts.filter(pc.equal(found.verdicts["verdict"], "sensitive")).select(_COLUMNS)
+    return rows.add_column(0, "round", pa.array([found.number] * len(rows), pa.int32()))
+
+
 def write_excluded(
     store: Store,
     screen: str,
-    rounds: Sequence[pa.Table],
+    rounds: Sequence[RoundVerdicts],
     members: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
 ) -> Path:
     """Write the sensitive documents of every round; all documents of a group, with its name, where groups are.
 
     Parameters
     ----------
-    rounds : tables of `sensitive_documents`
+    rounds : in their order
     members : (ids, groups), each of shape (n_documents,), optional
         Of the whole corpus, where groups were audited: each document's id and group.
     """
     path = _file(store, f"{screen}-excluded.parquet")
-    table = pa.concat_tables(rounds)
+    table = pa.concat_tables([_sensitive_rows(found) for found in rounds])
     if members is not None:
         ids, units = members
         named = np.array(table["document"].to_pylist(), dtype=np.str_)

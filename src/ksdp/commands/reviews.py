@@ -117,15 +117,14 @@ def more(
     as_json: JsonOption = False,
 ) -> None:
     """Continue an audit with more runs, where a decision asked for them."""
-    from ksdp.flows.reviews.decide import more_runs
+    from ksdp.flows.reviews.decide import WantedRuns, more_runs
     from ksdp.terminal import terminal
 
     with terminal():
         out = more_runs(
             store,
             audit,
-            documents or None,
-            with_runs=with_runs,
+            WantedRuns(tuple(documents) if documents else None, with_runs),
             workers=workers,
             dask=dask,
             wait=wait,
@@ -155,20 +154,13 @@ def clear(
     from datetime import UTC, datetime, timedelta
 
     from ksdp.flows.screening.clear import clearance_from_decisions
+    from ksdp.flows.screening.signing import Signing
     from ksdp.storage.keys import load_private
 
     now = datetime.now(UTC)
+    signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days), salted)
     out = clearance_from_decisions(
-        store,
-        audit,
-        clearance,
-        load_private(key),
-        who=who,
-        now=now,
-        expires=now + timedelta(days=days),
-        leave_out_waiting=leave_out_waiting,
-        superseded=superseded,
-        salted=salted,
+        store, audit, signing, leave_out_waiting=leave_out_waiting, superseded=superseded
     )
     _tell_cleared(out, as_json)
 
@@ -201,7 +193,7 @@ def log(
     if set_torn_aside:
         from datetime import UTC, datetime
 
-        from ksdp.storage.reviews.log import set_torn_aside as move
+        from ksdp.storage.reviews.chain import set_torn_aside as move
 
         aside = move(opened.root, datetime.now(UTC))
         typer.echo(f"kept in {aside}" if aside else "nothing is torn.", err=True)
@@ -240,22 +232,18 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Audit, wait until every sensitive document is decided, then sign what may be used. It resumes."""
-    from datetime import timedelta
+    from datetime import UTC, datetime, timedelta
 
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.reviews.approval import run_approval
+    from ksdp.flows.reviews.approval import Patience, run_approval
+    from ksdp.flows.screening.signing import Signing
+    from ksdp.storage.keys import load_private
     from ksdp.terminal import terminal
 
+    now = datetime.now(UTC)
+    signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days))
+    read, base = read_spec_file(spec)
     with terminal():
-        out = run_approval(
-            *read_spec_file(spec),
-            store,
-            clearance,
-            key,
-            who=who,
-            valid=timedelta(days=days),
-            timeout=timedelta(hours=hours),
-            workers=workers,
-            dask=dask,
-        )
+        patience = Patience(timedelta(hours=hours))
+        out = run_approval(read, base, store, signing, patience, workers=workers, dask=dask)
     _tell_cleared(out, as_json)

@@ -83,35 +83,21 @@ def screen(
     from datetime import UTC, datetime, timedelta
 
     from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.screening.lever_search import SearchLimits
+    from ksdp.flows.screening.rounds import Rules
     from ksdp.flows.screening.screen import NO_HELP
     from ksdp.flows.screening.screen import screen as run_screen
+    from ksdp.flows.screening.signing import Signing
     from ksdp.terminal import terminal
 
     now = datetime.now(UTC)
     read, base = read_spec_file(spec)
-    private = signing_key(key)
+    expires = now + timedelta(days=days)
+    signing = Signing(clearance, signing_key(key), who, now, expires, salted, list_excluded)
+    rules = Rules(rounds, most, ("clear", "undecided") if allow_undecided else ("clear",), proof)
+    limits = SearchLimits(quota, sampled) if search else None
     with terminal():
-        out = run_screen(
-            read,
-            base,
-            store,
-            clearance,
-            private,
-            who=who,
-            now=now,
-            expires=now + timedelta(days=days),
-            rounds=rounds,
-            most=most,
-            workers=workers,
-            dask=dask,
-            salted=salted,
-            list_excluded=list_excluded,
-            allow_undecided=allow_undecided,
-            proof=proof,
-            search=search,
-            quota=quota,
-            sampled=sampled,
-        )
+        out = run_screen(read, base, store, signing, rules, search=limits, workers=workers, dask=dask)
     if as_json:
         typer.echo(json.dumps(out))
     else:

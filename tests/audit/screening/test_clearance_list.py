@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.reviewing import Decision, Entry, State, Status
-from ksdp.audit.screening.clearance_list import Selection, review_statement, select
+from ksdp.audit.screening.clearance_list import Selection, review_statement, screen_statement, select
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SAID = {d: Entry(1, "a", "x", d, "why", "Ana", NOW, 0, "", "") for d in Decision}
@@ -93,3 +94,29 @@ def test_the_statement_counts_and_does_not_praise() -> None:
     assert "one person each" in alone
     assert "A later audit asked the same" in alone
     assert "by decision alone" not in alone
+
+
+def test_the_statement_promises_what_was_proved_and_no_more() -> None:
+    common = {"margin": 0.2, "level": 0.05, "rows": 30, "among": 900, "rounds": 3}
+    clear = screen_statement(**common, allowed=["clear"], beside=0)
+    assert "below 0.2" in clear
+    assert "undecided" not in clear
+    both = screen_statement(**common, allowed=["clear", "undecided"], beside=4)
+    assert "nothing is proved of them" in both
+    assert "4 documents that are not listed" in both
+    assert "not differential privacy" in clear
+
+
+def test_a_statement_says_whether_the_listed_ones_were_audited_alone() -> None:
+    common: dict[str, Any] = {
+        "margin": 0.2,
+        "level": 0.05,
+        "rows": 30,
+        "among": 900,
+        "rounds": 3,
+        "allowed": ["clear"],
+    }
+    assert "from the listed documents and from no others" in screen_statement(**common, beside=0)
+    beside = screen_statement(**common, beside=4, why="there are too few")
+    assert "not audited without them, because there are too few." in beside
+    assert "from no others" not in beside

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.screening.rounds import (
+    Round,
     check_screenable,
     ending,
     fewest_documents,
@@ -24,7 +25,6 @@ from ksdp.audit.screening.rounds import (
     round_spec,
     search_seed,
 )
-from ksdp.audit.screening.statement import statement
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.bands import band_width
 
@@ -126,7 +126,7 @@ USUAL = {
     ],
 )
 def test_endings(changes: dict[str, Any], outcome: str, helps: bool | None) -> None:
-    ended = ending(**USUAL | changes)
+    ended = ending(Round(**USUAL | changes))
     assert ended is not None
     assert (ended.outcome, ended.helps) == (outcome, helps)
     if changes["sensitive"]:
@@ -137,40 +137,14 @@ def test_endings(changes: dict[str, Any], outcome: str, helps: bool | None) -> N
     "changes", [{"sensitive": 500}, {"sensitive": 10, "left": 59}, {"sensitive": 999, "most": 1.0}]
 )
 def test_another_round(changes: dict[str, Any]) -> None:
-    assert ending(**USUAL | changes) is None
+    assert ending(Round(**USUAL | changes)) is None
 
 
 def test_the_database_may_not_come_nearer_than_half_way_to_the_whole() -> None:
     # From a share of 0.2: at most 0.6, so 24 rows need 40 documents.
     common = USUAL | {"sensitive": 1, "rows": 24, "share": 0.2}
-    assert ending(**common | {"left": 40}) is None
-    assert ending(**common | {"left": 39}) is not None
-
-
-def test_the_statement_promises_what_was_proved_and_no_more() -> None:
-    common = {"margin": 0.2, "level": 0.05, "rows": 30, "among": 900, "rounds": 3}
-    clear = statement(**common, allowed=["clear"], beside=0)
-    assert "below 0.2" in clear
-    assert "undecided" not in clear
-    both = statement(**common, allowed=["clear", "undecided"], beside=4)
-    assert "nothing is proved of them" in both
-    assert "4 documents that are not listed" in both
-    assert "not differential privacy" in clear
-
-
-def test_a_statement_says_whether_the_listed_ones_were_audited_alone() -> None:
-    common: dict[str, Any] = {
-        "margin": 0.2,
-        "level": 0.05,
-        "rows": 30,
-        "among": 900,
-        "rounds": 3,
-        "allowed": ["clear"],
-    }
-    assert "from the listed documents and from no others" in statement(**common, beside=0)
-    beside = statement(**common, beside=4, why="there are too few")
-    assert "not audited without them, because there are too few." in beside
-    assert "from no others" not in beside
+    assert ending(Round(**common | {"left": 40})) is None
+    assert ending(Round(**common | {"left": 39})) is not None
 
 
 @given(

@@ -6,6 +6,7 @@ import ast
 import base64
 import hashlib
 import re
+import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise

@@ -16,8 +16,9 @@ import pytest
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.cli import main
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.reviews.decide import decide, more_runs
+from ksdp.flows.reviews.decide import WantedRuns, decide, more_runs
 from ksdp.flows.screening.clear import clearance_from_decisions
+from ksdp.flows.screening.signing import Signing
 from ksdp.flows.screening.verify import verify, verify_log
 from ksdp.storage.audits.continuations import read_progress
 from ksdp.storage.keys import load_private, load_public
@@ -43,13 +44,10 @@ def store(decided: Path) -> Path:
 
 
 def sign(audited: tuple[Path, str], store: Path, audit: str | None = None, **arguments: Any) -> dict[str, Any]:
-    return clearance_from_decisions(
-        store,
-        audit or audited[1],
-        store.parent / "clearance.json",
-        load_private(audited[0] / "ana.key"),
-        **{"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=9)} | arguments,
-    )
+    how = {name: arguments.pop(name) for name in ("leave_out_waiting", "superseded") if name in arguments}
+    said = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=9)} | arguments
+    signing = Signing(store.parent / "clearance.json", load_private(audited[0] / "ana.key"), **said)
+    return clearance_from_decisions(store, audit or audited[1], signing, **how)
 
 
 def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
@@ -122,7 +120,7 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
     with pytest.raises(InputError, match="nobody asked for more runs"):
         more_runs(store, audit)
     with pytest.raises(InputError, match="must be above the 150"):
-        more_runs(store, audit, ["1"], with_runs=150)
+        more_runs(store, audit, WantedRuns(("1",), 150))
     decide(store, audit, ["1"], "exclude", "why", "Ana", NOW)
     log = store / "reviews" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b"{")

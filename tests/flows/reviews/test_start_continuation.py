@@ -18,7 +18,7 @@ from ksdp.commands.dashboard import _actions
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer
 from ksdp.flows.audits.run import one_at_a_time
-from ksdp.flows.reviews.decide import more_runs
+from ksdp.flows.reviews.decide import WantedRuns, more_runs
 from ksdp.storage.audits.continuations import read_progress
 from ksdp.storage.reviews.decisions import read_log
 from ksdp.storage.store import Store
@@ -126,4 +126,4 @@ def test_a_failure_is_told_with_its_reason(
         more_runs(decided, audit)
     assert f"More runs failed: {refused.value}" in words(client.get(f"/audits/{audit}/more-runs").text)
     with pytest.raises(InputError, match="has no document 'nobody'"):
-        more_runs(decided, audit, ["nobody"])
+        more_runs(decided, audit, WantedRuns(("nobody",)))

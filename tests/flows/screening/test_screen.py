@@ -17,7 +17,10 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.spec import parse_spec
+from ksdp.flows.screening.lever_search import SearchLimits
+from ksdp.flows.screening.rounds import Rules
 from ksdp.flows.screening.screen import screen
+from ksdp.flows.screening.signing import Signing
 from ksdp.flows.screening.verify import verify
 from ksdp.storage.keys import load_private, load_public, make_identity
 from ksdp.storage.screening.clearances import read_clearance, verify_clearance
@@ -95,8 +98,12 @@ from pathlib import Path
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screening.screen import screen
-from ksdp.flows.screening.lever_search import plan_search, run_search
+from ksdp.flows.screening.lever_search import SearchLimits, plan_search, run_search
+from ksdp.flows.screening.rounds import Rules
+from ksdp.flows.screening.signing import Signing
 from ksdp.storage.keys import load_private
+
+SIGNING = ("who", "now", "expires", "salted", "list_excluded")
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
@@ -107,9 +114,15 @@ if __name__ == "__main__":
         search = plan_search(spec, corpus, **asked["arguments"])
         out = run_search(search, corpus, base / "store", dask=asked["dask"])
     else:
-        for name in ("now", "expires"):
-            common[name] = datetime.fromisoformat(common[name])
-        out = screen(spec, base, base / "store", base / "clearance.json", load_private(base / "ana.key"), **common)
+        said = {name: common.pop(name) for name in SIGNING if name in common}
+        said |= {name: datetime.fromisoformat(said[name]) for name in ("now", "expires")}
+        signing = Signing(base / "clearance.json", load_private(base / "ana.key"), **said)
+        rules = {name: common.pop(name) for name in ("rounds", "most", "proof") if name in common}
+        if common.pop("allow_undecided", False):
+            rules["allowed"] = ("clear", "undecided")
+        limits = {"quota": common.pop("quota", 0.05), "documents": common.pop("sampled", 200)}
+        search = SearchLimits(**limits) if common.pop("search", False) else None
+        out = screen(spec, base, base / "store", signing, Rules(**rules), search=search, **common)
     print(json.dumps(out))
 """
 
@@ -341,20 +354,13 @@ def test_a_search_that_can_show_nothing_is_refused_before_anything_is_written(
 ) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))
     monkeypatch.syspath_prepend(base)
-    given = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=1), "search": True}
-    for asked, message in (
-        ({"sampled": 5}, "even if none of 5 documents"),
-        ({"quota": 1.5}, "`quota` must be in"),
+    signing = Signing(base / "c.json", load_private(base / "ana.key"), "Ana", NOW, NOW + timedelta(days=1))
+    for limits, message in (
+        (SearchLimits(documents=5), "even if none of 5 documents"),
+        (SearchLimits(quota=1.5), "`quota` must be in"),
     ):
         with pytest.raises(InputError, match=message):
-            screen(
-                parse_spec(spec("Masking")),
-                base,
-                base / "store",
-                base / "c.json",
-                load_private(base / "ana.key"),
-                **given | asked,
-            )
+            screen(parse_spec(spec("Masking")), base, base / "store", signing, search=limits)
     assert not (base / "store").exists()
 
 
@@ -390,26 +396,21 @@ def test_undecided_documents_are_listed_only_if_the_reviewer_says_so(
 def test_what_cannot_be_screened_is_refused_before_anything_is_written(
     base: Path, monkeypatch: pytest.MonkeyPatch, changes: dict, arguments: dict, message: str
 ) -> None:
+    arguments = dict(arguments)
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((12, 27))))
     monkeypatch.syspath_prepend(base)
     key = load_private(base / "ana.key")
-    given = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=1)} | arguments
+    rules = {name: arguments.pop(name) for name in ("rounds", "most") if name in arguments}
+    said = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=1)} | arguments
+    signing = Signing(base / "c.json", key, **said)
     with pytest.raises(InputError, match=message):
-        screen(parse_spec(spec("Masking", **changes)), base, base / "store", base / "c.json", key, **given)
+        screen(parse_spec(spec("Masking", **changes)), base, base / "store", signing, Rules(**rules))
     assert not (base / "store").exists()
 
 
 def test_a_file_that_is_no_clearance_is_not_overwritten(base: Path) -> None:
     (base / "counts.json").write_text("mine")
+    signing = Signing(base / "counts.json", load_private(base / "ana.key"), "Ana", NOW, NOW + timedelta(days=1))
     with pytest.raises(InputError, match="exists and is not a clearance"):
-        screen(
-            parse_spec(spec("Masking")),
-            base,
-            base / "store",
-            base / "counts.json",
-            load_private(base / "ana.key"),
-            who="Ana",
-            now=NOW,
-            expires=NOW + timedelta(days=1),
-        )
+        screen(parse_spec(spec("Masking")), base, base / "store", signing)
     assert (base / "counts.json").read_text() == "mine"

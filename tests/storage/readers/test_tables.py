@@ -7,6 +7,7 @@ import pytest
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
+from ksdp.storage.readers.labels import read_labels
 from ksdp.storage.readers.tables import read_table
 
 FRAME = pd.DataFrame(
@@ -24,7 +25,9 @@ def read(tmp_path):
             frame.to_csv(path, index=False)
         else:
             frame.to_json(path, orient="records", lines=True)
-        return read_table(CorpusSpec(path=name, **keys), open_columns(path, "utf-8"), nonnegative=nonnegative)
+        spec, columns = CorpusSpec(path=name, **keys), open_columns(path, "utf-8")
+        labels = read_labels(spec, columns, len(columns))
+        return read_table(spec, columns, nonnegative=nonnegative), labels
 
     return read
 

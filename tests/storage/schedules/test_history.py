@@ -76,7 +76,8 @@ def _fits_day(day: str, week: str, time: datetime) -> bool:
 
 @pytest.mark.parametrize("cron", ["30 2 * * *", "0 * * * *", "*/20 1-3 * * *", "15 4 1,15 * 1", "0 9 * * 1-5"])
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
-def test_times_are_those_of_prefects_calendar(cron: str, zone: str) -> None:
+def test_times_are_those_of_another_library(cron: str, zone: str) -> None:
+    """Of the calendar that comes with Prefect and that nothing here uses: an oracle."""
     from prefect.server.schemas.schedules import CronSchedule
 
     start = datetime(2026, 3, 9, tzinfo=UTC)
@@ -86,9 +87,22 @@ def test_times_are_those_of_prefects_calendar(cron: str, zone: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 1-3 * * *", "15 4 1,15 * 1"])
+@pytest.mark.parametrize("start", [datetime(2026, 3, 7, tzinfo=UTC), datetime(2026, 10, 31, tzinfo=UTC)])
+def test_what_is_announced_is_what_comes_due(cron: str, start: datetime) -> None:
+    """Over a night in which the clock skips an hour, and one in which it repeats one."""
+    schedule = made(cron, "America/New_York", created=start)
+    for time in next_times(schedule, start, 12):
+        before = time.astimezone(UTC) - timedelta(seconds=1)
+        earlier = due(schedule, [], before)
+        assert earlier is None or earlier.planned < time
+        now = due(schedule, [], time.astimezone(UTC))
+        assert now is not None
+        assert now.planned == time
+
+
 @pytest.mark.parametrize(("day", "cron"), [("2026-03-08", "30 2 * * *"), ("2026-11-01", "30 1 * * *")])
 def test_a_time_that_the_clock_skips_or_repeats_comes_once(day: str, cron: str) -> None:
-    """Prefect's calendar comes early on the first: its run finds nothing due, and `ksdp serve` starts ours."""
     start = datetime.fromisoformat(f"{day}T00:00-04:30") - timedelta(days=2)
     times = next_times(made(cron, "America/New_York"), start, 6)
     assert len({time.date() for time in times}) == 6

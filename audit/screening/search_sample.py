@@ -1,0 +1,57 @@
+"""The documents that a search draws, and what a party that is drawn alike learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import as_rows
+from ksdp.audit.groups import make_units
+from ksdp.audit.learning.quality import learnt_residual
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.levers import pool_size
+from ksdp.audit.screening.rounds import search_seed
+from ksdp.audit.spec import Spec
+
+__all__ = ["learning_quality", "sampled_spec"]
+
+
+def sampled_spec(spec: Spec, units: int, drawn: int) -> Spec:
+    """The spec that audits `drawn` documents, with runs that no round has seen.
+
+    The design is balanced where the documents fit into half of the databases, shared elsewhere. Where the spec
+    names documents, the sample is of those. `units` is how many there are in the whole corpus.
+    """
+    tables = spec.model_dump(mode="json")
+    tables["seed"] = search_seed(spec.seed)
+    design, named = tables["design"], spec.design.documents
+    rows, pool = as_rows(spec.design.party_size, units), pool_size(spec, units)
+    fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"
+    design["kind"] = "balanced" if fits and rows <= pool - drawn else "shared"
+    design["party_size"] = rows
+    design["documents"] = drawn
+    if isinstance(named, tuple):
+        rng = generator(spec.seed, Purpose.SAMPLE)
+        design["documents"] = sorted(rng.choice(np.unique(named), drawn, replace=False).tolist())
+    return Spec.model_validate(tables)
+
+
+def learning_quality(spec: Spec, corpus: Corpus, seed: int) -> dict[str, Any]:
+    """`learnt_residual` at a spec, of all parties together and of a party of its size alone.
+
+    From one seed a larger party holds the smaller one.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    units = make_units(corpus, spec.design.unit)
+    size = as_rows(spec.design.party_size, len(units))
+    party = units.rows(np.sort(generator(seed, Purpose.SAMPLE, 1).permutation(len(units))[:size]))
+    try:
+        return {
+            "from_all": learnt_residual(mechanism, corpus, seed),
+            "from_a_party": learnt_residual(mechanism, corpus, seed, kept=party),
+        }
+    except ValueError as error:
+        return {"refused": str(error)}

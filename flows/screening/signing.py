@@ -1,0 +1,116 @@
+"""Who signs a clearance and for how long, and the one way from what it rests on to the signed file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.plan import Plan
+from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed
+from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
+
+__all__ = ["Grounds", "Signing", "mechanism_identity", "sign"]
+
+
+@dataclass(frozen=True)
+class Signing:
+    """Who signs a clearance, where it goes, for how long it holds, and what it names."""
+
+    path: Path
+    """An older clearance there is replaced."""
+    private_key: Ed25519PrivateKey = field(repr=False)
+    who: str
+    """Who answers for it."""
+    now: datetime
+    expires: datetime
+    """Both with time zones."""
+    salted: bool = False
+    """Salted hashes in place of ids."""
+    list_excluded: bool = False
+    """Name what was left out, in plain."""
+
+    def check(self) -> None:
+        """Refuse now what would be refused after hours of work, or of waiting for people.
+
+        Raises
+        ------
+        InputError
+            If nobody signs, a time is wrong, or the file is there and is no clearance.
+        """
+        if not self.who.strip():
+            raise InputError("`who` must say who signs.")
+        for name in ("now", "expires"):
+            if getattr(self, name).tzinfo is None:
+                raise InputError(f"`{name}` must have a time zone.")
+        if self.expires <= self.now:
+            raise InputError("`expires` must be later than now.")
+        if self.path.exists():
+            try:
+                read_clearance(self.path)
+            except ClearanceError as error:
+                raise InputError(f"{self.path} exists and is not a clearance; name another file.") from error
+
+    def at(self, now: datetime) -> Signing:
+        """The same for a clearance that holds as long, from another moment on."""
+        return dataclasses.replace(self, now=now, expires=now + (self.expires - self.now))
+
+
+@dataclass(frozen=True, eq=False)
+class Grounds:
+    """What a clearance rests on. Where groups were audited, `listed` and `excluded` are their names."""
+
+    plan: Plan
+    """Of the audit that decided."""
+    corpus: Corpus
+    """The whole one, what was left out included."""
+    spec: str
+    """Hash of the spec that people wrote."""
+    audits: tuple[str, ...]
+    verdicts: Mapping[str, int]
+    """How many documents of the last audit have each."""
+    allowed: tuple[str, ...]
+    """Verdicts that let a document onto the list."""
+    listed: Sequence[str]
+    excluded: Sequence[str]
+    statement: str
+    reviewed: Reviewed | None = None
+
+
+def mechanism_identity(plan: Plan) -> MechanismIdentity:
+    """What a clearance is bound to: the mechanism as the plan built it, defaults included."""
+    runs = plan.runs_identity
+    return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
+
+
+def sign(signing: Signing, grounds: Grounds) -> Clearance:
+    """Write the signed clearance; what it says."""
+    plan, unit = grounds.plan, grounds.plan.spec.design.unit
+    excluded = documents_of(grounds.corpus, unit, grounds.excluded)
+    salt = new_salt() if signing.salted else None
+    clearance = Clearance(
+        corpus=grounds.corpus.hash,
+        mechanism=mechanism_identity(plan),
+        spec=grounds.spec,
+        audits=grounds.audits,
+        verdicts=dict(grounds.verdicts),
+        allowed=grounds.allowed,
+        documents=Clearance.entries(documents_of(grounds.corpus, unit, grounds.listed), salt),
+        salt=salt,
+        excluded=len(excluded),
+        excluded_documents=tuple(sorted(excluded)) if signing.list_excluded else None,
+        reviewer=signing.who,
+        created=signing.now,
+        expires=signing.expires,
+        statement=f"{grounds.statement} {GROUPS_AUDITED}" if unit == "group" else grounds.statement,
+        reviewed=grounds.reviewed,
+    )
+    write_clearance(signing.path, clearance, signing.private_key)
+    return clearance

@@ -1,0 +1,44 @@
+"""How decisions are made in a store: `reviews/policy.json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.store import Store, write_json
+
+__all__ = ["Policy", "read_policy", "write_policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How decisions are made in a store."""
+
+    four_eyes: bool = False
+    """A second person must confirm `exclude`, `accept` and `withdraw`."""
+
+
+def read_policy(store: Store) -> Policy:
+    """The policy of a store; the default where none was set.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged: that is never read as "one person is enough".
+    """
+    file = store.root / "reviews" / "policy.json"
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        if set(said) != {"four_eyes"} or not isinstance(said["four_eyes"], bool):
+            raise ValueError("other keys")
+    except FileNotFoundError:
+        return Policy()
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError("reviews/policy.json cannot be read; set the policy again.") from error
+    return Policy(said["four_eyes"])
+
+
+def write_policy(store: Store, policy: Policy) -> None:
+    """Set the policy of a store. What is in the log is judged by it from now on."""
+    write_json(store.root / "reviews" / "policy.json", asdict(policy))
