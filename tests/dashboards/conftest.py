@@ -35,7 +35,7 @@ from ksdp.storage.findings import (
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.schedules.history import ScheduledRun, append_run
 from ksdp.storage.schedules.schedule_files import Schedule, write_schedule
-from ksdp.storage.screening.screens import sensitive_documents, write_excluded, write_screen
+from ksdp.storage.screening.screens import RoundVerdicts, write_excluded, write_screen
 from ksdp.storage.store import Store, content_key
 
 PAPER = ("w-max", "sigma")
@@ -283,7 +283,7 @@ def build_history(root: Path) -> Store:
     rounds = [{"round": n, "audit": f"svd-0{n + 7}", "corpus": "sha256:" + "0f" * 32, "among": 60,
                "documents": 60, "sensitive": 12 * (2 - n), "clear": 40, "undecided": 8, "level": 0.02,
                "seed": n, "runs": 400, "cached_runs": 0, "valid": True} for n in (1, 2)]  # fmt: skip
-    write_excluded(store, "screen01", [sensitive_documents(verdicts, 1)])
+    write_excluded(store, "screen01", [RoundVerdicts(1, verdicts)])
     write_screen(store, "screen01", {
         "screen": "screen01", "corpus": "sha256:" + "0f" * 32, "mechanism": "pd-svd", "spec": "0" * 20,
         "outcome": "cleared", "helps": True, "reason": "Without 12 documents, round 2 found nothing sensitive.",

@@ -13,7 +13,7 @@ from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.folds import folds_of
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, learned_tests
-from ksdp.audit.verdicts.learners import GAUSSIAN, fit, fold_moments, frame, score
+from ksdp.audit.verdicts.learners import GAUSSIAN, column_standards, fit, fold_moments, score
 
 pytestmark = pytest.mark.validity
 
@@ -88,7 +88,7 @@ def test_testing_where_one_trained_would_be_wrong() -> None:
     inclusion = bits(rng, "balanced", 200, 200, 0.5)
     features = null_features(rng, "gaussian", 200, 200)
     every = np.arange(200)
-    framed = frame(features, every)
+    framed = column_standards(features, every)
     own = score(features, every, framed, fit(fold_moments(features, inclusion, every, framed), "lda"))
     rate = float((ks_table(own, inclusion).log10_p <= np.log10(0.05)).mean())
     print("p <= 0.05 on the training runs themselves:", rate)
@@ -147,7 +147,7 @@ def test_going_forward_beats_what_holds_under_any_dependence() -> None:
     halves = folds_of(400, 2)
     crossed = []
     for train, test in (halves, halves[::-1]):
-        framed = frame(features, train)
+        framed = column_standards(features, train)
         rule = fit(fold_moments(features, inclusion, train, framed), "lda")
         crossed.append(ks_table(score(features, test, framed, rule), inclusion[:, test]).log10_p)
     either = np.minimum(np.min(crossed, axis=0) + np.log10(2), 0)

@@ -11,7 +11,7 @@ import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.dashboards.screening.screen_report import render_screen, screen_headline
-from ksdp.storage.screening.screens import write_excluded, write_screen
+from ksdp.storage.screening.screens import RoundVerdicts, write_excluded, write_screen
 from ksdp.storage.store import Store
 
 
@@ -107,13 +107,13 @@ def render(tmp_path: Path, found: dict[str, Any], document: str = "mail-7") -> P
     store = Store.open(tmp_path / "store")
     if found["excluded"]:
         row = {
-            "round": 1,
             "document": document,
+            "verdict": "sensitive",
             "statistic": "sigma",
             "distance": 0.97,
             "log10_adjusted_p": -31.25,
         }
-        write_excluded(store, found["screen"], [pa.Table.from_pylist([row])])
+        write_excluded(store, found["screen"], [RoundVerdicts(1, pa.Table.from_pylist([row]))])
     write_screen(store, found["screen"], found)
     return Page(render_screen(store, found["screen"]))
 
