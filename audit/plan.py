@@ -163,13 +163,14 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        parties = [_take(self.corpus.matrix, self.units.rows(self.design.rows(lane, run)))]
+        held = self.units.rows(self.design.rows(lane, run))
+        parties = [_take(self.corpus.matrix, held)]
         if len(self.honest):
             parties.append(self._fixed[0])
         if len(self.coalition):
             parties.append(self._fixed[1])
         coalition = frozenset({len(parties) - 1}) if len(self.coalition) else frozenset()
-        return Database(tuple(parties), coalition)
+        return Database(tuple(parties), coalition, held)
 
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
@@ -195,7 +196,7 @@ class Plan:
             "design": design,
             "seed": self.design.seed,
             "precision": self.spec.store.precision,
-            "format": 2,
+            "format": 3,
         }
 
 

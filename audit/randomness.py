@@ -37,6 +37,8 @@ class Purpose(IntEnum):
     """Which rows the coalition holds."""
     SHUFFLE = 7
     """Runs dealt anew for the shuffled control, and permutations; place: lane, row."""
+    CANARY = 8
+    """Noise of the canaries; place: lane, run."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

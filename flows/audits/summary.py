@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.interim_verdicts import Standing
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
@@ -33,6 +34,8 @@ class Tested:
     controls: Sequence[ArmTests]
     """One a lane and look."""
     shuffled: Sequence[NDArray[np.float64]]
+    canaries: Sequence[ArmTests]
+    """One a look."""
 
 
 def detectable(tested: Tested) -> NDArray[np.float64]:
@@ -51,7 +54,9 @@ def summarise(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any]:
     """All but what only the flow knows: times, folders, provenance."""
     plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
     learned = [n for n, column in enumerate(plan.columns) if column.name.startswith(LEARNED_PREFIX)]
-    judged = judge_controls(tested.controls, tested.shuffled, learned)
+    levels = [look.level for look in plan.looks[: len(tested.canaries)]]
+    canaries = judge_canaries(tested.canaries, plan.spec.decision, levels)
+    judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
     done = plan.looks[len(tested.stages) - 1]
     held = tests.n_with[:, 0]
     return {
@@ -133,6 +138,9 @@ def _controls(judged: Controls) -> dict[str, Any]:
         "planted_largest_p",
         "shuffled",
         "shuffled_smallest_p",
+        "canaries",
+        "canaries_smallest_distance",
+        "canaries_sensitive",
         "reason",
     )
     return {name: getattr(judged, name) for name in names}
