@@ -135,7 +135,7 @@ def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]
     ----------
     ids : of the whole corpus
     """
-    types = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+    types = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string()}
     columns = {"document": pa.array([str(ids[e.row]) for e in effects], pa.string())}
     for f in fields(Effect):
         if f.name != "row":

@@ -193,9 +193,15 @@ def _fresh(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any] | None:
         "largest_advantage_low": max(e.advantage_low for e in effects),
         "median_D": float(np.median([e.distance for e in effects])),
         "largest_epsilon_low": max(e.epsilon_low for e in effects),
-        "median_tpr_at_fpr_01": float(np.median([e.tpr_at_fpr_01 for e in effects])),
-        "median_tpr_at_fpr_001": float(np.median([e.tpr_at_fpr_001 for e in effects])),
+        "median_tpr_at_fpr_01": _median([e.tpr_at_fpr_01 for e in effects]),
+        "median_tpr_at_fpr_001": _median([e.tpr_at_fpr_001 for e in effects]),
     }
+
+
+def _median(found: Sequence[float | None]) -> float | None:
+    """Of what could be measured; None where nothing could."""
+    known = [value for value in found if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def _parties(plan: Plan) -> dict[str, int] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -72,12 +73,17 @@ def show(
         typer.echo(
             f"on fresh runs: {fresh['statistic']}, advantage {fresh['advantage']:.3f} "
             f"[{fresh['advantage_low']:.3f}, {fresh['advantage_high']:.3f}], epsilon at least "
-            f"{fresh['epsilon_low']:.2f}, TPR {fresh['tpr_at_fpr_01']:.2f} at 1 % false positives and "
-            f"{fresh['tpr_at_fpr_001']:.2f} at 0.1 % (at least {fresh['tpr_at_fpr_01_low']:.2f} and "
-            f"{fresh['tpr_at_fpr_001_low']:.2f}; {fresh['n_with']} with, {fresh['n_without']} without)"
+            f"{fresh['epsilon_low']:.2f}, TPR at 1 % false positives {_rate(fresh, 'tpr_at_fpr_01')}, at 0.1 % "
+            f"{_rate(fresh, 'tpr_at_fpr_001')} ({fresh['n_with']} with, {fresh['n_without']} without)"
         )
     else:
         typer.echo(f"surely found from a measured D of {found['detectable_distance']:.3f}")
+
+
+def _rate(fresh: Mapping[str, Any], name: str) -> str:
+    if fresh[name] is None:
+        return "cannot be measured with these runs"
+    return f"{fresh[name]:.2f} (at least {fresh[f'{name}_low']:.2f})"
 
 
 def replay(
