@@ -15,9 +15,9 @@ bounds, which hold together, so that the best threshold may be picked after look
   given the threshold, the count in the other arm is binomial. Good in the tails, where epsilon usually is.
 
 **TPR at a small FPR.** The threshold is an order statistic of the without arm: the lowest whose true FPR is at
-most f with the stated confidence (not in the sample only, where the true rate is above f half of the time). The TPR of
-the with arm given that threshold has its Clopper-Pearson interval, whose lower end is then a bound for the best
-attack with at most f false alarms. Where even the largest value does not bound the FPR by f, nothing is said.
+most f with the stated confidence (not in the sample only, where the true rate is above f half of the time). The
+TPR of the with arm given that threshold has its Clopper-Pearson interval, whose lower end is then a bound for the
+best attack with at most f false alarms. Where even the largest value does not bound the FPR by f, nothing is said.
 
 References: Massart (1990), https://doi.org/10.1214/aop/1176990746; Clopper & Pearson (1934),
 https://doi.org/10.1093/biomet/26.4.404; Jagielski, Ullman & Oprea (2020), https://arxiv.org/abs/2006.07709
