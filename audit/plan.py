@@ -163,7 +163,11 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        held = self.units.rows(self.design.rows(lane, run))
+        return self.stacked(self.design.rows(lane, run))
+
+    def stacked(self, units: NDArray[np.int64]) -> Database:
+        """The parties' matrices where the victim holds these units."""
+        held = self.units.rows(units)
         parties = [_take(self.corpus.matrix, held)]
         if len(self.honest):
             parties.append(self._fixed[0])

@@ -39,6 +39,8 @@ class Purpose(IntEnum):
     """Runs dealt anew for the shuffled control, and permutations; place: lane, row."""
     CANARY = 8
     """Noise of the canaries; place: lane, run."""
+    CERTIFICATE = 9
+    """Who is in a pair of runs; place: document, pair."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102
