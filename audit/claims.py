@@ -120,7 +120,7 @@ class ClaimFinding:
     def as_json(self) -> dict[str, Any]:
         """For machines."""
         told = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
-        return asdict(self) | told | {"refuted": self.refuted}
+        return asdict(self) | told | {"refuted": self.refuted, "has_power": self.has_power}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> ClaimFinding:
@@ -139,13 +139,20 @@ class ClaimFinding:
         noise = f"Noise: {self.guarantee.sampler}. {self.power()}"
         return f"{self.mechanism} {claim}; {measured}{also}: {verdict}. {noise}"
 
+    @property
+    def has_power(self) -> bool | None:
+        """Whether half of the noise was refuted, and would be nine times in ten where that is known."""
+        if self.half_refuted and self.refutable_factor is not None:
+            return self.refutable_factor >= _HALF
+        return self.half_refuted
+
     def power(self) -> str:
         """What these runs could have refuted, for people."""
         told = {
             True: "The same with half of the noise was refuted.",
-            False: "NO POWER: the same with half of the noise was not refuted either; take more runs.",
+            False: "NO POWER: so few runs do not surely refute half of the noise either; take more.",
             None: "It cannot be run with less noise, so what these runs could refute is not known.",
-        }[self.half_refuted]
+        }[self.has_power]
         if self.refutable_factor is not None:
             told += f" These runs refute up to {self.refutable_factor:.2f} of the noise claimed."
         if self.data_dependent:

@@ -54,9 +54,10 @@ def test_the_bound_covers_and_is_never_below_what_is_measured(pairs: int, tau: f
         contradicted += bool((bound < low).any())
         width += float((bound - found.mean(axis=1)).mean()) / REPLAYS
     print(
-        f"{pairs} pairs, tau {tau}: below {below / REPLAYS}, below the measured {contradicted}, adds {width:.3f}"
+        f"{pairs} pairs, tau {tau}: below the truth in {below / REPLAYS}, below the mean over all pairs in "
+        f"{under / REPLAYS}, below what is measured {contradicted} times; adds {width:.3f}"
     )
-    assert below / REPLAYS <= 0.05
+    assert below <= under <= 0.05 * REPLAYS
     assert contradicted == 0
 
 
