@@ -163,13 +163,18 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        parties = [_take(self.corpus.matrix, self.units.rows(self.design.rows(lane, run)))]
+        return self.stacked(self.design.rows(lane, run))
+
+    def stacked(self, units: NDArray[np.int64]) -> Database:
+        """The parties' matrices where the victim holds these units."""
+        held = self.units.rows(units)
+        parties = [_take(self.corpus.matrix, held)]
         if len(self.honest):
             parties.append(self._fixed[0])
         if len(self.coalition):
             parties.append(self._fixed[1])
         coalition = frozenset({len(parties) - 1}) if len(self.coalition) else frozenset()
-        return Database(tuple(parties), coalition)
+        return Database(tuple(parties), coalition, held)
 
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
@@ -195,7 +200,7 @@ class Plan:
             "design": design,
             "seed": self.design.seed,
             "precision": self.spec.store.precision,
-            "format": 2,
+            "format": 3,
         }
 
 

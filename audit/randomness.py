@@ -37,6 +37,10 @@ class Purpose(IntEnum):
     """Which rows the coalition holds."""
     SHUFFLE = 7
     """Runs dealt anew for the shuffled control, and permutations; place: lane, row."""
+    CANARY = 8
+    """Noise of the canaries; place: lane, run."""
+    CERTIFICATE = 9
+    """Who is in a pair of runs; place: document, pair."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.canaries import HANDED, canary_values, handed_bits, handed_units
 from ksdp.audit.design import Block
 from ksdp.audit.design_streams import control_bits, control_noise, mechanism_rng
 from ksdp.audit.errors import KsdpError
@@ -34,16 +35,19 @@ class BlockValues:
     """Shape (n_documents + CONTROLS, n_runs)."""
     values: dict[str, NDArray[Any]]
     """Statistic to values, each of shape (n_documents + CONTROLS, n_runs), in the stored precision."""
+    canary: NDArray[Any] | None = None
+    """Every document's canary, of the same shape; below the documents stand the controls, as in every column."""
 
 
 def run_observables(plan: Plan, lane: int, run: int) -> Stored:
     """Run the mechanism once and round what it announces to the stored precision.
 
     Statistics see the rounded arrays, so that a value is the same whether it is computed while sampling or
-    later from the store.
+    later from the store. Beside them stands which rows of the corpus the mechanism was handed (`HANDED`).
     """
-    seen = plan.mechanism.run(plan.database(lane, run), mechanism_rng(plan.design, lane, run))
-    stored = {}
+    database = plan.database(lane, run)
+    seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
+    stored = {HANDED: handed_bits(database, len(plan.corpus))}
     for announced in plan.announced:
         array = np.asarray(seen[announced.name], dtype=plan.spec.store.precision)
         if array.shape != announced.shape:
@@ -89,14 +93,19 @@ def measure(
     inclusion = inclusion_with_controls(plan, block)
     precision = plan.spec.store.precision
     # Filled run by run, transposed once: rows of documents are what tests read.
+    targets = plan.design.targets(block.lane)
     shape = (len(block), len(documents) + CONTROLS)
     values = {s.name: np.empty(shape, dtype=precision) for s in statistics}
+    canary = np.empty(shape, dtype=precision)
     controls = control_noise(plan.design, block, CONTROLS)
     controls[NULL_CONTROLS:] += _PLANTED_SHIFT * inclusion[len(documents) + NULL_CONTROLS :]
     done = 0
     for at, stored in enumerate(runs):
         if keep is not None:
             keep(stored)
+        held = handed_units(stored, plan.corpus, plan.units)
+        canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[targets]
+        canary[at, len(documents) :] = controls[:, at]
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
         for statistic in statistics:
             row = values[statistic.name][at]
@@ -110,4 +119,5 @@ def measure(
         done += 1
     if done != len(block):
         raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
-    return BlockValues(block, inclusion, {name: np.ascontiguousarray(v.T) for name, v in values.items()})
+    columns = {name: np.ascontiguousarray(v.T) for name, v in values.items()}
+    return BlockValues(block, inclusion, columns, np.ascontiguousarray(canary.T))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.canaries import Canaries
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.ks import ks_table
@@ -51,6 +52,12 @@ class Controls:
     shuffled_smallest_p: float
     reason: str | None
     """Why the audit is void."""
+    canaries: int = 0
+    """Tests of real documents' canaries; one a document and look."""
+    canaries_smallest_distance: float = 1.0
+    """Below 1 only where bits and runs do not belong together."""
+    canaries_sensitive: int = 0
+    """How many the rule calls sensitive, of those that it must."""
 
 
 def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_]) -> ArmTests:
@@ -137,18 +144,23 @@ def shuffled_log10_p(
 
 
 def judge_controls(
-    controls: Sequence[ArmTests], shuffled: Sequence[NDArray[np.float64]], learned: Sequence[int] = ()
+    controls: Sequence[ArmTests],
+    shuffled: Sequence[NDArray[np.float64]],
+    learned: Sequence[int] = (),
+    canaries: Canaries | None = None,
 ) -> Controls:
-    """Judge the control documents of every lane, and the shuffled tests of real ones.
+    """Judge the control documents of every lane, the shuffled tests of real ones, and the real ones' canaries.
 
     The values of control documents stand in every statistic's column, went through the same store and the same
-    test as everybody's, and their bits come from the same seed: a mixed-up run, document or arm shows here.
+    test as everybody's, and their bits come from the same seed: a mixed-up run or arm shows here. What they
+    cannot show is that real documents' bits are those of the databases: canaries do.
 
     Parameters
     ----------
     controls : one `ArmTests` of `CONTROLS` rows a lane
     shuffled : log10 p of real documents in runs dealt anew, any shapes
     learned : columns that a learner made; they find a planted leak in parts of the runs and must not find others
+    canaries : what became of the canaries of every look; None where values hold none
     """
     plain = [n for n in range(controls[0].distance.shape[1]) if n not in learned]
     null = np.concatenate([part.log10_p[:NULL_CONTROLS].min(axis=1) for part in controls])
@@ -158,7 +170,9 @@ def judge_controls(
     # Plain columns hold the same control values, so the tests to count are controls times (learners and one).
     trials = len(null) * (1 + len(learned))
     bar = _planted_bar(controls, plain)
-    if smallest < _CONTROL_LEVEL / trials:
+    if canaries is not None and canaries.reason is not None:
+        reason: str | None = canaries.reason
+    elif smallest < _CONTROL_LEVEL / trials:
         reason = f"a null control was detected (p = {smallest:.1e})"
     elif lowest < _CONTROL_LEVEL / len(dealt):
         reason = f"a document was detected in runs that were dealt at random (p = {lowest:.1e})"
@@ -175,6 +189,9 @@ def judge_controls(
         shuffled=len(dealt),
         shuffled_smallest_p=lowest,
         reason=reason,
+        canaries=0 if canaries is None else canaries.count,
+        canaries_smallest_distance=1.0 if canaries is None else canaries.smallest_distance,
+        canaries_sensitive=0 if canaries is None else canaries.sensitive,
     )
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ksdp.audit.canaries import CANARY
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.sampling import BlockValues, Stored
@@ -112,7 +113,11 @@ class ObservablesWriter:
         table = pa.table(columns).replace_schema_metadata(metadata)
         lists = [f"{name}.list.element" for name in columns if name != "run"]
         # Zeros compress; dense floats lose a sixth of their size for twice the time.
-        packed = [f"{name}.list.element" for name, first in self._runs[0].items() if (first == 0).mean() > _SPARSE]
+        packed = [
+            f"{name}.list.element"
+            for name, first in self._runs[0].items()
+            if first.dtype.kind == "f" and (first == 0).mean() > _SPARSE
+        ]
         codec: Any = {name: "zstd" if name in packed else "none" for name in ["run", *lists]}
         level = {"compression_level": dict.fromkeys(packed, 1)} if packed else {}
         write_whole(
@@ -150,6 +155,8 @@ def write_values(folder: Path, measured: BlockValues, key: str, precision: str) 
     columns = {"inclusion": _cells(np.packbits(measured.inclusion, axis=1, bitorder="little"))}
     little = np.dtype(precision).newbyteorder("<")
     columns |= {name: _cells(values.astype(little, copy=False)) for name, values in measured.values.items()}
+    if measured.canary is not None:
+        columns[CANARY] = _cells(measured.canary.astype(little, copy=False))
     metadata = _footer(measured.block, key) | {"ksdp.precision": precision}
     table = pa.table(columns).replace_schema_metadata(metadata)
     write_whole(

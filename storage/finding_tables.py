@@ -26,7 +26,7 @@ __all__ = [
     "row_json",
 ]
 
-_PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+_PLAIN: dict[Any, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64()}
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _NAMES = pa.list_(pa.string())
 
@@ -84,10 +84,11 @@ class EffectRow:
     band_high: float
     log10_p: float
     epsilon_low: float
-    tpr_at_fpr_01: float
-    tpr_at_fpr_01_low: float
-    tpr_at_fpr_001: float
-    tpr_at_fpr_001_low: float
+    tpr_at_fpr_01: float | None
+    """None, as its bound, where the runs cannot measure it."""
+    tpr_at_fpr_01_low: float | None
+    tpr_at_fpr_001: float | None
+    tpr_at_fpr_001_low: float | None
 
 
 @dataclass(frozen=True)

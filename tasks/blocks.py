@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ksdp.audit.canaries import CANARY
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.plan import CONTROLS
@@ -100,11 +101,13 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
     places = np.searchsorted(targets, plan.design.targets(block.lane))
     rows = np.concatenate([places, len(targets) + np.arange(CONTROLS)])
     try:
-        bits, columns = read_groups(folders.values, block, folders.values_key, names, plan.spec.store.precision)
+        asked = [*names, CANARY]
+        bits, columns = read_groups(folders.values, block, folders.values_key, asked, plan.spec.store.precision)
     except DamagedBlock:
         discard(folders.values, block, damaged)
         return None
-    return BlockValues(block, bits[rows], {name: c[rows] for name, c in zip(names, columns, strict=True)})
+    *plain, canary = (column[rows] for column in columns)
+    return BlockValues(block, bits[rows], dict(zip(names, plain, strict=True)), canary)
 
 
 def observables_present(ref: AuditRef) -> bool:

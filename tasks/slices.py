@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.canaries import CANARY
 from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
@@ -52,6 +53,8 @@ class SliceTests:
     tests: ArmTests
     shuffled: NDArray[np.float64]
     """Log10 p, shape (some documents, n_statistics)."""
+    canaries: ArmTests
+    """Of every document's canary, in one column; controls have none."""
 
 
 def slices(plan: Plan) -> list[Slice]:
@@ -90,7 +93,15 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
         tests = ArmTests.beside([tests, ArmTests.join(list(_learned(ref, part, plan, len(tests))))])
     if permutations := open_audit(ref.at(FIRST)).permutations:
         tests = replace(tests, log10_joint=np.concatenate(list(_joint(ref, part, plan, tests, permutations))))
-    return SliceTests(tests, np.concatenate(shuffled, axis=1) if shuffled else np.zeros((0, len(names))))
+    mixed = np.concatenate(shuffled, axis=1) if shuffled else np.zeros((0, len(names)))
+    return SliceTests(tests, mixed, _canaries(ref, part, plan))
+
+
+def _canaries(ref: AuditRef, part: Slice, plan: Plan) -> ArmTests:
+    """Tests of the canaries of a slice's documents, against the bits that everything else is tested against."""
+    documents = max(len(plan.design.targets(part.lane)) - part.group * ROW_GROUP, 0)
+    inclusion, values = gather(ref, part, [CANARY], slice(0, min(documents, ROW_GROUP)))
+    return compare_arms({CANARY: values[0]}, inclusion)
 
 
 def _joint(ref: AuditRef, part: Slice, plan: Plan, tests: ArmTests, permutations: int) -> Iterator[Floats]:

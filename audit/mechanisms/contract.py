@@ -38,6 +38,9 @@ class Database:
     """One canonical float64 CSR (documents by features) a party."""
     coalition: frozenset[int] = field(default=frozenset())
     """Indices of the parties that pool what they see; never the victim (index 0)."""
+    held: NDArray[np.int64] | None = None
+    """Rows of the corpus that were stacked into the victim's matrix, in its order; None where there is no corpus.
+    For the audit's canaries: no mechanism reads it."""
 
     def __post_init__(self) -> None:
         if not self.parties:

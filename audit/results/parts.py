@@ -123,6 +123,10 @@ class ControlsSummary:
     planted_largest_p: float
     shuffled: int
     shuffled_smallest_p: float
+    canaries: int
+    """Documents whose canary was tested; 0 where there are none."""
+    canaries_smallest_distance: float
+    canaries_sensitive: int
     reason: str | None
     """Why the audit is void."""
 
@@ -169,9 +173,9 @@ class FreshSummary:
     largest_advantage_low: float
     median_D: float
     largest_epsilon_low: float
-    median_tpr_at_fpr_01: float
-    """At 1 % false positives."""
-    median_tpr_at_fpr_001: float
+    median_tpr_at_fpr_01: float | None
+    """At 1 % false positives; None where no document had runs enough to measure it."""
+    median_tpr_at_fpr_001: float | None
     """At 0.1 %."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.interim_verdicts import Standing
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
@@ -50,6 +51,8 @@ class Tested:
     controls: Sequence[ArmTests]
     """One a lane and look."""
     shuffled: Sequence[NDArray[np.float64]]
+    canaries: Sequence[ArmTests]
+    """One a look."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,9 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
     """Everything that an audit found, in one value."""
     plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
     learned = [n for n, column in enumerate(plan.columns) if column.name.startswith(LEARNED_PREFIX)]
-    judged = judge_controls(tested.controls, tested.shuffled, learned)
+    levels = [look.level for look in plan.looks[: len(tested.canaries)]]
+    canaries = judge_canaries(tested.canaries, plan.spec.decision, levels)
+    judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
     runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
@@ -208,6 +213,9 @@ def _controls(judged: Controls) -> ControlsSummary:
         planted_largest_p=judged.planted_largest_p,
         shuffled=judged.shuffled,
         shuffled_smallest_p=judged.shuffled_smallest_p,
+        canaries=judged.canaries,
+        canaries_smallest_distance=judged.canaries_smallest_distance,
+        canaries_sensitive=judged.canaries_sensitive,
         reason=judged.reason,
     )
 
@@ -254,9 +262,15 @@ def _fresh(tested: Tested, effects: Sequence[Effect]) -> FreshSummary | None:
         largest_advantage_low=max(e.advantage_low for e in effects),
         median_D=float(np.median([e.distance for e in effects])),
         largest_epsilon_low=max(e.epsilon_low for e in effects),
-        median_tpr_at_fpr_01=float(np.median([e.tpr_at_fpr_01 for e in effects])),
-        median_tpr_at_fpr_001=float(np.median([e.tpr_at_fpr_001 for e in effects])),
+        median_tpr_at_fpr_01=_median([e.tpr_at_fpr_01 for e in effects]),
+        median_tpr_at_fpr_001=_median([e.tpr_at_fpr_001 for e in effects]),
     )
+
+
+def _median(rates: Sequence[float | None]) -> float | None:
+    """Of what could be measured; None where nothing could."""
+    known = [rate for rate in rates if rate is not None]
+    return float(np.median(known)) if known else None
 
 
 def _parties(plan: Plan) -> dict[str, int] | None:

@@ -62,12 +62,14 @@ class Effect:
     """Of the fresh runs alone, uncorrected."""
     epsilon_low: float
     """The document's arms are not (epsilon, 0)-indistinguishable for any smaller epsilon."""
-    tpr_at_fpr_01: float
-    """True positive rate at 1 % false positives."""
-    tpr_at_fpr_01_low: float
-    tpr_at_fpr_001: float
+    tpr_at_fpr_01: float | None
+    """True positive rate of an attack whose true false positive rate is surely at most 1 %; None where so few runs
+    cannot tell."""
+    tpr_at_fpr_01_low: float | None
+    """At least this, and that the rate is at most 1 %: both together with probability 1 - level."""
+    tpr_at_fpr_001: float | None
     """At 0.1 %."""
-    tpr_at_fpr_001_low: float
+    tpr_at_fpr_001_low: float | None
 
 
 def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> Attack:
@@ -144,10 +146,10 @@ def measure_effect(
         band_high=float(high[0]),
         log10_p=float(table.log10_p[0]),
         epsilon_low=epsilon_lower_bound(held, free, 1 - level),
-        tpr_at_fpr_01=rare.tpr,
-        tpr_at_fpr_01_low=rare.tpr_low,
-        tpr_at_fpr_001=rarer.tpr,
-        tpr_at_fpr_001_low=rarer.tpr_low,
+        tpr_at_fpr_01=rare.tpr if rare else None,
+        tpr_at_fpr_01_low=rare.tpr_low if rare else None,
+        tpr_at_fpr_001=rarer.tpr if rarer else None,
+        tpr_at_fpr_001_low=rarer.tpr_low if rarer else None,
     )
 
 

@@ -129,11 +129,16 @@ def fresh(summary: Summary) -> list[str]:
         f"the {flagged} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
         f"There the advantage of half of them is at least {decimal(found.median_advantage)}; {confirmed} (each "
         f"by itself, at {percent(level)}).",
-        "At 1 % false alarms, an adversary detects half of them at least "
-        f"{percent(found.median_tpr_at_fpr_01)} of the time. The strongest disproves all differential privacy "
+        f"{_rarely_wrong(found.median_tpr_at_fpr_01)} The strongest disproves all differential privacy "
         f"with epsilon below {decimal(found.largest_epsilon_low)} (delta 0), with a confidence of "
         f"{percent(1 - level)} for that document by itself.",
     ]
+
+
+def _rarely_wrong(rate: float | None) -> str:
+    if rate is None:
+        return "What an adversary detects at 1 % false alarms cannot be measured with so few runs."
+    return f"At 1 % false alarms, an adversary detects half of them at least {percent(rate)} of the time."
 
 
 def looks(summary: Summary) -> str | None:

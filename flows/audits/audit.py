@@ -88,7 +88,10 @@ async def _test(ref: AuditRef, address: str, plan: Plan, tally: Tally) -> list[S
 
 
 def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[ArmTests, list[ArmTests]]:
-    """Documents of all lanes in order, and the controls of each lane."""
+    """Documents of all lanes in order, and the controls of each lane.
+
+    Canaries need no order: every one of them must be found.
+    """
     documents, controls = [], []
     parts = list(zip(slices(plan), tested, strict=True))
     for lane in range(plan.design.lanes):
@@ -106,7 +109,7 @@ async def _looks(
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
     standing: Standing | None = None
-    refs, controls, shuffled = [first], [], []
+    refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if standing is not None:
             rows = np.sort(whole.audited[open_documents(standing)])
@@ -122,13 +125,14 @@ async def _looks(
         documents, own = _by_lane(plan, tested)
         controls += own
         shuffled += [part.shuffled for part in tested]
+        canaries.append(ArmTests.join([part.canaries for part in tested]))
         if standing is not None and len(documents) > len(open_documents(standing)):
             documents = documents[open_documents(standing)]  # a design whose targets cannot leave
         standing = after_look(standing, documents, number, look, whole.spec.decision, paper)
         if not len(open_documents(standing)):
             break
     assert standing is not None
-    return Tested(whole, len(refs), standing, controls, shuffled), tuple(refs)
+    return Tested(whole, len(refs), standing, controls, shuffled, canaries), tuple(refs)
 
 
 async def _confirm(first: AuditRef, tested: Tested, address: str, tally: Tally) -> list[Effect]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -64,6 +64,47 @@ def test_pem_keeps_its_claim_and_with_a_tenth_of_the_noise_it_does_not(mechanism
     weak = type("Weak", (type(mechanism),), {"noise_factor": 0.1})
     asked = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
     assert audit_claim(weak(**asked), runs=150, rng=np.random.default_rng(2)).refuted
+
+
+def test_half_of_the_noise_is_refuted_and_the_finding_says_what_it_could_refute() -> None:
+    mechanism = HardtRoth(rank=2, iterations=1, epsilon=1.0)
+    found = audit_claim(mechanism, runs=400, rng=np.random.default_rng(0))
+    assert not found.refuted
+    assert found.half_refuted
+    assert found.refutable_factor is not None
+    assert 0.5 < found.refutable_factor < 0.75
+    assert "half of the noise was refuted" in found.sentence()
+    few = audit_claim(mechanism, runs=20, rng=np.random.default_rng(0))
+    assert few.has_power is False
+    assert found.has_power is True
+    assert "NO POWER" in few.sentence()
+
+
+class DataSized(HardtRoth):
+    """Its noise is a little wider for one of the two databases: a channel of its own."""
+
+    def party(self, matrix, parties):
+        asks, told = super().party(matrix, parties), None
+        size = 1 + 0.001 * float(abs(matrix).sum())
+        while True:
+            try:
+                ask = asks.send(told) if told is not None else next(asks)
+            except StopIteration as stop:
+                return stop.value
+            told = yield replace(ask, deviation=size * ask.deviation) if hasattr(ask, "deviation") else ask
+
+
+def test_noise_whose_size_depends_on_the_data_is_seen() -> None:
+    mechanism = DataSized(rank=2, iterations=1, epsilon=1.0)
+    pair = mechanism.neighbours()
+    sums = [float(abs(database.parties[0]).sum()) for database in pair]
+    assert sums[0] != sums[1]
+    found = audit_claim(mechanism, runs=300, rng=np.random.default_rng(0))
+    sound = audit_claim(HardtRoth(rank=2, iterations=1, epsilon=1.0), runs=300, rng=np.random.default_rng(0))
+    assert found.data_dependent
+    assert found.gaussian_low is None
+    assert "DEPENDS ON THE DATA" in found.sentence()
+    assert not sound.data_dependent
 
 
 def test_the_same_seed_finds_the_same() -> None:

@@ -99,6 +99,9 @@ def _summary(
             "planted_largest_p": 3.1e-74,
             "shuffled": len(tested),
             "shuffled_smallest_p": 0.004,
+            "canaries": 60,
+            "canaries_smallest_distance": 1.0,
+            "canaries_sensitive": 60,
             "reason": None,
         },
         "power": {

@@ -81,6 +81,23 @@ def test_with_a_tenth_of_the_noise_every_one_is_caught(mechanism: GaussianReleas
     assert found.refuted
 
 
+@pytest.mark.parametrize("runs", [500, 2000])
+def test_half_of_the_noise_is_refuted_every_time(runs: int) -> None:
+    """Events alone refuted 0 of 20 at 2,000 runs."""
+    asked = HardtRoth(rank=2, iterations=1, epsilon=1.0)
+    broken = type("Half", (HardtRoth,), {"noise_factor": 0.5})
+    weak = broken(**{f.name: getattr(asked, f.name) for f in fields(asked)})
+    found = [audit_claim(weak, runs=runs, rng=np.random.default_rng(seed)) for seed in range(20)]
+    events = sum(f.measured_low > f.claimed_epsilon for f in found)
+    print(
+        f"half of the noise, {runs} runs: refuted {sum(f.refuted for f in found)} of 20 (by events alone {events})"
+    )
+    assert all(f.refuted for f in found)
+    sound = [audit_claim(asked, runs=runs, rng=np.random.default_rng(seed)) for seed in range(20)]
+    assert sum(f.refuted for f in sound) <= 4  # 5 % each
+    assert all(f.half_refuted for f in sound)
+
+
 @pytest.mark.parametrize("mechanism", UNSOUND, ids=name)
 def test_claims_that_are_printed_and_do_not_hold_are_refuted(mechanism: GaussianReleases) -> None:
     found = audit_claim(mechanism, runs=2000, rng=np.random.default_rng(3), confidence=0.999)

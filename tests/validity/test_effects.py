@@ -65,13 +65,33 @@ def test_epsilon_of_shifted_normals_at_a_delta_is_covered(shift: float) -> None:
     assert (bounds > epsilon).mean() <= 0.2 + slack(0.2)
 
 
-@pytest.mark.parametrize("fpr", [0.001, 0.01])
-@pytest.mark.parametrize("arms", [(200, 300), (1000, 3000)])
+@pytest.mark.parametrize(("fpr", "arms"), [(0.01, (50, 50)), (0.01, (500, 500)), (0.001, (4000, 4000))])
+def test_tpr_at_a_small_fpr_is_above_the_truth_as_seldom_as_it_says(fpr: float, arms: tuple[int, int]) -> None:
+    """Half of each arm's mass may lie beyond the quantile: the truth is the best attack with at most this FPR."""
+    rng = np.random.default_rng(6)
+    truths = {"normal": norm.sf(norm.isf(fpr) - 2), "a rare event": 0.3}
+    for name, truth in truths.items():
+        above, told = 0, 0
+        for _ in range(REPLAYS):
+            held, free = rng.normal(2, 1, arms[0]), rng.normal(0, 1, arms[1])
+            if name == "a rare event":  # it gives the document away, but for false alarms just at the rate
+                held = (rng.random(arms[0]) < truth).astype(float)
+                free = (rng.random(arms[1]) < fpr).astype(float)
+            attack = tpr_at_fpr(held, free, fpr, 0.8)
+            told += attack is not None
+            above += attack is not None and attack.tpr_low > truth
+        print(f"FPR {fpr}, {name}, arms {arms}: measured in {told / REPLAYS}, above the truth {above / REPLAYS}")
+        assert above / REPLAYS <= 0.2 + slack(0.2)
+        assert told == (0 if arms[1] * fpr < 1 else REPLAYS)
+
+
+@pytest.mark.parametrize(("fpr", "arms"), [(0.001, (200, 3300)), (0.01, (200, 450)), (0.01, (1000, 3000))])
 def test_attack_bounds_hold_together(fpr: float, arms: tuple[int, int]) -> None:
     rng = np.random.default_rng(4)
     held_together = 0
     for _ in range(REPLAYS):
         a = tpr_at_fpr(rng.normal(2, 1, arms[0]), rng.normal(0, 1, arms[1]), fpr, 0.8)
+        assert a is not None
         edge = a.threshold if a.above else -a.threshold
         true_fpr, true_tpr = norm.sf(edge), norm.sf(edge - 2 if a.above else edge + 2)
         held_together += true_fpr <= a.fpr_high and a.tpr_low <= true_tpr <= a.tpr_high

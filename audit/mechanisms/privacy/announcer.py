@@ -108,7 +108,8 @@ class Announcer:
 class Replay(Announcer):
     """Gives back what another run announced and keeps what it would have been without noise.
 
-    Noise that never left a party is not known to whoever replays: it is left out.
+    Noise that never left a party is not known to whoever replays: it is left out. The deviation that is kept is
+    the one that the mechanism asks for on this database.
     """
 
     def __init__(self, outside: Sequence[int], announced: Sequence[Announcement]) -> None:
@@ -118,11 +119,12 @@ class Replay(Announcer):
     def total(self, shares: Sequence[Floats], deviations: Sequence[float]) -> Floats:
         """Keep the exact sum; return what was announced."""
         inside = [i for i in range(len(shares)) if i in self.outside]
-        return self._replayed(_added([shares[i] for i in inside]))
+        spread = math.sqrt(math.fsum(deviations[i] ** 2 for i in inside))
+        return self._replayed(_added([shares[i] for i in inside]), spread)
 
     def upload(self, party: int, share: Floats, deviation: float) -> Floats:
         """Keep the share; return what was announced, or the share itself where the coalition sent it."""
-        return self._replayed(share) if party in self.outside else share
+        return self._replayed(share, deviation) if party in self.outside else share
 
     def keep(self, share: Floats, deviation: float) -> Floats:
         """Return it without noise."""
@@ -132,9 +134,9 @@ class Replay(Announcer):
         """The first: what is replayed does not depend on it."""
         return 0
 
-    def _replayed(self, exact: Floats) -> Floats:
+    def _replayed(self, exact: Floats, deviation: float) -> Floats:
         was = next(self._announced)
-        self.transcript.append(Announcement(was.public, was.seen, exact, was.deviation))
+        self.transcript.append(Announcement(was.public, was.seen, exact, deviation))
         return was.public
 
 

@@ -21,20 +21,26 @@ __all__ = ["Noisy"]
 
 @dataclass(frozen=True)
 class Noisy:
-    """Announces what another mechanism announces, each array A as A + noise * rms(A) * Z.
+    """Announces what another mechanism announces, each array A as A + noise * scale * Z.
 
-    Z is standard normal, independent for every entry and run, and rms(A) is the root mean square of this run's A.
-    Arrays of a mechanism that takes and gives nonnegative numbers only are clipped at 0 afterwards.
+    Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. Arrays
+    of a mechanism that takes and gives nonnegative numbers only are clipped at 0 afterwards.
 
     This is measured privacy, not differential privacy: the noise is not calibrated to what one document can
-    change, its size itself depends on the data, and what an audit finds holds for the statistics tried.
+    change. Its density is known, so paired runs bound every attack (`ksdp.audit.certifying`).
+
+    Without a scale, that of an array is the root mean square of this run's A, as in version 1. The size of the
+    noise is then a function of the data that nobody protects: the guarantee is marked unsound, and nothing is
+    certified.
 
     Parameters
     ----------
     mechanism : str
         Name of the other mechanism.
     noise : float
-        At least 0; 1 is as much noise as signal.
+        At least 0; in units of `scale`.
+    scale : float, mapping of array to float, or None
+        Typical size of an entry, from public data or by decree. None: of this run's arrays, which leaks.
     parameters : mapping
         Of the other mechanism; its defaults are filled in.
     plain : names of arrays
@@ -55,11 +61,11 @@ class Noisy:
     """
 
     name: ClassVar[str] = "noisy"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     guarantee: ClassVar[Guarantee] = measured(
         "this package",
-        "A measurement. The noise is not calibrated to what one document changes, its size depends on the data: "
-        "no differential privacy.",
+        "A measurement. The noise is not calibrated to what one document changes: no differential privacy. "
+        "Without a public `scale` its size depends on the data, which is itself a channel.",
     )
 
     mechanism: str = "pd-svd"
@@ -67,8 +73,13 @@ class Noisy:
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
     plain: tuple[str, ...] = ("sweeps", "iterations")
     mechanism_version: int | None = None
+    scale: float | Mapping[str, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
+        given = self.scale.values() if isinstance(self.scale, Mapping) else [self.scale]
+        for size in given if self.scale is not None else ():
+            if not isinstance(size, Real) or isinstance(size, bool) or not 0 < size < np.inf:
+                raise SpecError(f"`scale` must be a positive number, or one for each array; got {size!r}.")
         if not isinstance(self.noise, Real) or isinstance(self.noise, bool) or not 0 <= self.noise < np.inf:
             raise SpecError(f"`noise` must be a number of at least 0; got {self.noise!r}.")
         if not isinstance(self.parameters, Mapping):
@@ -87,6 +98,9 @@ class Noisy:
             ("mechanism_version", inner.version),
         ):
             object.__setattr__(self, name, value)
+        if self.scale is None and self.noise:
+            notes = "The size of the noise depends on the data of the run, which is itself a channel: set `scale`."
+            object.__setattr__(self, "guarantee", dataclasses.replace(self.guarantee, sound=False, notes=notes))
 
     @cached_property
     def inner(self) -> Mechanism:
@@ -113,10 +127,31 @@ class Noisy:
         seen = self.inner.run(database, rng)
         return Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
 
+    def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
+        """What the other mechanism announces."""
+        return self.inner.run(database, rng)
+
+    def deviation(self, name: str) -> float | None:
+        """Of the noise of an array; 0 where it has none, None where its size depends on the data.
+
+        Raises
+        ------
+        SpecError
+            If `scale` names arrays and not this one.
+        """
+        if name in self.plain or not self.noise:
+            return 0.0
+        if isinstance(self.scale, Mapping):
+            if name not in self.scale:
+                raise SpecError(f"`scale` must name every array that gets noise; {name!r} is missing.")
+            return self.noise * float(self.scale[name])
+        return None if self.scale is None else self.noise * float(self.scale)
+
     def _disturbed(self, name: str, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if name in self.plain or not array.size:
             return array
-        exact = array.astype(np.float64)
-        deviation = self.noise * float(np.sqrt(np.mean(exact**2)))
+        exact, deviation = array.astype(np.float64), self.deviation(name)
+        if deviation is None:
+            deviation = self.noise * float(np.sqrt(np.mean(exact**2)))
         disturbed = exact + deviation * rng.standard_normal(exact.shape)
         return np.maximum(disturbed, 0.0) if self.nonnegative else disturbed

@@ -126,17 +126,29 @@ class GaussianReleases(ABC):
 
         Sum over announcements of <seen - (a + b) / 2, a - b> / deviation^2, a and b being what the announcement
         would have been without noise on either database, given all earlier announcements. Exact where nothing is
-        random but the announced noise; otherwise a statistic like any other.
+        random but the announced noise; otherwise a statistic like any other. Where the deviation itself depends on
+        the database, each of the two laws has its own.
         """
-        exact = []
-        for database in pair:
-            replay = Replay(database.outside, transcript)
-            self.transcribe(database, replay)
-            exact.append([announcement.exact for announcement in replay.transcript])
+        exact = [[(told.exact, told.deviation) for told in self._replayed(transcript, d)] for d in pair]
         ratio = 0.0
-        for was, a, b in zip(transcript, *exact, strict=True):
-            if was.deviation > 0:
+        for was, (a, first), (b, second) in zip(transcript, *exact, strict=True):
+            if was.deviation > 0 and first != second and min(first, second) > 0:
+                wide, narrow = self.noise_factor * second, self.noise_factor * first
+                ratio += was.seen.size * math.log(wide / narrow)
+                ratio += float(((was.seen - b) ** 2).sum()) / (2 * wide**2)
+                ratio -= float(((was.seen - a) ** 2).sum()) / (2 * narrow**2)
+            elif was.deviation > 0:
                 ratio += float(np.vdot(was.seen - (a + b) / 2, a - b)) / was.deviation**2
             elif not np.array_equal(a, b):
                 return math.inf if np.array_equal(was.seen, a) else -math.inf
         return ratio
+
+    def noise_depends_on_data(self, transcript: Sequence[Announcement], pair: tuple[Database, Database]) -> bool:
+        """Whether the noise would have been of another size on the other database, given what was announced."""
+        first, second = ([told.deviation for told in self._replayed(transcript, d)] for d in pair)
+        return first != second
+
+    def _replayed(self, transcript: Sequence[Announcement], database: Database) -> list[Announcement]:
+        replay = Replay(database.outside, transcript)
+        self.transcribe(database, replay)
+        return replay.transcript

@@ -84,12 +84,19 @@ def show(
         typer.echo(
             f"on fresh runs: {fresh.statistic}, advantage {fresh.advantage:.3f} "
             f"[{fresh.advantage_low:.3f}, {fresh.advantage_high:.3f}], epsilon at least "
-            f"{fresh.epsilon_low:.2f}, TPR {fresh.tpr_at_fpr_01:.2f} at 1 % false positives and "
-            f"{fresh.tpr_at_fpr_001:.2f} at 0.1 % (at least {fresh.tpr_at_fpr_01_low:.2f} and "
-            f"{fresh.tpr_at_fpr_001_low:.2f}; {fresh.n_with} with, {fresh.n_without} without)"
+            f"{fresh.epsilon_low:.2f}, TPR at 1 % false positives "
+            f"{_rate(fresh.tpr_at_fpr_01, fresh.tpr_at_fpr_01_low)}, at 0.1 % "
+            f"{_rate(fresh.tpr_at_fpr_001, fresh.tpr_at_fpr_001_low)} "
+            f"({fresh.n_with} with, {fresh.n_without} without)"
         )
     else:
         typer.echo(f"surely found from a measured D of {found.verdict.detectable_distance:.3f}")
+
+
+def _rate(rate: float | None, low: float | None) -> str:
+    if rate is None:
+        return "cannot be measured with these runs"
+    return f"{rate:.2f} (at least {low or 0.0:.2f})"
 
 
 def replay(

@@ -1,0 +1,139 @@
+"""Canaries: every real document's proof that its bits are those of the databases that the mechanism was handed.
+
+Controls are invented: their values follow bits that no database ever saw, so they come out right even where each
+real document is tested with another's bits. A canary is a column N(0, 1) + `SHIFT` x [the document is in the
+matrix that the mechanism was handed]. Which rows were handed over is taken from the database itself, when it is
+handed over, and travels with what the mechanism announced; the bits that everything is tested with are derived
+from the design, by itself. The two agree in every run or the audit is void.
+
+The shift is 16 standard deviations, so D is 1 where they agree (a value on the wrong side of the middle has
+probability 6e-16) and below 1 as soon as a single run of a document differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.groups import Units
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.decide import Verdict, decide, detectable_distance
+
+__all__ = [
+    "CANARY",
+    "HANDED",
+    "SHIFT",
+    "Canaries",
+    "canary_values",
+    "handed_bits",
+    "handed_units",
+    "judge_canaries",
+]
+
+CANARY = "_canary"
+"""Column of stored values."""
+HANDED = "_handed"
+"""Name under which the rows handed over stand beside a run's observables."""
+SHIFT = 16.0
+
+# Where the rule finds a D of this and more, it must find a canary.
+_SURE = 0.99
+# Below it, a bit was wrong; D is a difference of two sums of floats.
+_WHOLE = 1 - 1e-12
+
+Bits = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """What became of the canaries."""
+
+    count: int
+    """Documents tested, over all looks; without those that have an empty arm."""
+    smallest_distance: float
+    sensitive: int
+    """How many the rule called sensitive, where so many runs let it."""
+    reason: str | None
+    """Why the audit is void."""
+
+
+def handed_bits(database: Database, documents: int) -> NDArray[np.uint8]:
+    """Which rows of the corpus were stacked into the victim's matrix, packed, shape (ceil(documents / 8),).
+
+    Raises
+    ------
+    KsdpError
+        If the database does not say, or says another number of rows than its matrix has, or one twice.
+    """
+    held = database.held
+    if held is None or len(held) != database.parties[0].shape[0] or len(np.unique(held)) != len(held):
+        raise KsdpError("a database does not say which documents its rows are; its audit would be void.")
+    bits = np.zeros(documents, dtype=np.bool_)
+    bits[held] = True
+    return np.packbits(bits, bitorder="little")
+
+
+def handed_units(stored: Mapping[str, NDArray[Any]], corpus: Corpus, units: Units) -> Bits:
+    """Whether each unit was handed over, whole, shape (n_units,): a group by the names of its documents.
+
+    Raises
+    ------
+    KsdpError
+        If the run does not say.
+    """
+    if HANDED not in stored:
+        raise KsdpError("a run does not say which documents the mechanism was handed; run the audit again.")
+    bits = np.unpackbits(stored[HANDED], count=len(corpus), bitorder="little").astype(np.bool_)
+    if units.word == "document" or corpus.group is None:
+        return bits
+    place = np.searchsorted(units.ids, corpus.group)
+    return np.asarray(np.bincount(place, weights=~bits, minlength=len(units)) == 0)
+
+
+def canary_values(handed: Bits, seed: int, lane: int, run: int) -> NDArray[np.float32]:
+    """Every unit's canary in one run, shape (n_units,); the same whoever is audited."""
+    noise = generator(seed, Purpose.CANARY, lane, run).standard_normal(len(handed), dtype=np.float32)
+    return np.asarray(noise + np.float32(SHIFT) * handed)
+
+
+def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequence[float]) -> Canaries:
+    """Decide the canaries of each look by the audit's own rule; every one must be found, and none be clear.
+
+    Parameters
+    ----------
+    looks : one `ArmTests` of one column a look, of the documents that it tested
+    rule : DecisionSpec
+    levels : of the looks
+    """
+    count, sensitive, missed, smallest, distance = 0, 0, 0, 1.0, 0
+    for tests, level in zip(looks, levels, strict=True):
+        known = ~np.isnan(tests.distance[:, 0])
+        if not known.any():
+            continue
+        found = tests[known]
+        verdict = decide(found, rule, level=level).verdict
+        arms = found.n_with[:, 0], found.n_without[:, 0]
+        must = detectable_distance(*arms, len(found), 1, rule, level) < _SURE
+        count += len(found)
+        sensitive += int((must & (verdict == Verdict.SENSITIVE)).sum())
+        missed += int((np.where(must, verdict != Verdict.SENSITIVE, verdict == Verdict.CLEAR)).sum())
+        distance += int((found.distance[:, 0] < _WHOLE).sum())
+        smallest = min(smallest, float(found.distance[:, 0].min()))
+    reason = None
+    if distance:
+        reason = (
+            f"the bits of {distance} of {count} documents are not those of the databases that the mechanism was "
+            f"handed (a canary's D is {smallest:.3f} and must be 1)"
+        )
+    elif missed:
+        reason = f"{missed} of {count} canaries, which leak everything, were not called sensitive"
+    return Canaries(count, smallest, sensitive, reason)

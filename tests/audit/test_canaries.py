@@ -1,0 +1,84 @@
+"""Canaries by themselves; what they notice in a whole audit is in tests/tasks/test_slices.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.canaries import CANARY, HANDED, canary_values, handed_bits, handed_units, judge_canaries
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.design import Block
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.groups import make_units
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.plan import NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.sampling import measure, run_observables, sample
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.testing import ArmTests, compare_arms
+
+
+def plan_of(corpus: Corpus, **design) -> Plan:
+    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    tables |= {"design": {"party_size": 30, "with_runs": 40} | design}
+    return make_plan(parse_spec(tables), corpus)
+
+
+def test_a_group_was_handed_over_when_all_of_its_documents_were() -> None:
+    names = np.array(["b", "a", "b", "c", "a"])
+    corpus = Corpus(canonical(sp.csr_array(np.eye(5))), np.array(list("vwxyz")), group=names)
+    units = make_units(corpus, "group")
+    database = Database((corpus.matrix[[0, 2, 4]],), held=np.array([0, 2, 4]))
+    stored = {HANDED: handed_bits(database, 5)}
+    assert handed_units(stored, corpus, units).tolist() == [False, True, False]
+    assert handed_units(stored, corpus, make_units(corpus, "document")).tolist() == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_canary_is_the_same_whoever_is_audited(corpus: Corpus) -> None:
+    plan, some = plan_of(corpus), plan_of(corpus, documents=["d5", "d60"])
+    block = Block(0, 3, 9)
+    whole, few = (measure(p, block, sample(p, block), p.tested).canary for p in (plan, some))
+    assert whole is not None
+    assert few is not None
+    np.testing.assert_array_equal(whole[[5, 60]], few[:2])
+    again = measure(plan, block, list(sample(plan, block)), plan.tested).canary
+    np.testing.assert_array_equal(whole, again)
+    assert whole[:90].std() > 5 > abs(whole[90 : 90 + NULL_CONTROLS]).max()
+
+
+def test_noise_is_normal_and_of_its_own_stream() -> None:
+    handed = np.zeros(2000, dtype=bool)
+    noise = np.stack([canary_values(handed, 5, 0, run) for run in range(20)])
+    assert abs(noise.mean()) < 0.02
+    assert noise.std() == pytest.approx(1, abs=0.02)
+    assert abs(np.corrcoef(noise)[0, 1:]).max() < 0.1
+    np.testing.assert_allclose(canary_values(~handed, 5, 0, 3) - noise[3], 16, rtol=1e-5)
+
+
+def test_a_database_that_does_not_say_what_it_holds_is_refused(corpus: Corpus) -> None:
+    part = corpus.matrix[:3]
+    for held in (None, np.array([0, 1]), np.array([0, 1, 1])):
+        with pytest.raises(KsdpError, match="does not say"):
+            handed_bits(Database((part,), held=held), len(corpus))
+    plan = plan_of(corpus)
+    stored = run_observables(plan, 0, 0)
+    del stored[HANDED]
+    with pytest.raises(KsdpError, match="run the audit again"):
+        measure(plan, Block(0, 0, 1), [stored], plan.tested)
+
+
+def test_a_rule_that_clears_or_overlooks_canaries_voids_the_audit() -> None:
+    """D is 1, but what decides is broken: half of the canaries are said to be anything but sensitive."""
+    rng = np.random.default_rng(1)
+    bits = rng.random((40, 300)) < 0.3
+    tests = compare_arms({CANARY: rng.normal(size=bits.shape) + 16 * bits}, bits)
+    rule = parse_spec({"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "null"}}).decision
+    assert judge_canaries([tests, tests[:5]], rule, [0.025, 0.025]).reason is None
+    blind = ArmTests(tests.n_with, tests.n_without, tests.distance, np.zeros((40, 1)), tests.log10_tail)
+    assert "not called sensitive" in str(judge_canaries([blind], rule, [0.05]).reason)

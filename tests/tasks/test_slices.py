@@ -1,0 +1,148 @@
+"""Slices of a whole audit, through the store: bits that are not those of the databases void it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.canaries import judge_canaries
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.design import Balanced, Literal, Shared
+from ksdp.audit.groups import Units
+from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.testing import ArmTests, Controls, judge_controls
+from ksdp.audit.verdicts.decide import Verdict, decide
+from ksdp.flows.prepare import prepare_stored
+from ksdp.tasks import slices as tested
+from ksdp.tasks.blocks import compute_block
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    """90 documents over 40 terms, with topics."""
+    rng = np.random.default_rng(2)
+    topics = rng.dirichlet(np.full(40, 0.1), size=3)
+    mixture = rng.dirichlet(np.full(3, 0.4), size=90) @ topics
+    counts = np.array([rng.multinomial(30, row / row.sum()) for row in mixture], dtype=float)
+    return Corpus(canonical(sp.csr_array(counts)), np.array([f"d{i}" for i in range(90)]))
+
+
+DESIGNS = {
+    "shared": {"party_size": 30, "with_runs": 40},
+    "poisson": {"party_size": 30, "with_runs": 40, "sampling": "poisson"},
+    "balanced": {"kind": "balanced", "party_size": 30, "with_runs": 40, "documents": 12},
+    "literal": {"kind": "literal", "party_size": 30, "with_runs": 24, "documents": ["d3", "d40", "d71"]},
+}
+
+
+def audited(corpus: Corpus, store: Path, design: dict, **sections) -> tuple[Controls, ArmTests, Plan]:
+    """Sample, store, read, test and judge, as the flow does; what became of controls and documents."""
+    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "design": design}
+    tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
+    ready = prepare_stored(parse_spec(tables | sections), corpus, store, may_sample=True)
+    for block in ready.plan.blocks:
+        compute_block(ready.ref, block)
+    parts = tested.slices(ready.plan)
+    tests = [tested.test_slice(ready.ref, part) for part in parts]
+    lanes = [
+        ArmTests.join([t.tests for s, t in zip(parts, tests, strict=True) if s.lane == lane])
+        for lane in range(ready.plan.design.lanes)
+    ]
+    rule = ready.plan.spec.decision
+    found = judge_canaries([ArmTests.join([t.canaries for t in tests])], rule, [rule.level])
+    controls = [whole[len(whole) - CONTROLS :] for whole in lanes]
+    judged = judge_controls(controls, [t.shuffled for t in tests], canaries=found)
+    return judged, ArmTests.join([whole[: len(whole) - CONTROLS] for whole in lanes]), ready.plan
+
+
+@pytest.mark.parametrize("kind", DESIGNS)
+def test_a_sound_audit_is_valid_and_every_canary_sensitive(corpus: Corpus, tmp_path: Path, kind: str) -> None:
+    judged, _, plan = audited(corpus, tmp_path, DESIGNS[kind])
+    assert judged.valid, judged.reason
+    assert judged.canaries == len(plan.audited) == judged.canaries_sensitive
+    assert judged.canaries_smallest_distance == 1.0
+
+
+def neighbours(bits: np.ndarray) -> np.ndarray:
+    """Each document has its neighbour's bits."""
+    return np.roll(bits, 1, axis=0)
+
+
+def next_run(bits: np.ndarray) -> np.ndarray:
+    """Runs are shifted by one against their bits."""
+    return np.roll(bits, 1, axis=1)
+
+
+def half(bits: np.ndarray) -> np.ndarray:
+    """Half of the documents have another's bits."""
+    wrong = bits.copy()
+    wrong[::2] = np.roll(bits[::2], 1, axis=0)
+    return wrong
+
+
+def one_run(bits: np.ndarray) -> np.ndarray:
+    """One bit of one document is wrong."""
+    wrong = bits.copy()
+    wrong[1, 7] ^= True
+    return wrong
+
+
+@pytest.mark.parametrize("fault", [neighbours, next_run, half, one_run], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", ["shared", "poisson", "balanced"])
+def test_bits_of_other_databases_void_the_audit(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, fault: Callable
+) -> None:
+    """The faults that controls alone do not see: they follow their own bits whatever the databases are."""
+    cls = Balanced if kind == "balanced" else Shared
+    sound = cls.inclusion
+    monkeypatch.setattr(cls, "inclusion", lambda self, block: fault(sound(self, block)))
+    judged, _, _ = audited(corpus, tmp_path, DESIGNS[kind])
+    assert not judged.valid
+    assert "not those of the databases" in str(judged.reason)
+    assert judged.planted_largest_p < 1e-6  # the invented ones notice nothing
+    if fault in (neighbours, half):
+        assert judged.canaries_smallest_distance < 0.6
+
+
+def test_a_wrong_arm_of_the_literal_design_voids_the_audit(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(self: Literal, block) -> np.ndarray:
+        return np.asarray(np.arange(block.start, block.stop) % 3 == 0)[None, :]
+
+    monkeypatch.setattr(Literal, "inclusion", wrong)
+    assert not audited(corpus, tmp_path, DESIGNS["literal"])[0].valid
+
+
+@pytest.mark.parametrize("fault", ["database of the next run", "rows of the neighbours"])
+def test_databases_that_the_design_did_not_draw_void_the_audit(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """The other side is wrong: bits are as designed, the matrix is not."""
+    sound, rows = Plan.database, Units.rows
+    if fault == "database of the next run":
+        monkeypatch.setattr(Plan, "database", lambda self, lane, run: sound(self, lane, run + 1))
+    else:
+        monkeypatch.setattr(Units, "rows", lambda self, units: np.sort((rows(self, units) + 1) % len(corpus)))
+    judged, _, _ = audited(corpus, tmp_path, DESIGNS["shared"])
+    assert not judged.valid
+
+
+def test_without_canaries_the_same_fault_clears_sensitive_documents(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What canaries are for: the planted fault changes verdicts, and controls call the audit sound."""
+    design, rule = {"party_size": 30, "with_runs": 250}, {"decision": {"margin": 0.5}}
+    _, right, plan = audited(corpus, tmp_path / "a", design, **rule)
+    sound = Shared.inclusion
+    monkeypatch.setattr(Shared, "inclusion", lambda self, block: neighbours(sound(self, block)))
+    judged, wrong, _ = audited(corpus, tmp_path / "b", design, **rule)
+    before, after = (decide(tests, plan.spec.decision).verdict for tests in (right, wrong))
+    assert ((before == Verdict.SENSITIVE) & (after != Verdict.SENSITIVE)).sum() > 5
+    assert not judged.valid
+    assert judged.null_smallest_p > 1e-4 > judged.planted_largest_p
