@@ -121,6 +121,18 @@ class Plan:
         return permutations_needed((1 - EXACT_SHARE) * rule.level, len(self.audited), rule.correction)
 
     @property
+    def counted(self) -> int:
+        """Documents that the corrections count.
+
+        In the shared design every document can be tested in the same runs, whoever is audited. Ids may have been
+        named because of what was seen in these runs, so then the whole pool counts. In the other designs other
+        documents mean other runs.
+        """
+        if isinstance(self.design, Shared) and isinstance(self.spec.design.documents, tuple):
+            return len(self.design.pool)
+        return len(self.audited)
+
+    @property
     def fresh_runs(self) -> int:
         """Fresh runs of a lane for what was flagged; even, as the literal design deals runs in turn."""
         wanted = self.spec.design.fresh_with_runs
