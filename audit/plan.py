@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, make_design, split_parties
+from ksdp.audit.design import Block, Design, Literal, Shared, adversary_rows, as_rows, make_design, split_parties
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import Look, Stage, plan_looks
@@ -122,15 +122,9 @@ class Plan:
 
     @property
     def counted(self) -> int:
-        """Documents that the corrections count.
-
-        In the shared design every document can be tested in the same runs, whoever is audited. Ids may have been
-        named because of what was seen in these runs, so then the whole pool counts. In the other designs other
-        documents mean other runs.
-        """
-        if isinstance(self.design, Shared) and isinstance(self.spec.design.documents, tuple):
-            return len(self.design.pool)
-        return len(self.audited)
+        """Documents that the corrections count: the whole pool where ids are named (`interim_verdicts.Counted`)."""
+        named = isinstance(self.spec.design.documents, tuple)
+        return len(self.design.pool if named and isinstance(self.design, Shared | Literal) else self.audited)
 
     @property
     def fresh_runs(self) -> int:

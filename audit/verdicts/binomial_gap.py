@@ -19,6 +19,7 @@ Reference: Hoeffding (1963), https://doi.org/10.1080/01621459.1963.10500830.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numba import njit
@@ -97,11 +98,18 @@ def largest_log10_tail(measured: Floats, first: Ints, second: Ints, gap: float) 
 
 def _of_arms(measured: Floats, m: int, n: int, gap: float) -> Floats:
     """All rows that have the same arms."""
-    step = max(1, int(n * float(spread(np.array(m), np.array(n))) / _CELLS))
+    step, last, table = _table(m, n, gap)
     place = np.ceil(measured * n / step - 1e-9).astype(np.int64)
-    last = int(place.max())
-    table = _tails(last, last - int(place.min()) + 1, step, m, n, gap)
     return np.asarray(table[last - place])
+
+
+@lru_cache(maxsize=8192)
+def _table(m: int, n: int, gap: float) -> tuple[int, int, Floats]:
+    """Chances at every step of d from the gap down to where Hoeffding's bound is used; the first is of `last`."""
+    step = max(1, int(n * float(spread(np.array(m), np.array(n))) / _CELLS))
+    least = gap - math.sqrt(-math.log(_DEEP) * (1 / m + 1 / n) / 2)
+    last, first = math.ceil(gap * n / step), math.floor(least * n / step) - 1
+    return step, last, _tails(last, last - first + 1, step, m, n, gap)
 
 
 @njit(cache=True, nogil=True)

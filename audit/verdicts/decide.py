@@ -147,7 +147,11 @@ def decide(
     strongest = np.lexsort((columns, -measured, log10_p), axis=1)[:, 0]
     top = measured.argmax(axis=1)[:, None]
     m, n = (np.take_along_axis(arm, top, axis=1)[:, 0] for arm in (tested.n_with, tested.n_without))
-    needed = _runs_to_decide(measured.max(axis=1), m, n, (level, clear_level), rule, among, statistics)
+    # Under the false discovery rate, each that is decided makes room for the next.
+    easier = rule.correction in ("by", "bh")
+    room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
+    at = (level * room[0], clear_level * room[1])
+    needed = _runs_to_decide(measured.max(axis=1), m, n, at, rule, among, statistics)
     return Decisions(
         verdict=verdict.astype(np.str_),
         log10_p=over_statistics,
@@ -226,7 +230,7 @@ def _runs_to_decide(
     The measured D holds noise: E[D^2] = (pi^2 / 12) / N where there is no leak, N = n m / (n + m). It is taken
     off for the true D. The measurement to come is granted the noise that the largest of all statistics stays
     below with probability one half, ln(4 S) = 2 N x^2, where it must stay below the margin, and none where it must
-    be above. Both ways the document is taken to be the only one that is decided: others make it easier.
+    be above. The document is taken to be the next that is decided, at the levels given.
     """
     runs = (n_with + n_without).astype(np.float64)
     effective = n_with * n_without / np.maximum(runs, 1)
@@ -249,16 +253,18 @@ def _needed_gaps(
     if rule.margin == 0:
         found = detectable_distance(n_with, n_without, documents, statistics, rule, levels[0])
         return found, np.full(np.shape(n_with), np.inf)
-    high = strictest_log10_p(levels[0], documents, statistics, rule.correction)
-    low = strictest_log10_p(levels[1], documents, 1, rule.correction)
+    high = min(strictest_log10_p(levels[0], documents, statistics, rule.correction), -0.31)
+    low = min(strictest_log10_p(levels[1], documents, 1, rule.correction), -0.31)
     if rule.stopping == "anytime":
         return anytime_band_width(n_with, n_without, 10**high), anytime_band_width(n_with, n_without, 10**low)
     return _least_over(n_with, n_without, high), clearing_gap(n_with, n_without, 10**low)
 
 
 def clearing_gap(n_with: Ints, n_without: Ints, level: float) -> Floats:
-    """How far below the margin the measured D must be for a p of `level`: the normal quantile of the largest
-    spread, and an eighth of that spread for what the exact bound rounds; infinite where an arm is empty."""
+    """How far below the margin the measured D must be for a p of `level`; infinite where an arm is empty.
+
+    The normal quantile of the largest spread, and an eighth of that spread for what the exact bound rounds.
+    """
     return np.asarray((0.125 - float(ndtri(level))) * spread(n_with, n_without))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -64,7 +65,7 @@ def run_views(
     tables = [read_verdicts(opened.audit(about["audit"])) for about in summaries]
     if any(not table["document"].equals(tables[0]["document"]) for table in tables):
         raise KsdpError("the views audited other documents; they must be the same.")
-    combined = combine([_verdicts(table) for table in tables])
+    combined = combine([_verdicts(table) for table in tables], spec.decision)
     name = content_key({"views": spec.hash, "corpus": corpus.hash})[:12]
     write_view_verdicts(opened, name, [view.name for view in views], tables, combined)
     summary = _summary(name, spec, corpus, views, summaries, combined) | {
@@ -84,7 +85,8 @@ def run_views(
 
 def _verdicts(table: pa.Table) -> ViewVerdicts:
     verdict = np.array(table["verdict"].to_pylist(), dtype=np.str_)
-    return ViewVerdicts(verdict, table["log10_adjusted_p"].to_numpy())
+    adjusted, below = (table[name].to_numpy() for name in ("log10_adjusted_p", "log10_p_below"))
+    return ViewVerdicts(verdict, adjusted, below)
 
 
 def _counts(verdict: np.ndarray) -> dict[str, int]:
@@ -115,6 +117,7 @@ def _summary(
         "cached_runs": max(runs - sampled, 0),
         "valid": not void,
         "verdicts": _counts(combined.verdict),
+        "detected": int((combined.log10_adjusted <= math.log10(spec.decision.level)).sum()),
         "statistics": _statistics(summaries),
         "controls": {"reason": "; ".join(void) or None},
         "views": about,

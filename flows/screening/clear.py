@@ -16,6 +16,7 @@ from ksdp.audit.groups import GROUPS_AUDITED, unit_names
 from ksdp.audit.plan import make_plan
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
+from ksdp.audit.spec import parse_spec
 from ksdp.flows.screening.screen import mechanism_identity
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
@@ -102,14 +103,14 @@ def clearance_from_decisions(
     plan = make_plan(spec, open_corpus(opened.corpus(summary["corpus"])))
     origin = read_origin(opened, audit) or Origin(spec.hash, (audit,))
     looks = [read_summary(opened.audit(name)) for name in older_audits(opened, audit)]
-    levels = [look["spec"]["decision"]["level"] for look in looks if look["corpus"] == summary["corpus"]]
+    rules = [parse_spec(look["spec"]).decision for look in looks if look["corpus"] == summary["corpus"]]
     salt = secrets.token_bytes(16) if salted else None
     names = unit_names(plan.corpus, spec.design.unit)
     listed = plan.corpus.ids[np.isin(names, list(chosen.listed))]
     sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
     said = review_statement(
         margin=spec.decision.margin,
-        levels=[spec.decision.level, *levels],
+        levels=[spec.decision.for_clear, *(rule.for_clear for rule in rules)],
         rows=plan.party_rows,
         among=len(plan.units) - len(plan.honest) - len(plan.coalition),
         selection=chosen,

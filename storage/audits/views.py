@@ -105,6 +105,8 @@ def write_view_verdicts(
         "document": verdicts[0]["document"].combine_chunks(),
         "verdict": combined.verdict.astype(object),
         "log10_adjusted_p": combined.log10_adjusted,
+        "log10_adjusted_p_below": combined.log10_adjusted_below,
+        "detected": np.any([table["detected"].to_numpy(zero_copy_only=False) for table in verdicts], axis=0),
         "view": labels[best],
         **{column: of_best(column) for column in _OF_THE_VIEW},
         "largest_band_high": largest("largest_band_high"),

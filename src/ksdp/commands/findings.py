@@ -62,7 +62,11 @@ def show(
     if as_json:
         typer.echo(json.dumps(found))
         return
-    typer.echo(f"{document}: {found['verdict']}, adjusted p 10^{found['log10_adjusted_p']:.1f}")
+    typer.echo(
+        f"{document}: {found['verdict']}; adjusted p of no leak 10^{found['log10_adjusted_p']:.1f}, of at most "
+        f"the margin 10^{found['log10_adjusted_p_above']:.1f}, of at least the margin "
+        f"10^{found['log10_adjusted_p_below']:.1f}"
+    )
     for row in found["statistics"]:
         typer.echo(
             f"  {row['statistic']:28} D {row['distance']:.3f} [{row['band_low']:.3f}, {row['band_high']:.3f}]  "

@@ -17,7 +17,18 @@ WorkersOption = Annotated[
 DaskOption = Annotated[str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
-KEYS = ("audit", "corpus", "mechanism", "documents", "runs", "cached_runs", "seconds", "valid", "verdicts")
+KEYS = (
+    "audit",
+    "corpus",
+    "mechanism",
+    "documents",
+    "runs",
+    "cached_runs",
+    "seconds",
+    "valid",
+    "verdicts",
+    "detected",
+)
 """Keys of a summary that `--json` prints and that keep their meaning."""
 
 
@@ -58,7 +69,8 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
         )
     typer.echo(
         f"{summary['documents']} {unit}s: {counts['sensitive']} sensitive, {counts['clear']} clear, "
-        f"{counts['undecided']} undecided ({summary['runs']} runs, {summary['seconds']:.1f} s)",
+        f"{counts['undecided']} undecided; a leak of {summary['detected']} detected "
+        f"({summary['runs']} runs, {summary['seconds']:.1f} s)",
         err=True,
     )
     claim = summary.get("guarantee", {"kind": "none"})
