@@ -122,7 +122,7 @@ class Plan:
 
     @property
     def counted(self) -> int:
-        """Documents that the corrections count: the whole pool where ids are named (`interim_verdicts.Counted`)."""
+        """Documents that the corrections count: the whole pool where ids are named (see `Counted`)."""
         named = isinstance(self.spec.design.documents, tuple)
         return len(self.design.pool if named and isinstance(self.design, Shared | Literal) else self.audited)
 

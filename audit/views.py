@@ -1,8 +1,8 @@
 """Views: what coalitions of several sizes, and somebody who gets the final output alone, see of the same runs.
 
 Each view is an audit of its own, at an equal part of the level. That holds the level over all views, however they
-depend on one another. Let view i call R_i documents sensitive, V_i of them wrongly (in this view their advantage is
-at most the margin). Let R be sensitive in any view, V of them wrongly in any. Then
+depend on one another. Let view i call R_i documents sensitive, V_i of them wrongly (in this view their advantage
+is at most the margin). Let R be sensitive in any view, V of them wrongly in any. Then
 
     V / max(R, 1) <= sum_i V_i / max(R, 1) <= sum_i V_i / max(R_i, 1),
 
