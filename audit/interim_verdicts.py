@@ -25,8 +25,8 @@ class Counted:
     """What a look must know of the audit besides its own tests.
 
     In the shared design every document can be tested in the same runs, whoever is audited, and in the literal one
-    a document's runs are the same whoever else is. Ids may have been named because of what was seen there, so where
-    ids are named the whole pool counts. In the balanced design other documents mean other runs.
+    a document's runs are the same whoever else is. Ids may have been named because of what was seen there, so
+    where ids are named the whole pool counts. In the balanced design other documents mean other runs.
     """
 
     documents: int

@@ -322,7 +322,8 @@ def statement(
     if "clear" in allowed:
         promises.append(
             "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
-            f"proved to be below {margin:g}."
+            f"proved to be below {margin:g}; of those that an audit calls clear, at most its level is expected to "
+            "be wrong."
         )
     if "undecided" in allowed:
         promises.append(

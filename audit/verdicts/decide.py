@@ -269,7 +269,7 @@ def clearing_gap(n_with: Ints, n_without: Ints, level: float) -> Floats:
 
 
 def _least_over(n_with: Ints, n_without: Ints, wanted: float) -> Floats:
-    """The smallest t with `sum_of_suprema_log10_p` at the wanted log10 p, for a forecast: four steps of t^2 = ... .
+    """The t with `sum_of_suprema_log10_p` at the wanted log10 p, for a forecast, by four steps.
 
     Its logarithm is -2 N t^2 and a part that hardly moves with t.
     """

@@ -87,7 +87,7 @@ def test_a_leak_in_one_view_only_is_found_and_the_view_is_named() -> None:
     shift[1, 7] = 2.0
     hits = []
     for _ in range(50):
-        combined = views_of(rng, DecisionSpec(), shift, inclusion_of(rng), 0.9)
+        combined = views_of(rng, DecisionSpec(margin=0), shift, inclusion_of(rng), 0.9)
         hits.append(combined.verdict[7] == "sensitive" and combined.view[7] == 1)
     print("one leak in one of three views, found:", np.mean(hits))
     assert np.mean(hits) > 0.95
