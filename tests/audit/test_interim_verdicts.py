@@ -97,3 +97,20 @@ def test_fresh_runs_prove_what_the_first_could_not(looks: tuple) -> None:
     same = np.arange(6) != 1
     assert (after.decisions.verdict[same] == before.decisions.verdict[same]).all()
     assert len(for_fresh_runs(before, rule.model_copy(update={"margin": 0.0}))) == 0
+
+
+def test_looking_again_at_the_smallest_p_of_the_same_runs_proves_nothing() -> None:
+    """Nothing leaks; the one of 30 documents with the smallest p is audited by itself, and all 30 are counted."""
+    rng = np.random.default_rng(9)
+    rule = DecisionSpec(margin=0)
+    alone = counting = 0
+    for _ in range(200):
+        inclusion = rng.random((30, 80)) < 0.5
+        tests = compare_arms({"s": rng.normal(size=inclusion.shape)}, inclusion)
+        worst = tests[np.array([tests.log10_p[:, 0].argmin()])]
+        look = Look(80, rule.level)
+        alone += after_look(None, worst, 0, look, rule, []).decisions.verdict[0] == "sensitive"
+        said = after_look(None, worst, 0, look, rule, [], Counted(30)).decisions.verdict[0]
+        counting += said == "sensitive"
+    assert alone > 60
+    assert counting <= 10
