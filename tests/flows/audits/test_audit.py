@@ -77,8 +77,6 @@ def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tm
 
 
 LOOKS = """
-[decision]
-margin = 0.5
 spending = "pocock"
 """
 
