@@ -8,7 +8,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Shared, mechanism_rng
+from ksdp.audit.design import Shared
+from ksdp.audit.design_streams import mechanism_rng
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.plan import Plan

@@ -13,11 +13,26 @@ from numpy.typing import NDArray
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import Decisions, Verdict, decide, flagged_by
+from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
 
-__all__ = ["Standing", "after_look", "open_documents"]
+__all__ = ["Counted", "Standing", "after_fresh", "after_look", "for_fresh_runs", "open_documents"]
 
 _Table = TypeVar("_Table", ArmTests, Decisions)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a look must know of the audit besides its own tests.
+
+    In the shared design every document can be tested in the same runs, whoever is audited, and in the literal one
+    a document's runs are the same whoever else is. Ids may have been named because of what was seen there, so
+    where ids are named the whole pool counts. In the balanced design other documents mean other runs.
+    """
+
+    documents: int
+    """That the corrections count: at least those that are audited."""
+    fresh: bool = False
+    """Whether fresh runs follow the last look."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +41,16 @@ class Standing:
 
     tests: ArmTests
     decisions: Decisions
-    """`log10_adjusted` is scaled to the whole audit's level: at or below it where the document is sensitive."""
+    """Adjusted p-values, and `log10_p_below`, are scaled to the whole audit's level and the smallest over looks:
+    `log10_adjusted` is at or below the level where a leak was detected, and so on for the other two. The levels of
+    the looks add up to the whole one, so that this smallest is a p-value again."""
     look: NDArray[np.int64]
     """Number of that look, from 0."""
     alone: NDArray[np.bool_]
     """Whether each column alone would have said sensitive, shape (n_documents, n_columns)."""
     paper: NDArray[np.bool_]
-    """Whether the paper's own statistics alone would have."""
+    """Whether the paper's own statistics alone would have detected a leak."""
+    counted: Counted
 
 
 def open_documents(standing: Standing) -> NDArray[np.int64]:
@@ -47,6 +65,7 @@ def after_look(
     look: Look,
     rule: DecisionSpec,
     paper: Sequence[int],
+    counted: Counted | None = None,
 ) -> Standing:
     """Decide the documents that were open, and keep what was said of the others.
 
@@ -61,25 +80,74 @@ def after_look(
     look : Look
     rule : DecisionSpec
     paper : columns of the paper's own statistics
+    counted : Counted, optional
+        At the first look; the documents tested there, and no fresh runs, by default.
     """
-    among = len(tests) if before is None else len(before.look)
-    decisions = decide(tests, rule, level=look.level, among=among)
-    scaled = np.minimum(decisions.log10_adjusted + math.log10(rule.level / look.level), 0.0)
-    decisions = replace(decisions, log10_adjusted=scaled)
+    counted = before.counted if before is not None else counted or Counted(len(tests))
+    among = counted.documents
+    decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
+    scale = math.log10(rule.level / look.level)
+    scaled = {name: np.minimum(getattr(decisions, name) + scale, 0.0) for name in _SCALED}
+    decisions = replace(decisions, **scaled)
     columns = range(tests.distance.shape[1])
-    alone = [flagged_by(tests.columns([c]), rule, look.level, among) for c in columns]
+    alone = [flagged_by(tests.columns([c]), rule, look.level, among, above=True) for c in columns]
     own = flagged_by(tests.columns(paper), rule, look.level, among) if paper else np.zeros(len(tests), np.bool_)
-    now = Standing(tests, decisions, np.full(len(tests), number), np.stack(alone, axis=1), own)
     if before is None:
-        return now
+        return Standing(tests, decisions, np.full(len(tests), number), np.stack(alone, axis=1), own, counted)
     at = open_documents(before)
+    kept = {name: np.minimum(getattr(before.decisions, name)[at], scaled[name]) for name in _SCALED}
+    decisions = replace(decisions, detected=before.decisions.detected[at] | decisions.detected, **kept)
     return Standing(
-        _placed(before.tests, now.tests, at),
-        _placed(before.decisions, now.decisions, at),
-        _put(before.look, now.look, at),
-        _put(before.alone, now.alone, at),
-        _put(before.paper, now.paper, at),
+        _placed(before.tests, tests, at),
+        _placed(before.decisions, decisions, at),
+        _put(before.look, np.full(len(tests), number), at),
+        _put(before.alone, before.alone[at] | np.stack(alone, axis=1), at),
+        _put(before.paper, before.paper[at] | own, at),
+        counted,
     )
+
+
+_SCALED = ("log10_adjusted", "log10_adjusted_above", "log10_adjusted_below", "log10_p_below")
+
+
+def for_fresh_runs(standing: Standing, rule: DecisionSpec) -> NDArray[np.int64]:
+    """Places of the documents whose advantage the fresh runs may prove to be above the margin, ascending.
+
+    Chosen by the audit's own runs: undecided, a leak detected, and measured above the margin.
+    """
+    decisions, distance = standing.decisions, np.nan_to_num(standing.tests.distance)
+    strongest = np.take_along_axis(distance, decisions.strongest[:, None], axis=1)[:, 0]
+    chosen = decisions.detected & (strongest > rule.margin) & (decisions.verdict == Verdict.UNDECIDED)
+    return np.flatnonzero(chosen & (rule.margin > 0) & standing.counted.fresh)
+
+
+def after_fresh(standing: Standing, log10_p: NDArray[np.float64], rule: DecisionSpec) -> Standing:
+    """Call sensitive what fresh runs prove to be above the margin, at their half of the level.
+
+    Given the audit's own runs, which chose these documents and their attacks, the fresh ones are a new sample: the
+    correction counts the chosen ones only. The false ones of both halves are together at most those of the level.
+
+    Parameters
+    ----------
+    standing : Standing
+        After the last look, `counted.fresh` (else nothing changes).
+    log10_p : shape (n_chosen,)
+        Of "the attack's advantage is at most the margin", of `for_fresh_runs(standing, rule)`; 0 where not
+        measured.
+    rule : DecisionSpec
+    """
+    at = for_fresh_runs(standing, rule)
+    if not len(at):
+        return standing
+    decisions = standing.decisions
+    found = np.minimum(adjusted_among(log10_p, rule, len(at)) + math.log10(2), 0.0)
+    adjusted = decisions.log10_adjusted_above.copy()
+    adjusted[at] = np.minimum(adjusted[at], found)
+    proved = at[found <= math.log10(rule.level)]
+    verdict, needed = decisions.verdict.copy(), decisions.runs_to_decide.copy()
+    verdict[proved], needed[proved] = Verdict.SENSITIVE, np.nan
+    decisions = replace(decisions, log10_adjusted_above=adjusted, verdict=verdict, runs_to_decide=needed)
+    return replace(standing, decisions=decisions)
 
 
 def _put(whole: NDArray[Any], part: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:

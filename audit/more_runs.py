@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 
 __all__ = ["topped_up", "wanted_factor"]
@@ -41,7 +42,9 @@ def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs:
     """The spec of the audit that looks again.
 
     The shared design continues the same sequence of runs, so all that was run is used again and every document
-    gains. The others, whose runs belong to the documents they name, audit those that were asked for alone.
+    gains: nobody is chosen. The others, whose runs belong to the documents they name, audit those that were asked
+    for alone. Those were chosen by what was seen of them, and what was seen must not count twice: they get runs of
+    a seed of their own, and no others.
 
     The level is halved: looking again because of what was seen is a second look, and the levels of a first look
     and all that may follow it add up to less than twice the first.
@@ -67,6 +70,9 @@ def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs:
     tables = spec.model_dump(mode="json")
     tables["design"]["with_runs"] = more
     tables["decision"]["level"] = spec.decision.level / 2
+    if spec.decision.clear_level is not None:
+        tables["decision"]["clear_level"] = spec.decision.clear_level / 2
     if spec.design.kind != "shared":
         tables["design"]["documents"] = sorted(documents)
+        tables["seed"] = derived_seed(spec.seed, Purpose.MORE, more)
     return Spec.model_validate(tables)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, make_design, split_parties
+from ksdp.audit.design import Block, Design, Literal, Shared, adversary_rows, as_rows, make_design, split_parties
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import Look, Stage, plan_looks
@@ -119,6 +119,12 @@ class Plan:
         if rule.over_statistics != "max-t":
             return 0
         return permutations_needed((1 - EXACT_SHARE) * rule.level, len(self.audited), rule.correction)
+
+    @property
+    def counted(self) -> int:
+        """Documents that the corrections count: the whole pool where ids are named (see `Counted`)."""
+        named = isinstance(self.spec.design.documents, tuple)
+        return len(self.design.pool if named and isinstance(self.design, Shared | Literal) else self.audited)
 
     @property
     def fresh_runs(self) -> int:

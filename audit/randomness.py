@@ -51,6 +51,8 @@ class Purpose(IntEnum):
     """Documents and parties that a search over levers looks at."""
     LEARNING = 105
     """Runs that measure what is learnt."""
+    MORE = 106
+    """Seed of the audit that looks again at documents chosen by an earlier one; place: runs asked for."""
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

@@ -153,7 +153,8 @@ def question(spec: Spec) -> str:
     tables = spec.model_dump(mode="json", exclude={"seed": True, "store": True})
     for name in ("with_runs", "documents"):
         tables["design"].pop(name)
-    tables["decision"].pop("level")
+    for name in ("level", "clear_level"):
+        tables["decision"].pop(name)
     text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -159,8 +159,10 @@ class DecisionSpec(_Section):
     spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"
     """How planned looks spend the level: nearly all of it at the end, or evenly."""
     level: Fraction = 0.05
-    margin: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """The largest advantage that the owner of the data is willing to accept."""
+    margin: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """The largest advantage that the owner of the data is willing to accept. 0: any proved leak is sensitive."""
+    clear_level: Fraction | None = None
+    """Of "clear" and of the bands, where it is not that of the discoveries: schedules spend it apart."""
 
     @model_validator(mode="after")
     def _fits(self) -> DecisionSpec:
@@ -169,6 +171,11 @@ class DecisionSpec(_Section):
         if self.stopping == "anytime" and self.over_statistics == "max-t":
             raise ValueError("`over_statistics` max-t goes with `stopping` planned only.")
         return self
+
+    @property
+    def for_clear(self) -> float:
+        """The level of "clear", the default filled in."""
+        return self.level if self.clear_level is None else self.clear_level
 
     @property
     def joint(self) -> bool:

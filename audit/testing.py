@@ -97,7 +97,8 @@ def learn_arms(
     """
     found = learned_tests(np.stack(values, axis=2), inclusion, learners)
     m, n = (np.repeat(arm[:, None], len(learners), axis=1) for arm in (found.n_with, found.n_without))
-    return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p))
+    learned = np.ones(m.shape, np.bool_)
+    return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p), learned=learned)
 
 
 def joint_log10_p(

@@ -1,13 +1,18 @@
 """Views: what coalitions of several sizes, and somebody who gets the final output alone, see of the same runs.
 
 Each view is an audit of its own, at an equal part of the level. That holds the level over all views, however they
-depend on one another. Let view i flag R_i documents, V_i of them wrongly (the view gives nothing of them away).
-Let R be flagged in any view, V of them wrongly in any. Then
+depend on one another. Let view i call R_i documents sensitive, V_i of them wrongly (in this view their advantage
+is at most the margin). Let R be sensitive in any view, V of them wrongly in any. Then
 
     V / max(R, 1) <= sum_i V_i / max(R, 1) <= sum_i V_i / max(R_i, 1),
 
 as R >= R_i, so that the expected share of false alarms is at most the sum of the views' levels. The probability of
 any false alarm (family-wise error), and that of a band that misses, are so by the union bound.
+
+Clear over all views is one question, not several: the largest p of "at least the margin" over views and statistics
+(an intersection-union test) is corrected over documents once, at the whole level. (Those that are clear in every
+view, each by itself, need not keep the false discovery rate: what they share may be what each got wrong.) So a
+document can be clear over all views and undecided in one, whose own level is a part of the whole.
 
 All views are of the same runs: what the largest coalition holds and a smaller one does not is honest parties' data
 there. A coalition of 0 is an outsider, who sees every announced sum whole.
@@ -28,8 +33,9 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Unit, unit_count
 from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import Verdict
+from ksdp.audit.verdicts.multiplicity import adjust
 
 __all__ = ["Combined", "View", "ViewVerdicts", "combine", "make_views"]
 
@@ -92,6 +98,8 @@ def _part(spec: Spec, count: int, others: tuple[int, int] | None = None) -> Spec
     """The spec of one view of `count`: its part of the level, and what others (honest, coalition) hold."""
     tables = spec.model_dump(mode="json") | {"views": None}
     tables["decision"]["level"] = spec.decision.level / count
+    if spec.decision.clear_level is not None:
+        tables["decision"]["clear_level"] = spec.decision.clear_level / count
     if others is not None:
         tables["parties"]["honest"], tables["parties"]["coalition"] = (size or None for size in others)
     return Spec.model_validate(tables)
@@ -113,7 +121,9 @@ class ViewVerdicts:
 
     verdict: NDArray[np.str_]
     log10_adjusted: Floats
-    """Over statistics and documents, not over views."""
+    """Of "no leak": over statistics and documents, not over views."""
+    log10_p_below: Floats
+    """Of "at least the margin": over statistics only, the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +132,9 @@ class Combined:
 
     verdict: NDArray[np.str_]
     log10_adjusted: Floats
-    """Over statistics, documents and views: with one look, sensitive iff at or below log10 of the whole level."""
+    """Over statistics, documents and views: with one look, detected iff at or below log10 of the whole level."""
+    log10_adjusted_below: Floats
+    """Over views, statistics and documents: clear iff at or below log10 of the whole level."""
     view: NDArray[np.int64]
     """The view with the smallest adjusted p: the one that proves it, of a sensitive document."""
     sensitive_in: NDArray[np.bool_]
@@ -134,20 +146,23 @@ class Combined:
         return {kind.value: int((self.verdict == kind).sum()) for kind in Verdict}
 
 
-def combine(views: Sequence[ViewVerdicts]) -> Combined:
-    """Sensitive if sensitive in any view; clear if clear in every view; undecided otherwise.
+def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec) -> Combined:
+    """Sensitive if sensitive in any view; clear if all views together prove it; undecided otherwise.
 
     Parameters
     ----------
     views : sequence of ViewVerdicts
         Each decided at the same part of the level, one over their number.
+    rule : DecisionSpec
+        Of all views: the whole level.
 
     Examples
     --------
-    >>> one = ViewVerdicts(np.array(["sensitive", "clear", "clear"]), np.log10([1e-4, 0.5, 1.0]))
-    >>> other = ViewVerdicts(np.array(["clear", "clear", "undecided"]), np.log10([0.2, 0.3, 0.2]))
-    >>> over_all = combine([one, other])
-    >>> over_all.verdict.tolist(), (10**over_all.log10_adjusted).round(4).tolist()
+    >>> said = np.array(["sensitive", "clear", "clear"]), np.array(["clear", "clear", "undecided"])
+    >>> one = ViewVerdicts(said[0], np.log10([1e-4, 0.5, 1.0]), np.log10([1.0, 1e-4, 1e-5]))
+    >>> other = ViewVerdicts(said[1], np.log10([0.2, 0.3, 0.2]), np.log10([1e-3, 1e-3, 0.1]))
+    >>> found = combine([one, other], DecisionSpec())
+    >>> found.verdict.tolist(), (10**found.log10_adjusted).round(4).tolist()
     (['sensitive', 'clear', 'undecided'], [0.0002, 0.6, 0.4])
     """
     if not views or len({len(view.verdict) for view in views}) > 1:
@@ -155,9 +170,13 @@ def combine(views: Sequence[ViewVerdicts]) -> Combined:
     verdicts = np.stack([view.verdict for view in views])
     adjusted = np.stack([view.log10_adjusted for view in views])
     sensitive, clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR
-    undecided = np.where(clear.all(axis=0), Verdict.CLEAR, Verdict.UNDECIDED)
+    below = np.stack([view.log10_p_below for view in views]).max(axis=0)
+    below = adjust(np.where(sensitive.any(axis=0), 0.0, below), rule.correction)
+    proved = (below <= math.log10(rule.for_clear)) & (rule.margin > 0)
+    undecided = np.where(proved, Verdict.CLEAR, Verdict.UNDECIDED)
     return Combined(
         verdict=np.where(sensitive.any(axis=0), Verdict.SENSITIVE, undecided).astype(np.str_),
+        log10_adjusted_below=below,
         log10_adjusted=np.minimum(adjusted.min(axis=0) + math.log10(len(views)), 0.0),
         view=adjusted.argmin(axis=0).astype(np.int64),
         sensitive_in=sensitive,

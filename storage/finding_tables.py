@@ -26,7 +26,13 @@ __all__ = [
     "row_json",
 ]
 
-_PLAIN: dict[Any, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64()}
+_PLAIN: dict[Any, Any] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    float | None: pa.float64(),
+}
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _NAMES = pa.list_(pa.string())
 
@@ -38,7 +44,15 @@ class VerdictRow:
     document: str
     verdict: str
     log10_p: float
+    """Of no leak at all: the paper's question."""
     log10_adjusted_p: float
+    detected: bool
+    log10_p_above: float
+    """Of an advantage of at most the margin: small where it is above."""
+    log10_adjusted_p_above: float
+    log10_p_below: float
+    """Of an advantage of at least the margin: small where it is below."""
+    log10_adjusted_p_below: float
     statistic: str
     distance: float
     band_low: float
@@ -66,6 +80,8 @@ class StatisticTestRow:
     band_high: float
     log10_p: float
     log10_p_tail: float
+    log10_p_above: float
+    log10_p_below: float
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,7 @@ class EffectRow:
     band_low: float
     band_high: float
     log10_p: float
+    log10_p_above: float
     epsilon_low: float
     tpr_at_fpr_01: float | None
     """None, as its bound, where the runs cannot measure it."""

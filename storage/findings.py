@@ -119,7 +119,7 @@ def write_findings(
     ids : shape (n_documents,)
     statistics : name and version of each column of `tested`
     detectable : shape (n_documents,)
-        The measured D at which the document would surely have been called sensitive.
+        The measured D at which a leak of the document would surely have been detected.
     """
     documents, count = tested.distance.shape
     names = np.array([name for name, _ in statistics], dtype=object)
@@ -131,6 +131,11 @@ def write_findings(
             "verdict": decisions.verdict.astype(object),
             "log10_p": decisions.log10_p,
             "log10_adjusted_p": decisions.log10_adjusted,
+            "detected": decisions.detected,
+            "log10_p_above": decisions.log10_p_above,
+            "log10_adjusted_p_above": decisions.log10_adjusted_above,
+            "log10_p_below": decisions.log10_p_below,
+            "log10_adjusted_p_below": decisions.log10_adjusted_below,
             "statistic": names[best],
             "distance": tested.distance[row, best],
             "band_low": decisions.band_low[row, best],
@@ -155,6 +160,8 @@ def write_findings(
             "band_high": decisions.band_high.ravel(),
             "log10_p": tested.log10_p.ravel(),
             "log10_p_tail": tested.log10_tail.ravel(),
+            "log10_p_above": decisions.log10_above.ravel(),
+            "log10_p_below": decisions.log10_below.ravel(),
         }
     )
     _write(folder / "statistics.parquet", rows)

@@ -14,6 +14,7 @@ from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
+from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.fresh_effects import Attack, Effect, best_threshold, learned_scores, measure_effect
 from ksdp.storage.blocks import ROW_GROUP, read_values
@@ -198,7 +199,7 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
                 before = gather(ref, Slice(part.lane, int(group)), names, there[some] % ROW_GROUP)
                 after = gather(fresh, part, names, here[some])
                 for at, row in enumerate(rows[some]):
-                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision.level)
+                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision)
                     found += [effect] if effect else []
     return found
 
@@ -210,7 +211,7 @@ def _effect(
     before: tuple[Bits, Values],
     after: tuple[Bits, Values],
     at: int,
-    level: float,
+    rule: DecisionSpec,
 ) -> Effect | None:
     """One document; None where an arm of it is empty."""
     (first, old), (last, new) = before, after
@@ -223,4 +224,4 @@ def _effect(
     else:
         scores = new[0][at].astype(np.float64)
         attack = best_threshold(old[0][at][first[at]], old[0][at][~first[at]])
-    return measure_effect(row, column, attack, scores[last[at]], scores[~last[at]], level)
+    return measure_effect(row, column, attack, scores[last[at]], scores[~last[at]], rule.level, rule.margin)

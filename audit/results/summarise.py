@@ -80,10 +80,10 @@ class Filed:
 
 
 def detectable(tested: Tested) -> NDArray[np.float64]:
-    """The measured D at which each document would surely have been called sensitive at its last look."""
+    """The measured D at which a leak of each document would surely have been detected at its last look."""
     tests, rule = tested.standing.tests, tested.plan.spec.decision
-    documents, columns = tests.distance.shape
-    out = np.empty(documents)
+    documents, columns = tested.standing.counted.documents, tests.distance.shape[1]
+    out = np.empty(len(tests))
     for number in np.unique(tested.standing.look):
         mine = tested.standing.look == number
         arms = (tests.n_with[mine, 0], tests.n_without[mine, 0])
@@ -129,6 +129,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         runs=runs,
         valid=judged.valid,
         verdicts=count_verdicts(decisions.verdict),
+        detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
         announced=tuple(AnnouncedArray(a.name, a.shape) for a in plan.announced if a.name in plan.seen),
@@ -224,11 +225,13 @@ def _power(tested: Tested, columns: int) -> PowerSummary:
     last = tested.standing.look == tested.standing.look.max()
     tests, rule = tested.standing.tests, tested.plan.spec.decision
     m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
-    at_look = rule.model_copy(update={"level": tested.plan.looks[tested.looks - 1].level})
+    level = tested.plan.looks[tested.looks - 1].level
+    at_look = rule.model_copy(update={"level": level, "clear_level": rule.for_clear * level / rule.level})
     finds, certifies = 1.0, 1.0
     if min(m, n):
-        finds = min(minimal_detectable(m, n, len(tests), columns, at_look), 1.0)
-        certifies = min(smallest_margin(m, n, len(tests), columns, at_look), 1.0)
+        among = tested.standing.counted.documents
+        finds = min(minimal_detectable(m, n, among, columns, at_look), 1.0)
+        certifies = min(smallest_margin(m, n, among, columns, at_look), 1.0)
     needed = tested.standing.decisions.runs_to_decide
     finite = needed[np.isfinite(needed)]
     return PowerSummary(finds, certifies, float(np.median(finite)) if len(finite) else None)

@@ -64,6 +64,8 @@ class Summary:
     valid: bool
     """False: void, no verdict may be used; `controls.reason` says why."""
     verdicts: VerdictCounts
+    detected: int
+    """Documents of which a leak is proved, however small."""
     statistics: Mapping[str, StatisticSummary]
     """By name, in the order of the tables' columns."""
     skipped_statistics: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,6 +89,8 @@ class ViewsSummary:
     valid: bool
     """False if any view is void."""
     verdicts: VerdictCounts
+    detected: int
+    """Documents of which a leak is proved in some view, however small."""
     statistics: Mapping[str, ViewsStatistic]
     controls: ViewsControls
     views: tuple[ViewSummary, ...]
@@ -155,6 +158,7 @@ def summarise_views(
         cached_runs=max(runs - sampled, 0),
         valid=not void,
         verdicts=count_verdicts(combined.verdict),
+        detected=int((combined.log10_adjusted <= math.log10(spec.decision.level)).sum()),
         statistics=_statistics(summaries),
         controls=ViewsControls("; ".join(void) or None),
         views=about,

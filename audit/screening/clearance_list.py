@@ -80,8 +80,9 @@ def review_statement(
     margin : float
         Of the decision.
     levels : sequence of float
-        Of every audit that asked this question of this corpus so far. What each of them controls, all together
-        control at the sum (union bound), whatever made people look again.
+        Of "clear", of every audit that asked this question of this corpus so far. What each of them controls, all
+        together control at the sum (union bound), whatever made people look again: an audit of chosen documents
+        has runs that nobody has looked at, or counts all that could have been chosen.
     rows, among : int
         Documents in a database, and documents they were drawn from.
     accepted_sensitive : int
@@ -93,6 +94,8 @@ def review_statement(
         f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
         f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
         f"{among}. Audits that asked this so far: {len(levels)}; their levels add up to {min(sum(levels), 1.0):g}."
+        " Of what an audit calls clear, at most its level is expected to be wrong; it counts every document that "
+        "its runs could test, so that looking again at chosen ones gains nothing."
     ]
     if selection.accepted:
         others = len(selection.accepted) - accepted_sensitive
@@ -157,7 +160,8 @@ def screen_statement(
     if "clear" in allowed:
         promises.append(
             "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
-            f"proved to be below {margin:g}."
+            f"proved to be below {margin:g}; of those that an audit calls clear, at most its level is expected to "
+            "be wrong."
         )
     if "undecided" in allowed:
         promises.append(

@@ -27,6 +27,13 @@ class ArmTests:
     """Of the tails alone: what finds a rare but certain leak, to which the distance is blind."""
     log10_joint: NDArray[np.float64] | None = None
     """Of all columns of a document together, shape (n_documents,), where they were tested together."""
+    learned: Any = None
+    """Bool: whether the distance is that of attacks fixed before the runs that test them, not the largest over all
+    thresholds; False everywhere where not given."""
+
+    def __post_init__(self) -> None:
+        if self.learned is None:
+            object.__setattr__(self, "learned", np.zeros(np.shape(self.distance), np.bool_))
 
     @staticmethod
     def join(parts: Sequence[ArmTests]) -> ArmTests:
@@ -46,7 +53,7 @@ class ArmTests:
         """Some columns only."""
         picked = np.asarray(chosen, dtype=np.int64)
         tables = (f.name for f in fields(self) if f.name != "log10_joint")
-        return ArmTests(*(getattr(self, name)[:, picked] for name in tables))
+        return ArmTests(**{name: getattr(self, name)[:, picked] for name in tables})
 
     def __len__(self) -> int:
         return len(self.distance)

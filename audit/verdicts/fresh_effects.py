@@ -21,6 +21,7 @@ from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, share_interval, tpr_at_fpr
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learned import attack_scores
+from ksdp.audit.verdicts.margin import attack_above_log10_p
 
 __all__ = ["Attack", "Effect", "best_threshold", "learned_scores", "measure_effect"]
 
@@ -60,6 +61,8 @@ class Effect:
     band_high: float
     log10_p: float
     """Of the fresh runs alone, uncorrected."""
+    log10_p_above: float
+    """Of "this attack's advantage is at most the margin", exact, uncorrected."""
     epsilon_low: float
     """The document's arms are not (epsilon, 0)-indistinguishable for any smaller epsilon."""
     tpr_at_fpr_01: float | None
@@ -112,7 +115,13 @@ def learned_scores(
 
 
 def measure_effect(
-    row: int, column: str, attack: Attack, held: NDArray[np.floating], free: NDArray[np.floating], level: float
+    row: int,
+    column: str,
+    attack: Attack,
+    held: NDArray[np.floating],
+    free: NDArray[np.floating],
+    level: float,
+    margin: float = 0.0,
 ) -> Effect:
     """Measure an attack on fresh runs.
 
@@ -125,13 +134,16 @@ def measure_effect(
         The statistic's values in fresh runs, neither empty.
     level : float in (0, 1)
         Each interval fails with at most this probability.
+    margin : float in [0, 1]
+        Is the advantage above it?
     """
     values = np.concatenate([held, free])
     bits = np.arange(len(values)) < len(held)
     table = ks_table(values[None, :], bits[None, :])
     low, high = distance_band(table.distance, table.n_with, table.n_without, level)
-    tpr, tpr_low, tpr_high = _share(attack.hits(held), level / 2)
-    fpr, fpr_low, fpr_high = _share(attack.hits(free), level / 2)
+    hits, alarms = attack.hits(held), attack.hits(free)
+    tpr, tpr_low, tpr_high = _share(hits, level / 2)
+    fpr, fpr_low, fpr_high = _share(alarms, level / 2)
     rare, rarer = (tpr_at_fpr(held, free, rate, 1 - level) for rate in (0.01, 0.001))
     return Effect(
         row=row,
@@ -145,6 +157,7 @@ def measure_effect(
         band_low=float(low[0]),
         band_high=float(high[0]),
         log10_p=float(table.log10_p[0]),
+        log10_p_above=attack_above_log10_p(int(hits.sum()), len(held), int(alarms.sum()), len(free), margin),
         epsilon_low=epsilon_lower_bound(held, free, 1 - level),
         tpr_at_fpr_01=rare.tpr if rare else None,
         tpr_at_fpr_01_low=rare.tpr_low if rare else None,

@@ -1,8 +1,8 @@
 """What an audit can find and what it can clear, before it runs.
 
-Decisions are those of `decide`: a document is *sensitive* when its smallest p, times the number of statistics,
-passes the correction over documents; *clear* when D plus the width of the simultaneous bands stays below the
-margin for every statistic. Both are forecast for one document:
+Decisions are those of `decide`: a leak is *detected* when a document's smallest p, times the number of statistics,
+passes the correction over documents; a document is *clear* when the equivalence test of every statistic does. Both
+are forecast for one document:
 
 - *detection*: the document is the only one that leaks, and leaks through one statistic, so its p must reach
   `strictest_distance_log10_p` (other leaking documents only make it easier). The distance that gives this p
@@ -11,8 +11,10 @@ margin for every statistic. Both are forecast for one document:
   largest of many differences is what is measured; an event (a statistic of two values) shows at one threshold
   only and is the worst case. `leak` chooses; an event needs up to twice the runs of a shift where few tests are
   made, 1.3 times where there are many.
-- *clearance*: the document gives nothing away, D has its exact null law, and the statistics are joined by the
-  union bound: exact for one statistic, slightly conservative for several.
+- *clearance*: no document gives anything away, D has its exact null law, and the statistics are joined by the
+  union bound: exact for one statistic, slightly conservative for several. What D must stay below is the margin
+  less a normal quantile of the largest spread of a difference of two shares (`clearing_gap`). As all documents are
+  alike, the false discovery rate asks of each what it asks of the last of those that are cleared.
 
 Forecasts hold the arms at their expected sizes.
 """
@@ -26,10 +28,10 @@ from typing import Literal
 import numpy as np
 
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.verdicts.bands import band_width
+from ksdp.audit.verdicts.decide import clearing_gap
 from ksdp.audit.verdicts.detection import critical_distance, event_power, first_true, shift_power
 from ksdp.audit.verdicts.law import log10_p
-from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
+from ksdp.audit.verdicts.multiplicity import p_from_e, strictest_distance_log10_p
 from ksdp.audit.verdicts.sequential import anytime_band_width
 
 __all__ = [
@@ -54,7 +56,7 @@ def detection_power(
     rule: DecisionSpec,
     leak: Leak = "shift",
 ) -> float:
-    """Chance that a document is called sensitive, the only leak of the audit, through one statistic.
+    """Chance that a leak is detected, the only one of the audit, through one statistic.
 
     Parameters
     ----------
@@ -115,21 +117,21 @@ def smallest_margin(
 ) -> float:
     """The smallest margin under which a document that gives nothing away is called clear with chance `power`.
 
-    Width of the simultaneous bands plus the noise of the largest D of the statistics; inf where no margin
-    up to 1 would do.
+    The noise of the largest D of the statistics, and what the equivalence test needs beyond it; inf where no
+    margin up to 1 would do.
 
     Examples
     --------
     >>> round(smallest_margin(200, 6500, 17706, 8, DecisionSpec()), 3)
-    0.34
+    0.205
     """
     _check(documents=documents, statistics=statistics, power=power)
     if min(n_with, n_without) < 1:
         return math.inf
-    level = rule.level / (documents * statistics)
-    band = anytime_band_width if rule.stopping == "anytime" else band_width
-    width = float(band(np.array([n_with]), np.array([n_without]), level)[0])
-    margin = width + critical_distance(n_with, n_without, math.log10((1 - power) / statistics))
+    arms = np.array([n_with]), np.array([n_without])
+    gap = anytime_band_width if rule.stopping == "anytime" else clearing_gap
+    needed = float(gap(*arms, _clearing_level(rule, documents, power))[0])
+    margin = needed + critical_distance(n_with, n_without, math.log10((1 - power) / statistics))
     return margin if margin <= 1 else math.inf
 
 
@@ -192,6 +194,17 @@ def runs_for_detection(
         lambda m, n: detection_power(advantage, m, n, documents, statistics, rule, leak) >= power,
         advantage,
     )
+
+
+def _clearing_level(rule: DecisionSpec, documents: int, power: float) -> float:
+    """The raw p at which a document is cleared, where this share of all documents is."""
+    share = max(power, 1 / documents)
+    if rule.correction == "holm":
+        return rule.for_clear / documents
+    if rule.correction == "e-bh":
+        return float(10 ** p_from_e(-math.log10(rule.for_clear * share)))
+    harmonic = float((1 / np.arange(1, documents + 1)).sum()) if rule.correction == "by" else 1.0
+    return rule.for_clear * share / harmonic
 
 
 def _wanted(n_with: int, n_without: int, documents: int, statistics: int, rule: DecisionSpec) -> float:

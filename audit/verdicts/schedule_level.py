@@ -12,6 +12,10 @@ happens with probability at most its level. So LORD++ controls the expected shar
 that find something, and within an audit the share of false documents is controlled at its own level. Only whether
 something was found is passed on, because with several looks an audit's corrected p-values mean something at its
 own level only.
+
+"Clear" and the bands are always spent by `spending`, whatever the kind: no discovery earns a wrong "clear" back,
+and the levels of LORD++ add up to more than one where audits keep finding something. So over all audits of a
+schedule, of what each calls clear at most its part is expected to be wrong, and the parts add up to the level.
 """
 
 from __future__ import annotations
@@ -48,6 +52,11 @@ class LevelBudget:
     def next_level(self) -> float:
         """At which the next audit decides."""
         return level_now(self.state) if self.kind == "lord" else spent_level(self.state.level, self.number)
+
+    @property
+    def next_clear_level(self) -> float:
+        """At which the next audit calls documents clear and its bands hold: all audits' add up to the level."""
+        return spent_level(self.state.level, self.number)
 
     @property
     def left(self) -> float:
@@ -120,5 +129,6 @@ def next_spec(spec: Spec, budget: LevelBudget, documents: tuple[str, ...] | None
     """
     design = spec.design if documents is None else spec.design.model_copy(update={"documents": documents})
     seed = audit_seed(spec.seed, budget.number) if budget.kind == "lord" else spec.seed
-    decision = spec.decision.model_copy(update={"level": budget.next_level})
+    levels = {"level": budget.next_level, "clear_level": budget.next_clear_level}
+    decision = spec.decision.model_copy(update=levels)
     return spec.model_copy(update={"seed": seed, "design": design, "decision": decision})

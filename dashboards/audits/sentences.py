@@ -53,11 +53,13 @@ def _documents(number: float) -> str:
 def correction(summary: AnySummary) -> str:
     """What the level promises, in words."""
     rule = summary.spec.decision
-    level = percent(rule.level)
+    level, margin = percent(rule.level), decimal(rule.margin)
+    clear = percent(rule.for_clear)
     if rule.error == "fwer":
+        wrong = f"; the chance that even one is called clear wrongly is at most {clear}" if rule.margin else ""
         return (
             "the chance that even one document is called sensitive wrongly is at most "
-            f"{level} (family-wise error, Holm’s procedure)"
+            f"{level} (family-wise error, Holm’s procedure){wrong}"
         )
     if rule.procedure == "e-bh":
         name, whatever = "e-values, Wang–Ramdas", "however documents depend on one another"
@@ -65,9 +67,10 @@ def correction(summary: AnySummary) -> str:
         name, whatever = "Benjamini–Hochberg", "provided that documents do not depend negatively on one another"
     else:
         name, whatever = "Benjamini–Yekutieli", "however documents depend on one another"
+    wrong = f" (an advantage of {margin} or less), and of those called clear at most {clear} to be above it"
     return (
-        f"of the documents called sensitive, at most {level} are expected to be false alarms, "
-        f"{whatever} (false discovery rate, {name})"
+        f"of the documents called sensitive, at most {level} are expected to be false alarms"
+        f"{wrong if rule.margin else ''}, {whatever} (false discovery rate, {name})"
     )
 
 
@@ -81,10 +84,11 @@ def headline(summary: Summary) -> str:
         return f"This audit of {name} is void: nothing can be said about any of its {everything}."
     if verdicts.sensitive:
         rate = "false discovery rate" if rule.error == "fdr" else "family-wise error rate"
+        better = f"with an advantage above {decimal(rule.margin)}" if rule.margin else "better than chance"
         each = "for each of them somebody" if verdicts.sensitive > 1 else "somebody"
         return (
             f"{name} gives away {count(verdicts.sensitive)} of {everything}: {each} who sees what it "
-            "announces can tell better than chance whether it took part, proved at a "
+            f"announces can tell {better} whether it took part, proved at a "
             f"{rate} of {percent(rule.level)}."
         )
     if verdicts.clear == total:
@@ -97,7 +101,7 @@ def headline(summary: Summary) -> str:
     some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
     return (
         f"No {word} was proved to be given away by {name}, but {some} undecided: there, this audit proves "
-        "neither a leak nor its absence."
+        f"neither that an advantage is above {decimal(rule.margin)} nor that it is below."
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,18 @@ from prefect import flow
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST, FRESH, Stage, fresh_seed
-from ksdp.audit.interim_verdicts import Standing, after_look, open_documents
+from ksdp.audit.interim_verdicts import (
+    Counted,
+    Standing,
+    after_fresh,
+    after_look,
+    for_fresh_runs,
+    open_documents,
+)
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests
-from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.block_counts import Tally, shown
 from ksdp.flows.audits.conclude import conclude
@@ -128,7 +135,8 @@ async def _looks(
         canaries.append(ArmTests.join([part.canaries for part in tested]))
         if standing is not None and len(documents) > len(open_documents(standing)):
             documents = documents[open_documents(standing)]  # a design whose targets cannot leave
-        standing = after_look(standing, documents, number, look, whole.spec.decision, paper)
+        counted = Counted(whole.counted, fresh=whole.fresh_runs > 0)
+        standing = after_look(standing, documents, number, look, whole.spec.decision, paper, counted)
         if not len(open_documents(standing)):
             break
     assert standing is not None
@@ -136,9 +144,9 @@ async def _looks(
 
 
 async def _confirm(first: AuditRef, tested: Tested, address: str, tally: Tally) -> list[Effect]:
-    """Measure what was flagged on fresh runs."""
+    """Measure what was detected on fresh runs."""
     plan, decisions = tested.plan, tested.standing.decisions
-    at = np.flatnonzero(decisions.verdict == Verdict.SENSITIVE)
+    at = np.flatnonzero(decisions.detected)
     if not len(at) or not plan.fresh_runs:
         return []
     columns = [plan.columns[c].name for c in decisions.strongest[at]]
@@ -156,6 +164,15 @@ async def _confirm(first: AuditRef, tested: Tested, address: str, tally: Tally) 
     parts = [(part, some) for part in slices(later) if (some := _flagged_in(later, part, flagged))]
     current().stage("confirm", len(parts))
     return await measure_flagged(first, fresh, address, parts, lambda _: advance(1))
+
+
+def _with_fresh(tested: Tested, effects: Sequence[Effect]) -> Tested:
+    """What the fresh runs prove to be above the margin is sensitive."""
+    rule, standing = tested.plan.spec.decision, tested.standing
+    known = {effect.row: effect.log10_p_above for effect in effects}
+    rows = tested.plan.audited[for_fresh_runs(standing, rule)]
+    log10_p = np.array([known.get(int(row), 0.0) for row in rows])
+    return replace(tested, standing=after_fresh(standing, log10_p, rule))
 
 
 def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Flagged]:
@@ -183,5 +200,6 @@ async def audit(store: str, audit: str, corpus: str, address: str, may_sample: b
     tested, stages = await _looks(first, address, tally, seconds)
     began = time.monotonic()
     effects = await _confirm(first, tested, address, fresh)
+    tested = _with_fresh(tested, effects)
     seconds["confirm"] = time.monotonic() - began
     return await conclude(stages, address, tested, effects, (tally, fresh), seconds, started)

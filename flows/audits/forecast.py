@@ -13,7 +13,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.plan import CONTROLS, Plan, make_plan
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
 from ksdp.flows.prepare import spec_corpus
@@ -41,7 +41,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     dict
         `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in
         10; `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
-        `runs_for_margin` the runs of a view after which the spec's own margin can be certified so. With views,
+        `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
+        margin 0, under which nothing is clear). With views,
         costs are of all together, the rest is of the worst one, and `views` has one entry each; it is empty
         otherwise.
 
@@ -68,13 +69,17 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
     )
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
-        said[key] = max(part[key] for part in parts)
+        said[key] = max((part[key] for part in parts if part[key] is not None), default=None)
     keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
     said["views"] = [
         {"name": view.name, "shared": free} | {key: part[key] for key in keys}
         for view, part, free in zip(views, parts, shared, strict=True)
     ]
     return said
+
+
+def _runs_for_margin(share: float, documents: int, columns: int, rule: DecisionSpec) -> int | None:
+    return runs_for_margin(share, rule.margin, documents, columns, rule) if rule.margin else None
 
 
 def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
@@ -88,9 +93,11 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     values = plan.runs * (targets + CONTROLS) * statistics * size
     seconds = _seconds_a_run(plan)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
-    rule = spec.decision.model_copy(update={"level": plan.looks[-1].level})
+    last = plan.looks[-1].level
+    clear_level = spec.decision.for_clear * last / spec.decision.level
+    rule = spec.decision.model_copy(update={"level": last, "clear_level": clear_level})
     columns = len(plan.columns)
-    arms = (n_with, n_without, documents, columns, rule)
+    arms = (n_with, n_without, plan.counted, columns, rule)
     return {
         "documents": documents,
         "unit": plan.units.word,
@@ -107,5 +114,5 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision.margin,
-        "runs_for_margin": int(runs_for_margin(share, spec.decision.margin, documents, columns, rule)),
+        "runs_for_margin": _runs_for_margin(share, plan.counted, columns, rule),
     }

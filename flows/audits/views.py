@@ -52,7 +52,7 @@ def run_views(
     tables = [read_verdicts(opened.audit(about.audit)) for about in summaries]
     if any(not table["document"].equals(tables[0]["document"]) for table in tables):
         raise KsdpError("the views audited other documents; they must be the same.")
-    combined = combine([view_verdicts(table) for table in tables])
+    combined = combine([view_verdicts(table) for table in tables], spec.decision)
     name = content_key({"views": spec.hash, "corpus": corpus.hash})[:12]
     write_view_verdicts(opened, name, [view.name for view in views], tables, combined)
     summary = summarise_views(

@@ -68,6 +68,7 @@ def spec_basis(spec: Spec) -> str:
         ("corpus", "labels"),
         ("corpus", "vocabulary"),
         ("decision", "level"),
+        ("decision", "clear_level"),
         ("design", "documents"),
     ):
         tables[section].pop(key)

@@ -81,7 +81,7 @@ def clearance_from_decisions(
     plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
     origin = read_origin(opened, audit) or Origin(spec.hash, (audit,))
     looks = [read_summary(opened.audit(name)) for name in older_audits(opened, audit)]
-    levels = [look.spec.decision.level for look in looks if look.corpus == summary.corpus]
+    levels = [look.spec.decision.for_clear for look in looks if look.corpus == summary.corpus]
     sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
     grounds = Grounds(
         plan=plan,
@@ -94,7 +94,7 @@ def clearance_from_decisions(
         excluded=[*chosen.excluded, *sensitive],
         statement=review_statement(
             margin=spec.decision.margin,
-            levels=[spec.decision.level, *levels],
+            levels=[spec.decision.for_clear, *levels],
             rows=plan.party_rows,
             among=pool_of(plan),
             selection=chosen,

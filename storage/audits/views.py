@@ -49,7 +49,8 @@ def _file(store: Store, name: str) -> Path:
 def view_verdicts(table: pa.Table) -> ViewVerdicts:
     """The verdicts of a view's audit, as `combine` takes them."""
     verdict = np.array(table["verdict"].to_pylist(), dtype=np.str_)
-    return ViewVerdicts(verdict, table["log10_adjusted_p"].to_numpy())
+    adjusted, below = (table[name].to_numpy() for name in ("log10_adjusted_p", "log10_p_below"))
+    return ViewVerdicts(verdict, adjusted, below)
 
 
 def views_page(store: Store, name: str) -> Path:
@@ -111,6 +112,8 @@ def write_view_verdicts(
         "document": verdicts[0]["document"].combine_chunks(),
         "verdict": combined.verdict.astype(object),
         "log10_adjusted_p": combined.log10_adjusted,
+        "log10_adjusted_p_below": combined.log10_adjusted_below,
+        "detected": np.any([table["detected"].to_numpy(zero_copy_only=False) for table in verdicts], axis=0),
         "view": labels[best],
         **{column: of_best(column) for column in _OF_THE_VIEW},
         "largest_band_high": largest("largest_band_high"),

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import after_look, open_documents
+from ksdp.audit.interim_verdicts import Counted, after_fresh, after_look, for_fresh_runs, open_documents
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
 
-RULE = DecisionSpec(margin=0.5, error="fwer")
+RULE = DecisionSpec(margin=0.3, error="fwer")
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,9 @@ def test_each_look_tests_what_is_open_and_keeps_the_rest(looks: tuple) -> None:
     second = after_look(first, arms_at(looks, 3000, rest), 1, Look(3000, 0.049), RULE, [1])
     assert second.look.tolist() == [0, 1, 1, 1, 1, 1]
     assert second.tests.n_with[0, 0] == first.tests.n_with[0, 0]
-    assert second.decisions.verdict.tolist() == ["sensitive", "sensitive", "sensitive", "clear", "clear", "clear"]
-    assert second.alone[:, 0].tolist() == [True, True, True, False, False, False]
+    assert second.decisions.verdict.tolist() == ["sensitive", *["clear"] * 5]
+    assert second.decisions.detected.tolist() == [True, True, True, False, False, False]
+    assert second.alone[:, 0].tolist() == [True, False, False, False, False, False]
     assert not second.paper.any()
 
 
@@ -58,5 +59,58 @@ def test_a_later_look_counts_the_documents_that_are_decided(looks: tuple) -> Non
 
 def test_adjusted_p_is_on_the_scale_of_the_whole_audit(looks: tuple) -> None:
     standing = after_look(None, arms_at(looks, 400, np.arange(6)), 0, Look(400, 0.005), RULE, [])
-    sensitive = standing.decisions.verdict == "sensitive"
-    assert ((standing.decisions.log10_adjusted <= math.log10(RULE.level)) == sensitive).all()
+    said, bar = standing.decisions, math.log10(RULE.level)
+    assert said.detected.any()
+    assert not said.detected.all()
+    assert ((said.log10_adjusted <= bar) == said.detected).all()
+    assert ((said.log10_adjusted_above <= bar) == (said.verdict == "sensitive")).all()
+    assert ((said.log10_adjusted_below <= bar) == (said.verdict == "clear")).all()
+
+
+def test_what_was_detected_stays_detected(looks: tuple) -> None:
+    """Shown at the first look, open at the second: the smallest over looks counts, at the looks' own levels."""
+    rule = RULE.model_copy(update={"margin": 0.12})
+    first = after_look(None, arms_at(looks, 1200, np.arange(6)), 0, Look(1200, 0.04), rule, [])
+    assert first.decisions.detected[2]
+    assert first.decisions.verdict[2] == "undecided"
+    rest = open_documents(first)
+    silent = arms_at((looks[0], [np.roll(v, 1, axis=1) for v in looks[1]]), 1200, rest)
+    second = after_look(first, silent, 1, Look(1200, 0.01), rule, [])
+    assert second.decisions.detected[2]
+    assert second.decisions.log10_adjusted[2] == first.decisions.log10_adjusted[2]
+
+
+def test_fresh_runs_prove_what_the_first_could_not(looks: tuple) -> None:
+    """At half of the level, corrected over those chosen; nothing else changes."""
+    counted = Counted(6, fresh=True)
+    rule = RULE.model_copy(update={"margin": 0.05})
+    before = after_look(None, arms_at(looks, 1200, np.arange(6)), 0, Look(1200, 0.05), rule, [], counted)
+    chosen = for_fresh_runs(before, rule)
+    assert {1, 2} <= set(chosen.tolist())
+    assert not {0, 3, 4, 5} & set(chosen.tolist())
+    bar = math.log10(rule.level / 2 / len(chosen))
+    p = np.where(chosen == 1, bar - 0.01, math.log10(0.04))
+    after = after_fresh(before, p, rule)
+    assert after.decisions.verdict[1] == "sensitive"
+    assert after.decisions.verdict[2] == "undecided"
+    assert after.decisions.log10_adjusted_above[1] == pytest.approx(math.log10(rule.level) - 0.01)
+    same = np.arange(6) != 1
+    assert (after.decisions.verdict[same] == before.decisions.verdict[same]).all()
+    assert len(for_fresh_runs(before, rule.model_copy(update={"margin": 0.0}))) == 0
+
+
+def test_looking_again_at_the_smallest_p_of_the_same_runs_proves_nothing() -> None:
+    """Nothing leaks; the one of 30 documents with the smallest p is audited by itself, and all 30 are counted."""
+    rng = np.random.default_rng(9)
+    rule = DecisionSpec(margin=0)
+    alone = counting = 0
+    for _ in range(200):
+        inclusion = rng.random((30, 80)) < 0.5
+        tests = compare_arms({"s": rng.normal(size=inclusion.shape)}, inclusion)
+        worst = tests[np.array([tests.log10_p[:, 0].argmin()])]
+        look = Look(80, rule.level)
+        alone += after_look(None, worst, 0, look, rule, []).decisions.verdict[0] == "sensitive"
+        said = after_look(None, worst, 0, look, rule, [], Counted(30)).decisions.verdict[0]
+        counting += said == "sensitive"
+    assert alone > 60
+    assert counting <= 10

@@ -30,6 +30,7 @@ def test_other_designs_audit_what_was_asked_for_alone() -> None:
     before = spec(kind="balanced", documents=["a", "b", "c"])
     after = topped_up(before, ["c", "a"], 2.0, with_runs=51)
     assert after.design.documents == ("a", "c")
+    assert after.seed != before.seed, "who was chosen by what was seen is looked at in other runs"
     assert after.design.with_runs == 51
     assert question(after) == question(before)
     with pytest.raises(InputError, match="above the 50 of the audit; got 50"):

@@ -86,3 +86,14 @@ def test_the_adversary_knows_singular_values_of_its_own(corpus: Corpus) -> None:
     exact = np.linalg.svd(corpus.matrix.toarray()[plan.coalition], compute_uv=False)[:2]
     assert plan.background["adversary_sigma"] == pytest.approx(exact, rel=1e-9)
     assert int(plan.background["adversary_rows"]) == 30
+
+
+def test_named_documents_count_the_whole_pool_where_the_runs_could_test_everybody(corpus: Corpus) -> None:
+    names = [str(name) for name in corpus.ids[:3]]
+
+    def counted(**design: object) -> int:
+        return plan_of(corpus, design={"party_size": 20, "with_runs": 20} | design).counted
+
+    assert counted() == len(corpus)
+    assert counted(documents=names) == counted(documents=names, kind="literal") == len(corpus)
+    assert counted(documents=3) == counted(documents=names, kind="balanced") == 3

@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.plan import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec import DecisionSpec, Spec, parse_spec
 from ksdp.audit.views import ViewVerdicts, combine, make_views
 
 
@@ -129,11 +129,19 @@ def test_combined_verdicts_are_those_of_a_slow_reading(count: int, documents: in
     for _ in range(count):
         p = rng.random(documents) ** 4
         other = np.where(rng.random(documents) < 0.7, "clear", "undecided")
-        views.append(ViewVerdicts(np.where(p <= level / count, "sensitive", other), np.log10(p)))
-    found = combine(views)
+        below = np.log10(rng.random(documents) ** 6)
+        views.append(ViewVerdicts(np.where(p <= level / count, "sensitive", other), np.log10(p), below))
+    found = combine(views, DecisionSpec(level=level, error="fwer"))
+    largest = np.array([max(10 ** view.log10_p_below[at] for view in views) for at in range(documents)])
+    largest[(np.stack([view.verdict for view in views]) == "sensitive").any(axis=0)] = 1.0
+    cleared = set()
+    for rank, at in enumerate(np.argsort(largest, kind="stable")):  # Holm, to the letter
+        if largest[at] > level / (documents - rank):
+            break
+        cleared.add(int(at))
     for at in range(documents):
         said = [str(view.verdict[at]) for view in views]
-        expected = "sensitive" if "sensitive" in said else "clear" if set(said) == {"clear"} else "undecided"
+        expected = "sensitive" if "sensitive" in said else "clear" if at in cleared else "undecided"
         assert found.verdict[at] == expected
         smallest = min(10 ** view.log10_adjusted[at] for view in views)
         assert 10 ** found.log10_adjusted[at] == pytest.approx(min(count * smallest, 1.0))
@@ -143,7 +151,7 @@ def test_combined_verdicts_are_those_of_a_slow_reading(count: int, documents: in
 
 
 def test_views_of_other_documents_are_not_combined() -> None:
-    one, two = (ViewVerdicts(KINDS[:n], np.zeros(n)) for n in (1, 2))
+    one, two = (ViewVerdicts(KINDS[:n], np.zeros(n), np.zeros(n)) for n in (1, 2))
     for views in ([], [one, two]):
         with pytest.raises(ValueError, match="all of the same documents"):
-            combine(views)
+            combine(views, DecisionSpec())

@@ -88,6 +88,7 @@ def _summary(
         "runs": runs,
         "valid": True,
         "verdicts": {v.value: int((decisions.verdict == v).sum()) for v in Verdict},
+        "detected": int(decisions.detected.sum()),
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},
         "announced": [],

@@ -101,7 +101,7 @@ def test_false_discoveries_among_the_flagged_stay_at_their_rate() -> None:
         values = dependent_values(rng, 60, 300)
         values[0, :30] += 1.6 * inclusion[:30]
         t = compare_arms({str(s): v for s, v in enumerate(values)}, inclusion)
-        sensitive = decide(t, DecisionSpec()).verdict == "sensitive"
+        sensitive = decide(t, DecisionSpec()).detected
         shares.append(sensitive[30:].sum() / max(sensitive.sum(), 1))
         found.append(sensitive[:30].mean())
     print("false discovery rate:", np.mean(shares), "power:", np.mean(found))

@@ -76,7 +76,7 @@ def test_four_looks_flag_an_audit_without_a_leak_at_most_one_time_in_twenty() ->
         values, inclusion = dependent_values(rng, 60, 240), shared_inclusion(rng, 60, 240, 0.2)
         for name, rule in RULES.items():
             standing, _ = looked(values, inclusion, rule, (0.25, 0.5, 0.75, 1.0))
-            flagged[name] += bool((standing.decisions.verdict == "sensitive").any())
+            flagged[name] += bool(standing.decisions.detected.any())
     rates = {name: count / AUDITS for name, count in flagged.items()}
     print("false-flag rate of an audit of four looks at level 0.05:", rates)
     assert max(rates.values()) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / AUDITS)
@@ -90,7 +90,7 @@ def test_false_discoveries_over_all_looks_stay_at_their_rate() -> None:
         values, inclusion = dependent_values(rng, 60, 300), shared_inclusion(rng, 60, 300, 0.3)
         values[0, :30] += 1.6 * inclusion[:30]
         standing, _ = looked(values, inclusion, RULES["by"], (0.3, 0.6, 1.0))
-        sensitive = standing.decisions.verdict == "sensitive"
+        sensitive = standing.decisions.detected
         shares.append(sensitive[30:].sum() / max(sensitive.sum(), 1))
     print("false discovery rate over three looks:", np.mean(shares))
     assert np.mean(shares) <= 0.05
@@ -140,7 +140,7 @@ def test_the_advantage_on_fresh_runs_is_free_of_the_winner_s_curse() -> None:
         values = {str(s): rng.random((100, 260)) + true * inclusion for s in range(3)}
         tests = compare_arms(values, inclusion)
         decided = decide(tests, DecisionSpec())
-        for row in np.flatnonzero(decided.verdict == "sensitive"):
+        for row in np.flatnonzero(decided.detected):
             best = decided.strongest[row]
             naive.append(tests.distance[row, best])
             mine, bits = values[str(best)][row], inclusion[row]

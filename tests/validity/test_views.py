@@ -37,14 +37,18 @@ def views_of(
         values += shift[view][:, None] * inclusion
         t = compare_arms({str(s): v.astype(np.float32) for s, v in enumerate(values)}, inclusion)
         d = decide(t, part)
-        said.append(ViewVerdicts(d.verdict, d.log10_adjusted))
-    return combine(said)
+        said.append(ViewVerdicts(d.verdict, d.log10_adjusted, d.log10_p_below))
+    return combine(said, rule)
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.9], ids=["independent views", "nearly the same views"])
 def test_where_no_view_leaks_one_audit_in_twenty_flags_anything(shared: float) -> None:
     rng = np.random.default_rng(11)
-    rules = {"by": DecisionSpec(), "bh": DecisionSpec(procedure="bh"), "holm": DecisionSpec(error="fwer")}
+    rules = {
+        "by": DecisionSpec(margin=0),
+        "bh": DecisionSpec(procedure="bh", margin=0),
+        "holm": DecisionSpec(error="fwer", margin=0),
+    }
     nothing, flagged = np.zeros((VIEWS, DOCUMENTS)), dict.fromkeys(rules, 0)
     for _ in range(AUDITS // len(rules)):
         inclusion = inclusion_of(rng)
@@ -59,7 +63,7 @@ def test_where_no_view_leaks_one_audit_in_twenty_flags_anything(shared: float) -
 def test_false_alarms_among_what_any_view_flags_stay_below_the_level() -> None:
     """Other documents leak in each view; a claim (document, view) about a view that hides it is a false alarm."""
     rng = np.random.default_rng(12)
-    rule = DecisionSpec(procedure="bh", level=0.2)
+    rule = DecisionSpec(procedure="bh", level=0.2, margin=0)
     shift = np.zeros((VIEWS, DOCUMENTS))
     for view in range(VIEWS):
         shift[view, 8 * view : 8 * view + 8] = 1.5
@@ -83,7 +87,7 @@ def test_a_leak_in_one_view_only_is_found_and_the_view_is_named() -> None:
     shift[1, 7] = 2.0
     hits = []
     for _ in range(50):
-        combined = views_of(rng, DecisionSpec(), shift, inclusion_of(rng), 0.9)
+        combined = views_of(rng, DecisionSpec(margin=0), shift, inclusion_of(rng), 0.9)
         hits.append(combined.verdict[7] == "sensitive" and combined.view[7] == 1)
     print("one leak in one of three views, found:", np.mean(hits))
     assert np.mean(hits) > 0.95

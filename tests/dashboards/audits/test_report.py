@@ -208,7 +208,7 @@ def test_hostile_names_are_text(make_audit: MakeAudit) -> None:
         ids=[f"{n}{hostile}" for n in range(60)],
         names=("row-space-energy", '"><b id=x>'),
         parties={hostile: 60},
-        spec={"corpus": {"path": '"><script>.parquet', "text": "</pre><script>"}},
+        spec={"corpus": {"path": '"><script>.parquet', "text": "</pre><script>"}, "decision": {"margin": 0}},
     )
     assert not page.all("script")
     assert not page.all("img")

@@ -77,8 +77,6 @@ def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tm
 
 
 LOOKS = """
-[decision]
-margin = 0.5
 spending = "pocock"
 """
 
@@ -116,7 +114,7 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     assert len(late)
     # Fresh runs: every flagged document, with an advantage that nothing selected.
     effects = pd.read_parquet(store / "audits" / out["audit"] / "effects.parquet")
-    assert len(effects) == out["verdicts"]["sensitive"] == summary["fresh"]["documents"]
+    assert len(effects) == out["detected"] == summary["fresh"]["documents"]
     assert (effects.advantage_low <= effects.advantage).all()
     assert summary["fresh"]["confirmed"] > 0.8 * len(effects)
     shown = ksdp("show", out["audit"], effects.document[0], "--store", store, "--json").out

@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 
 JOINT = """
-[decision]
 over_statistics = "max-t"
 """
 
