@@ -26,7 +26,7 @@ def test_a_schema_has_the_fields_of_its_row_in_order(table: Table) -> None:
 
 
 def test_rows_come_back_from_arrow() -> None:
-    row = StatisticTestRow("d", "sigma", 1, 20, 30, 0.5, 0.25, 0.75, -3.0, -1.0)
+    row = StatisticTestRow("d", "sigma", 1, 20, 30, 0.5, 0.25, 0.75, -3.0, -1.0, -2.0, 0.0)
     columns = {name: [value] for name, value in row_json(row).items()}
     columns["document"] = columns["statistic"] = pa.array(["d"]).dictionary_encode()
     columns["statistic"] = pa.array(["sigma"]).dictionary_encode()

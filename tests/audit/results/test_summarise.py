@@ -44,7 +44,8 @@ def tested(corpus: Corpus) -> Tested:
     tests = drawn(plan, rng, 90, 3.0 * (np.arange(90) % 3 == 0))
     standing = after_look(None, tests, 0, plan.looks[0], plan.spec.decision, paper)
     controls = drawn(plan, rng, CONTROLS, 5.0 * (np.arange(CONTROLS) >= NULL_CONTROLS))
-    return Tested(plan, 1, standing, [controls], [rng.uniform(-2, 0, (5, 3))])
+    canaries = drawn(plan, rng, 90, np.full(90, 16.0)).columns([0])
+    return Tested(plan, 1, standing, [controls], [rng.uniform(-2, 0, (5, 3))], [canaries])
 
 
 @pytest.fixture(scope="module")
