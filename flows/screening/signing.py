@@ -14,10 +14,12 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.groups import GROUPS_AUDITED, documents_of
 from ksdp.audit.plan import Plan
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.attempts import Attempt, count_attempts
+from ksdp.audit.screening.clearance import Clearance, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
 
-__all__ = ["Grounds", "Signing", "mechanism_identity", "sign"]
+__all__ = ["Grounds", "Signing", "evidence_of", "mechanism_identity", "sign"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Grounds:
     listed: Sequence[str]
     excluded: Sequence[str]
     statement: str
+    evidence: Evidence
     reviewed: Reviewed | None = None
 
 
@@ -88,6 +91,12 @@ def mechanism_identity(plan: Plan) -> MechanismIdentity:
     """What a clearance is bound to: the mechanism as the plan built it, defaults included."""
     runs = plan.runs_identity
     return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
+
+
+def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
+    """What the deciding audit could see, and how often its question was asked."""
+    fewest, detectable = summary.design.n_with[0], summary.power.detectable_D
+    return Evidence(summary.runs, fewest, detectable, count_attempts(attempts))
 
 
 def sign(signing: Signing, grounds: Grounds) -> Clearance:
@@ -109,8 +118,14 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         reviewer=signing.who,
         created=signing.now,
         expires=signing.expires,
-        statement=f"{grounds.statement} {GROUPS_AUDITED}" if unit == "group" else grounds.statement,
+        statement=" ".join(_sentences(grounds)),
+        evidence=grounds.evidence,
         reviewed=grounds.reviewed,
     )
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance
+
+
+def _sentences(grounds: Grounds) -> list[str]:
+    groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
+    return [grounds.statement, *groups, grounds.evidence.sentence()]

@@ -85,6 +85,7 @@ def verify(
         "allowed": None if ids is None else int(cleared.allows(ids).sum()),
         "of": None if ids is None else len(ids),
         "excluded": cleared.excluded,
+        "evidence": None if cleared.evidence is None else asdict(cleared.evidence),
         "statement": cleared.statement,
     } | ({"reviewed": asdict(cleared.reviewed)} if cleared.reviewed else {})
 

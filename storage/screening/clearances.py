@@ -24,7 +24,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed
+from ksdp.audit.screening.attempts import Attempts
+from ksdp.audit.screening.clearance import Clearance, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.store import write_whole
 
@@ -38,7 +39,7 @@ __all__ = [
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
-_OPTIONAL = ("reviewed",)
+_OPTIONAL = ("evidence", "reviewed")
 """Fields that came later: not written where they say nothing, so that older files keep their one form."""
 
 
@@ -72,6 +73,10 @@ def _content(clearance: Clearance) -> dict[str, Any]:
             value = {"name": value.name, "version": value.version, "parameters": dict(value.parameters)}
         elif isinstance(value, Reviewed):
             value = asdict(value)
+        elif isinstance(value, Evidence):
+            value = asdict(value) | {
+                "attempts": asdict(value.attempts) | {"margins": list(value.attempts.margins)}
+            }
         elif isinstance(value, tuple):
             value = list(value)
         elif isinstance(value, Mapping):
@@ -90,9 +95,17 @@ def _clearance(said: dict[str, Any]) -> Clearance:
         values[name] = datetime.fromisoformat(values[name])
     values["salt"] = None if values["salt"] is None else bytes.fromhex(values["salt"])
     values["mechanism"] = MechanismIdentity(**values["mechanism"])
+    if "evidence" in values:
+        values["evidence"] = _evidence(values["evidence"])
     if "reviewed" in values:
         values["reviewed"] = Reviewed(**values["reviewed"])
     return Clearance(**values)
+
+
+def _evidence(stored: Mapping[str, Any]) -> Evidence:
+    attempts = dict(stored["attempts"])
+    attempts["margins"] = tuple(attempts["margins"])
+    return Evidence(**dict(stored) | {"attempts": Attempts(**attempts)})
 
 
 def _signed_bytes(said: Mapping[str, Any]) -> bytes:

@@ -92,7 +92,8 @@ def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
     other = replace(summary, audit="two", valid=False, controls=replace(summary.controls, reason="a null control"))
     views = [View("outsider", summary.spec), View("final output", summary.spec)]
     verdicts = (np.array(["sensitive", "clear", "clear"]), np.array(["sensitive", "sensitive", "clear"]))
-    combined = combine([ViewVerdicts(v, np.log10([1e-4, 0.1, 1.0])) for v in verdicts])
+    p, below = np.log10([1e-4, 0.1, 1.0]), np.log10([1.0, 1e-3, 1e-4])
+    combined = combine([ViewVerdicts(v, p, below) for v in verdicts], summary.spec.decision)
     finished = ViewsProvenance("2026-02-01T00:00:00+00:00", {}, summary.spec.hash, 1)
     found = summarise_views(summary.spec, views, [summary, other], combined, finished, ("v", "s", "r"), 1.23456)
     assert (found.runs, found.valid, found.controls.reason) == (360, False, "final output: a null control")

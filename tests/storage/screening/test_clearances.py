@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed, hash_document
+from ksdp.audit.screening.attempts import Attempts
+from ksdp.audit.screening.clearance import Clearance, Evidence, MechanismIdentity, Reviewed, hash_document
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screening.clearances import read_clearance, verify_clearance, write_clearance
 
@@ -74,6 +75,17 @@ def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
     assert verified.fingerprint == fingerprint(KEY)
     assert verified.checked == ("content", "signature", "signer", "time", "corpus", "mechanism", "spec")
     assert verify_clearance(written, now=NOW).checked == ("content", "signature", "time")
+
+
+def test_what_it_rests_on_is_signed_with_it(tmp_path: Path) -> None:
+    attempts = Attempts(3, 5, 3, (0.1, 0.2), 1, 5, 0.15)
+    evidence = Evidence(2400, 190, 0.17, attempts)
+    write_clearance(tmp_path / "c.json", made(evidence=evidence), KEY)
+    assert verify_clearance(tmp_path / "c.json", now=NOW).clearance.evidence == evidence
+    assert "asked 3 times" in evidence.sentence()
+    text = (tmp_path / "c.json").read_text(encoding="ascii")
+    (tmp_path / "fewer.json").write_text(text.replace('"attempts": 3', '"attempts": 1'), encoding="ascii")
+    assert failed(tmp_path / "fewer.json") == "content"
 
 
 @settings(max_examples=400, deadline=None)
