@@ -15,7 +15,7 @@ from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions, Verdict, decide, flagged_by
 
-__all__ = ["Standing", "after_look", "open_documents"]
+__all__ = ["Standing", "after_look", "open_documents", "without_clear"]
 
 _Table = TypeVar("_Table", ArmTests, Decisions)
 
@@ -47,6 +47,7 @@ def after_look(
     look: Look,
     rule: DecisionSpec,
     paper: Sequence[int],
+    may_clear: bool = True,
 ) -> Standing:
     """Decide the documents that were open, and keep what was said of the others.
 
@@ -61,11 +62,14 @@ def after_look(
     look : Look
     rule : DecisionSpec
     paper : columns of the paper's own statistics
+    may_clear : bool
+        False where something that the run announces was looked at by nobody: then no document is clear.
     """
     among = len(tests) if before is None else len(before.look)
     decisions = decide(tests, rule, level=look.level, among=among)
     scaled = np.minimum(decisions.log10_adjusted + math.log10(rule.level / look.level), 0.0)
     decisions = replace(decisions, log10_adjusted=scaled)
+    decisions = decisions if may_clear else without_clear(decisions)
     columns = range(tests.distance.shape[1])
     alone = [flagged_by(tests.columns([c]), rule, look.level, among) for c in columns]
     own = flagged_by(tests.columns(paper), rule, look.level, among) if paper else np.zeros(len(tests), np.bool_)
@@ -79,6 +83,16 @@ def after_look(
         _put(before.look, now.look, at),
         _put(before.alone, now.alone, at),
         _put(before.paper, now.paper, at),
+    )
+
+
+def without_clear(decisions: Decisions) -> Decisions:
+    """The same with nothing proved clear: undecided, and no number of runs would decide."""
+    clear = decisions.verdict == Verdict.CLEAR
+    return replace(
+        decisions,
+        verdict=np.where(clear, Verdict.UNDECIDED.value, decisions.verdict).astype(np.str_),
+        runs_to_decide=np.where(clear, np.inf, decisions.runs_to_decide),
     )
 
 

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.coverage import Coverage, coverage, reads
 from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, make_design, split_parties
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import Look, Stage, plan_looks
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, final_output
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, final_output, opened
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.spec import Spec, StatisticsSpec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
@@ -82,6 +83,8 @@ class Plan:
     announced: tuple[Announced, ...]
     seen: tuple[str, ...]
     """Names of the observables that statistics may read: all, or the final output."""
+    opened: tuple[str, ...]
+    """Names of everything that a run shows the party whose view this is."""
     statistics: tuple[Statistic, ...]
     skipped: dict[str, str]
     """Statistics that the mechanism's observables do not allow, and what they miss."""
@@ -105,6 +108,22 @@ class Plan:
     def tested(self) -> tuple[Statistic, ...]:
         """Statistics that are tested on their own."""
         return tuple(s for s in self.statistics if s.family != COEFFICIENTS)
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which announced arrays are read by which tested statistics."""
+        return coverage(self.opened, self.seen, self.tested)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the observables that go to the store, where any do."""
+        return tuple(a.name for a in kept_of(self.announced, self.spec.store.observables))
+
+    @property
+    def from_store(self) -> bool:
+        """Whether stored observables are enough for every statistic; otherwise runs are computed again."""
+        wanted = frozenset[str]().union(*(reads(s, self.seen) for s in self.statistics))
+        return wanted <= set(self.kept)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -186,6 +205,8 @@ class Plan:
         # Who is audited decides what is drawn in the balanced design, and lanes are numbered by it in the literal.
         free = {"documents"} if self.spec.design.kind == "shared" else set()
         design = self.spec.design.model_dump(mode="json", exclude={"with_runs", "looks", "fresh_runs"} | free)
+        # Stores of the last round and of every round differ; those of mechanisms with one round do not.
+        keeps_early = self.spec.store.observables == "all" and any(a.early for a in self.announced)
         return {
             "corpus": self.corpus.hash,
             "mechanism": self.mechanism.name,
@@ -196,7 +217,7 @@ class Plan:
             "seed": self.design.seed,
             "precision": self.spec.store.precision,
             "format": 2,
-        }
+        } | ({"kept": "all"} if keeps_early else {})
 
 
 def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
@@ -263,7 +284,10 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
     announced = mechanism.observables(corpus.features)
     background = _background(spec, corpus, units, mechanism, size, honest, coalition)
-    seen = final_output(mechanism) if spec.statistics.sees == "final" else tuple(a.name for a in announced)
+    seen = shown = opened(mechanism, corpus.features)
+    if spec.statistics.sees == "final":
+        seen = shown = final_output(mechanism)
+    seen = tuple(name for name in seen if name in {a.name for a in announced})
     families, learners = _learners(spec.statistics)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     chosen, skipped = select_statistics(families, plain, seen, background)
@@ -271,10 +295,10 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
     if learners and rank is not None:
         chosen += coefficients(rank, seen)
-    block_runs = _block_runs(design, announced)
+    block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
     looks = plan_looks(spec, design.runs, block_runs)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    plan = Plan(spec, corpus, units, mechanism, announced, seen, chosen, skipped, *others)
+    plan = Plan(spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others)
     if plan.permutations > _MOST_PERMUTATIONS:
         level = (1 - EXACT_SHARE) * spec.decision.level
         most = documents_feasible(level, _MOST_PERMUTATIONS, spec.decision.correction)
@@ -283,6 +307,11 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             f"{len(plan.audited)} are audited."
         )
     return plan
+
+
+def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
+    """What a store keeps of a run: all of it, or what the last round announced."""
+    return announced if observables == "all" else tuple(a for a in announced if not a.early)
 
 
 def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:

@@ -82,7 +82,7 @@ def measure(
     Parameters
     ----------
     runs : the observables of each run of the block, in order
-    keep : called with the observables of each run, to store them
+    keep : called with what the store keeps of each run's observables
     """
     documents = plan.documents(block.lane)
     inclusion = inclusion_with_controls(plan, block)
@@ -95,7 +95,7 @@ def measure(
     done = 0
     for at, stored in enumerate(runs):
         if keep is not None:
-            keep(stored)
+            keep({name: stored[name] for name in plan.kept})
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
         for statistic in statistics:
             row = values[statistic.name][at]

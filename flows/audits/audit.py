@@ -122,7 +122,9 @@ async def _looks(first: AuditRef, address: str, tally: Tally, seconds: dict[str,
         shuffled += [part.shuffled for part in tested]
         if standing is not None and len(documents) > len(open_documents(standing)):
             documents = documents[open_documents(standing)]  # a design whose targets cannot leave
-        standing = after_look(standing, documents, number, look, whole.spec.decision, paper)
+        standing = after_look(
+            standing, documents, number, look, whole.spec.decision, paper, whole.coverage.may_clear
+        )
         if not len(open_documents(standing)):
             break
     assert standing is not None

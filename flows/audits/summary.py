@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.interim_verdicts import Standing
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
@@ -65,6 +66,9 @@ def summarise(tested: Tested, effects: Sequence[Effect]) -> dict[str, Any]:
         "verdicts": {v.value: int((decisions.verdict == v).sum()) for v in Verdict},
         "statistics": _statistics(tested),
         "skipped_statistics": plan.skipped,
+        "opens": "final" if plan.spec.statistics.sees == "final" else opens_of(plan.mechanism),
+        "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
+        "unread": list(plan.coverage.unread),
         "announced": [{"name": a.name, "shape": list(a.shape)} for a in plan.announced if a.name in plan.seen],
         "paper_alone": _paper_alone(tested),
         "controls": _controls(judged),

@@ -16,7 +16,7 @@ from ksdp.audit.groups import GROUPS_AUDITED, unit_names
 from ksdp.audit.plan import make_plan
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
-from ksdp.flows.screening.screen import mechanism_identity
+from ksdp.flows.screening.screen import covered_by, mechanism_identity
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.keys import fingerprint
@@ -140,6 +140,7 @@ def clearance_from_decisions(
             log_entries=seen.head.number,
             log_head=seen.head.hash,
         ),
+        coverage=covered_by(plan),
     )
     write_clearance(clearance_path, cleared, private_key)
     return _told(clearance_path, cleared, chosen) | {"audit": audit, "fingerprint": fingerprint(private_key)}

@@ -32,7 +32,6 @@ from ksdp.storage.store import Store
 __all__ = ["Search", "plan_search", "run_search"]
 
 
-
 @dataclass(frozen=True, eq=False)
 class Search:
     """What will be searched, decided before any work."""

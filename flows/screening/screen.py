@@ -19,9 +19,10 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.groups import GROUPS_AUDITED, unit_names
 from ksdp.audit.learning.quality import learning_cost
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity
+from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.screening.rounds import check_screenable, statement
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.screening.screen_report import render_screen
@@ -44,6 +45,11 @@ def mechanism_identity(plan: Plan) -> MechanismIdentity:
     """What a clearance is bound to: the mechanism as the plan built it, defaults included."""
     runs = plan.runs_identity
     return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
+
+
+def covered_by(plan: Plan) -> Covered:
+    """What an audit by this plan looks at, of what a run shows its parties."""
+    return Covered(opens_of(plan.mechanism), tuple(sorted(plan.coverage.read_by)))
 
 
 def screen(
@@ -252,6 +258,7 @@ def _clearance(
         created=now,
         expires=expires,
         statement=f"{said} {GROUPS_AUDITED}" if spec.design.unit == "group" else said,
+        coverage=covered_by(found.plan),
     )
 
 

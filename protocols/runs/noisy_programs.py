@@ -100,7 +100,8 @@ def check_audited(mechanism: GaussianReleases) -> None:
         Naming what `announce` lacks.
     """
     promise = mechanism.guarantee
-    missing = [name for name in program_of(mechanism).seen if name not in getattr(mechanism, "announce", ())]
+    chosen = getattr(mechanism, "announce", ())
+    missing = [name for name in program_of(mechanism).seen if chosen and name not in chosen]
     if missing and not (promise.sound and promise.kind == "(epsilon, delta)"):
         raise SpecError(
             f"`announce` must name {', '.join(missing)} in a run of {mechanism.name} on clearances: the server "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import OPENS, Mechanism, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import Asks
@@ -83,6 +83,11 @@ def check_program(mechanism: Mechanism) -> None:
     SpecError
         Naming the mechanism or the parameter.
     """
+    if opens_of(mechanism) != OPENS[0]:
+        raise SpecError(
+            f"`opens` must be {OPENS[0]!r} in a run by announced sums, which shows its parties every round; got "
+            f"{opens_of(mechanism)!r}."
+        )
     if isinstance(mechanism, PDNMF):
         check_nmf(mechanism)
     elif isinstance(mechanism, PDSVD):

@@ -13,8 +13,9 @@ The last three depend on data, and so does what their making announces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -43,6 +44,7 @@ __all__ = [
     "best_of_parties",
     "initial_topics",
     "local_models",
+    "merged_models",
     "merged_topics",
     "nnsvd",
     "pseudo_documents",
@@ -205,7 +207,7 @@ def pseudo_documents(model: Factorisation) -> sp.csr_array:
     return sp.csr_array(weights[:, None] * model.T)
 
 
-def merged_topics(
+def merged_models(
     parties: Sequence[sp.csr_array],
     rank: int,
     *,
@@ -214,8 +216,10 @@ def merged_topics(
     tolerance: float = 1e-4,
     penalties: Penalties = PLAIN,
     weighted: bool = False,
-) -> Matrix:
-    """Return T_init of PD-NMF-Init: PD-NMF-Iter on the parties' weighted local topics as documents.
+    coalition: Collection[int] = (),
+    at: Collection[int] = (),
+) -> Factorisation:
+    """Return what PD-NMF-Init announces: PD-NMF-Iter on the parties' weighted local topics as documents.
 
     Each party's topics are scaled by the norms of the columns of its W, so that an error in a topic weighs what it
     costs in that party's documents (Theorem 2). The iterations start from the agreed random topics, where the
@@ -230,7 +234,29 @@ def merged_topics(
     )
     pseudo = [pseudo_documents(model) for model in models]
     start = random_topics(parties[0].shape[1], rank, seed)
-    return pd_nmf_iter(pseudo, start, sweeps=sweeps, tolerance=tolerance, **penalties._asdict()).T
+    rule: dict[str, Any] = {"sweeps": sweeps, "tolerance": tolerance, "coalition": coalition, "at": at}
+    return pd_nmf_iter(pseudo, start, **rule, **penalties._asdict())
+
+
+def merged_topics(
+    parties: Sequence[sp.csr_array],
+    rank: int,
+    *,
+    seed: int = 0,
+    sweeps: int = 20,
+    tolerance: float = 1e-4,
+    penalties: Penalties = PLAIN,
+    weighted: bool = False,
+) -> Matrix:
+    """Return T_init of PD-NMF-Init, the topics that `merged_models` ends with."""
+    rule: dict[str, Any] = {
+        "seed": seed,
+        "sweeps": sweeps,
+        "tolerance": tolerance,
+        "penalties": penalties,
+        "weighted": weighted,
+    }
+    return merged_models(parties, rank, **rule).T
 
 
 def initial_topics(

@@ -61,6 +61,10 @@ class Factorisation(Snapshot):
     """Whether the stated rule stopped it, and not the cap."""
     snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
     """By sweep asked for; sweeps beyond the last one hold the last one."""
+    total: Matrix | None = None
+    """Numerators summed over all sweeps, shape (k, d); None where nobody asked for snapshots."""
+    total_denominators: Matrix | None = None
+    """Denominators summed over all sweeps."""
 
 
 def pd_nmf_iter(
@@ -143,6 +147,8 @@ def pd_nmf_iter(
     sums = Sums(np.empty_like(T), np.empty(topics), np.empty((topics, topics)), np.empty(topics))
     thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((T.shape[1], 8))
 
+    running = Sums(*(np.zeros_like(part) for part in sums))
+
     def announced() -> Snapshot:
         return Snapshot(
             expand(T, silent.level, np.diag(silent.fresh.astype(np.float64)), start, position),
@@ -158,9 +164,13 @@ def pd_nmf_iter(
         converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
         if done in at:
             snapshots[done] = announced()
+        for part, new in zip(running, sums, strict=True):
+            part += new
     last = announced()
     snapshots |= {number: last for number in at if number > done}
-    return Factorisation(last.T, last.numerators, last.denominators, W, done, converged, snapshots)
+    total = expand(running.numerators, running.offset, running.mix, start, position) if at else None
+    found = (last.T, last.numerators, last.denominators, W, done, converged, snapshots)
+    return Factorisation(*found, total, running.denominators)
 
 
 def rri_nmf(

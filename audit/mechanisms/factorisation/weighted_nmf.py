@@ -187,6 +187,7 @@ def weighted_nmf_iter(
     numerators, denominators = np.empty_like(T), np.empty_like(T)
 
     snapshots: dict[int, Snapshot] = {}
+    total, total_denominators = np.zeros_like(T), np.zeros_like(T)
     done, converged = 0, False
     while done < sweeps and not converged:
         changed, before = _sweep(rows, T, W, residual, numerators, denominators, penalties)
@@ -194,9 +195,12 @@ def weighted_nmf_iter(
         converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
         if done in at:
             snapshots[done] = Snapshot(T.copy(), numerators.copy(), denominators.copy())
+        total += numerators
+        total_denominators += denominators
     last = Snapshot(T, numerators, denominators)
     snapshots |= {number: last for number in at if number > done}
-    return Factorisation(T, numerators, denominators, W, done, converged, snapshots)
+    found = (T, numerators, denominators, W, done, converged, snapshots)
+    return Factorisation(*found, total, total_denominators)
 
 
 def weighted_nmf(

@@ -137,6 +137,8 @@ class Driven:
     """What each party sent to the server, upload by upload."""
     beside: list[list[Floats]] = field(default_factory=list)
     """And what it sent without noise."""
+    means: list[Floats] = field(default_factory=list)
+    """What the server sent to all."""
     public: dict[str, Floats] = field(default_factory=dict)
     """What every party ends with."""
 
@@ -188,6 +190,7 @@ def drive(parties: Sequence[Asks], collected: Collect, announcer: Announcer) -> 
                 published, deviation = collected(driven.uploads[-1], driven.beside[-1], sizes)
                 if deviation:
                     published = announcer.publish(published, deviation)
+                driven.means.append(published)
                 told = [after(published)] * len(parties)
 
 
