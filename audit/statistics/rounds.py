@@ -26,20 +26,40 @@ Singles = NDArray[np.float32]
 _LANES = 16
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _times(indptr: Any, indices: Any, data: Any, columns: Singles, out: Singles) -> None:
-    """X B^T in single precision, the columns of B^T padded to a multiple of 16."""
-    width = columns.shape[1]
-    row = np.empty(width, dtype=np.float32)
-    for i in range(out.shape[0]):
-        row[:] = 0.0
-        for at in range(indptr[i], indptr[i + 1]):
-            x = np.float32(data[at])
-            b = columns[indices[at]]
-            for first in range(0, width, 16):
-                for lane in range(16):
-                    row[first + lane] += x * b[first + lane]
-        out[i] = row[: out.shape[1]]
+@njit(cache=True, nogil=True)
+def _times(indptr: Any, indices: Any, data: Any, blocks: Singles, out: Singles) -> None:
+    """X B^T in single precision, 16 rows of B at a time, which stay in registers; `blocks` is n x features x 16.
+
+    A block of 16 columns of B^T fits in the cache where all of them together do not.
+    """
+    for block in range(blocks.shape[0]):
+        columns = blocks[block]
+        first = 16 * block
+        for i in range(out.shape[0]):
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.float32(0.0)
+            a8 = a9 = aa = ab = ac = ad = ae = af = np.float32(0.0)
+            for at in range(indptr[i], indptr[i + 1]):
+                x = np.float32(data[at])
+                b = columns[indices[at]]
+                a0 += x * b[0]
+                a1 += x * b[1]
+                a2 += x * b[2]
+                a3 += x * b[3]
+                a4 += x * b[4]
+                a5 += x * b[5]
+                a6 += x * b[6]
+                a7 += x * b[7]
+                a8 += x * b[8]
+                a9 += x * b[9]
+                aa += x * b[10]
+                ab += x * b[11]
+                ac += x * b[12]
+                ad += x * b[13]
+                ae += x * b[14]
+                af += x * b[15]
+            sums = (a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, aa, ab, ac, ad, ae, af)
+            for lane in range(min(16, out.shape[1] - first)):
+                out[i, first + lane] = sums[lane]
 
 
 def wide_products(documents: Documents, rows: Floats) -> Singles:
@@ -47,11 +67,12 @@ def wide_products(documents: Documents, rows: Floats) -> Singles:
 
     Rounding is some 1e-7 of |x| |b|, as that of stored observables.
     """
-    width = -(-max(len(rows), 1) // _LANES) * _LANES
-    columns = np.zeros((rows.shape[1], width), dtype=np.float32)
-    columns[:, : len(rows)] = rows.T
+    count = -(-max(len(rows), 1) // _LANES)
+    padded = np.zeros((count * _LANES, rows.shape[1]), dtype=np.float32)
+    padded[: len(rows)] = rows
+    blocks = np.ascontiguousarray(padded.reshape(count, _LANES, -1).transpose(0, 2, 1))
     out = np.empty((len(documents), len(rows)), dtype=np.float32)
-    _times(*csr_arrays(documents), columns, out)
+    _times(*csr_arrays(documents), blocks, out)
     return out
 
 

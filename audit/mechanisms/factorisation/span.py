@@ -91,28 +91,29 @@ def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vecto
         return forward(backward(block)) if wide else backward(forward(block))
 
     columns = np.ascontiguousarray(start.T)
-    basis = _krylov(forward(columns) if wide else step(columns), step, rounds)
-    # Ritz pairs from the images: of X^T U and X X^T U where U is on the side of the rows, of U and X U elsewhere.
-    inner = backward(basis) if wide else basis
-    outer = forward(inner)
+    basis, images = _krylov(forward(columns) if wide else step(columns), step, rounds)
+    # The Gram matrix of the space's vectors (X^T U where U is on the side of the rows), and X^T X between them.
+    form = basis.T @ images if wide else np.eye(basis.shape[1])
+    image = images.T @ images if wide else basis.T @ images
     rows, values = np.zeros((rounds * len(start), matrix.shape[1])), np.zeros(rounds * len(start))
-    form, image = inner.T @ inner, outer.T @ outer
     lengths, turn = np.linalg.eigh(form)
     kept = lengths > DEPENDENT * max(lengths[-1], 0.0) if len(lengths) else np.zeros(0, dtype=bool)
     root = turn[:, kept] / np.sqrt(lengths[kept])
-    squares, axes = np.linalg.eigh(root.T @ image @ root)
+    inside = root.T @ image @ root
+    squares, axes = np.linalg.eigh((inside + inside.T) / 2)
     squares, axes = squares[::-1], axes[:, ::-1]
-    found = (inner @ (root @ axes)).T
+    turned = basis @ (root @ axes)
+    found = (backward(turned) if wide else turned).T
     largest = np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
     rows[: len(found)] = found * np.where(largest < 0, -1.0, 1.0)
     values[: len(found)] = np.sqrt(np.maximum(squares, 0.0))
     return Span(rows, values)
 
 
-def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> Matrix:
-    """Orthonormal columns that span block, step(block), ..., `rounds` of them."""
-    basis = np.zeros((len(block), 0))
-    for number in range(rounds):
+def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> tuple[Matrix, Matrix]:
+    """Orthonormal columns that span block, step(block), ..., `rounds` of them, and what `step` makes of each."""
+    basis, images = np.zeros((len(block), 0)), np.zeros((len(block), 0))
+    for _ in range(rounds):
         size = np.linalg.norm(block, axis=0).max(initial=0.0)
         for _ in range(2):
             block = block - basis @ (basis.T @ block)
@@ -120,7 +121,6 @@ def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> Mat
         fresh = left[:, lengths > DEPENDENT * size]
         if not fresh.shape[1]:
             break
-        basis = np.hstack((basis, fresh))
-        if number + 1 < rounds:
-            block = step(fresh)
-    return basis
+        block = step(fresh)
+        basis, images = np.hstack((basis, fresh)), np.hstack((images, block))
+    return basis, images

@@ -42,12 +42,11 @@ class FedPower(GaussianReleases):
     every `period`-th time it turns its block by the orthogonal Procrustes solution towards the others', adds
     noise of deviation :math:`\|Z^{(i)}\|_{max} \sigma` and sends it to the server, which adds noise of deviation
     :math:`\max_i \|Z^{(i)} D^{(i)}\|_{max} \sigma'` to the weighted mean and sends it to all. Announced: ``V``,
-    shape (rank, features), the last basis; where every round is opened also ``means``, shape (iterations /
-    period, rank,
-    features): what the server sends to all; ``uploads``, of the same shape: what it gets from the victim; and
-    ``scales``, shape (iterations / period,): the largest
-    entry of its turned basis, which the server needs for its own noise and gets without any (with `period` 1 it
-    is public).
+    shape (rank, features), the last basis; where every round is opened also ``means``, shape (iterations / period,
+    rank, features): what the server sends to all; ``uploads``, of the same shape: what it gets from the victim;
+    and
+    ``scales``, shape (iterations / period,): the largest entry of its turned basis, which the server needs for its
+    own noise and gets without any (with `period` 1 it is public).
 
     **The printed claim is unsound**: (2 epsilon, 2 delta) adds up what protects against different observers (the
     server sees no central noise, the devices see both); the Procrustes turn, and the local iterations, are

@@ -1,4 +1,4 @@
-"""The space that all announced blocks span, against iterating for real; and what a party can work out from blocks."""
+"""The space that all announced blocks span, against iterating for real; and what blocks give away."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_normed_blocks_give_the_singular_values_away_but_for_one_factor() -> Non
         norms.append(factor * ratio)
     known = np.vstack([n[:, None] * a for n, a in zip(norms, seen, strict=True)])  # S V for all blocks V
     basis = np.vstack(before)
-    span, lengths, turn = np.linalg.svd(np.vstack(seen[:rounds]).T, full_matrices=False)
+    span = np.linalg.svd(np.vstack(seen[:rounds]).T, full_matrices=False)[0]
     onto = np.linalg.lstsq(basis.T, span, rcond=None)[0]  # the span in terms of the blocks
     values = np.sqrt(np.linalg.eigvals(span.T @ (known.T @ onto)).real)
     found = announced_span(matrix, start, rounds).values
