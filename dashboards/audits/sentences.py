@@ -160,7 +160,11 @@ def announces(summary: Summary) -> str | None:
     arrays = summary.get("announced")
     if not arrays:
         return None
-    return ", ".join(f"{a['name']} ({' × '.join(count(n) for n in a['shape']) or 'one number'})" for a in arrays)
+    told = ", ".join(f"{a['name']} ({' × '.join(count(n) for n in a['shape']) or 'one number'})" for a in arrays)
+    unread = summary.get("unread")
+    if not unread:
+        return told
+    return f"{told}. Nobody looked at {', '.join(unread)}: no document can be clear"
 
 
 def design(summary: Summary) -> str:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import after_look, open_documents
+from ksdp.audit.interim_verdicts import after_look, open_documents, without_clear
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.decide import Decisions, decide
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
 
 RULE = DecisionSpec(margin=0.5, error="fwer")
@@ -60,3 +60,19 @@ def test_adjusted_p_is_on_the_scale_of_the_whole_audit(looks: tuple) -> None:
     standing = after_look(None, arms_at(looks, 400, np.arange(6)), 0, Look(400, 0.005), RULE, [])
     sensitive = standing.decisions.verdict == "sensitive"
     assert ((standing.decisions.log10_adjusted <= math.log10(RULE.level)) == sensitive).all()
+
+
+def test_nothing_is_clear_where_an_announced_array_was_looked_at_by_nobody() -> None:
+    decisions = Decisions(
+        verdict=np.array(["sensitive", "clear", "undecided"]),
+        log10_p=np.array([-9.0, -0.1, -1.0]),
+        log10_adjusted=np.array([-8.0, 0.0, 0.0]),
+        strongest=np.zeros(3, dtype=np.int64),
+        band_low=np.zeros((3, 1)),
+        band_high=np.ones((3, 1)),
+        runs_to_decide=np.array([np.nan, np.nan, 500.0]),
+    )
+    found = without_clear(decisions)
+    assert found.verdict.tolist() == ["sensitive", "undecided", "undecided"]
+    assert found.runs_to_decide[1:].tolist() == [np.inf, 500.0]
+    assert np.isnan(found.runs_to_decide[0])

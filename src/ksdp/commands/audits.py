@@ -60,6 +60,8 @@ def plan(
         f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak;\n"
         f"          the spec's {said['margin']:.2f} takes {said['runs_for_margin']} runs"
     )
+    if said["unread"]:
+        typer.echo(f"unread    {', '.join(said['unread'])}: nobody looks at it, so that no document can be clear")
 
 
 def evaluate_statistics(
