@@ -23,14 +23,13 @@ from ksdp.audit.design import Block, Design, Shared, adversary_rows, as_rows, ma
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import Look, Stage, plan_looks
+from ksdp.audit.learners_asked import LEARNED, LEARNED_PREFIX, learners_asked
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, final_output, opened
 from ksdp.audit.registry import make_mechanism, select_statistics
-from ksdp.audit.spec import Spec, StatisticsSpec
+from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.over_rows import OverRows
-from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
-from ksdp.audit.verdicts.learners import GAUSSIAN
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible, permutations_needed
 
@@ -51,9 +50,6 @@ _MOST_PERMUTATIONS = 200_000
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
 
-LEARNED = "learned"
-"""The family of learned columns; their names begin with it."""
-LEARNED_PREFIX = f"{LEARNED}-"
 LEARNED_VERSION = 1
 
 NULL_CONTROLS = 24
@@ -288,7 +284,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if spec.statistics.sees == "final":
         seen = shown = final_output(mechanism)
     seen = tuple(name for name in seen if name in {a.name for a in announced})
-    families, learners = _learners(spec.statistics)
+    families, learners = learners_asked(spec.statistics)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     chosen, skipped = select_statistics(families, plain, seen, background)
     if units.word == "group":
@@ -320,29 +316,6 @@ def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:
     observables = sum(int(np.prod(a.shape)) for a in announced)
     fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
     return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
-
-
-def _learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:
-    """The other families, and the learners asked for.
-
-    Raises
-    ------
-    SpecError
-        If there is no such learner, or nothing for one to learn from.
-    """
-    families = [family for family in spec.families if family != LEARNED]
-    asked = [n.removeprefix(LEARNED_PREFIX) for n in spec.names if n.startswith(LEARNED_PREFIX)]
-    known = (*GAUSSIAN, CHOSEN, BOOSTED)
-    unknown = [name for name in asked if name not in known]
-    if unknown:
-        names = ", ".join(LEARNED_PREFIX + name for name in known)
-        raise SpecError(f"`statistics.names` must be among {names}; got {LEARNED_PREFIX + unknown[0]!r}.")
-    wanted = {*asked, *((*GAUSSIAN, CHOSEN) if LEARNED in spec.families else ())}
-    if wanted == {CHOSEN}:
-        raise SpecError(f"`statistics.names` must name a learner beside {LEARNED_PREFIX}{CHOSEN}, to choose from.")
-    if wanted and not families and len(asked) == len(spec.names):
-        raise SpecError("`statistics` must hold others beside the learned ones, to learn from.")
-    return families, tuple(name for name in (*GAUSSIAN, BOOSTED, CHOSEN) if name in wanted)
 
 
 def _background(

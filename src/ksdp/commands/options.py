@@ -17,7 +17,17 @@ WorkersOption = Annotated[
 DaskOption = Annotated[str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
-KEYS = ("audit", "corpus", "mechanism", "documents", "runs", "cached_runs", "seconds", "valid", "verdicts")
+KEYS = (
+    "audit",
+    "corpus",
+    "mechanism",
+    "documents",
+    "runs",
+    "cached_runs",
+    "seconds",
+    "valid",
+    "verdicts",
+)
 """Keys of a summary that `--json` prints and that keep their meaning."""
 
 
@@ -37,7 +47,7 @@ def tell(summary: dict[str, Any], as_json: bool) -> None:
             name: {key: about[key] for key in ("version", "median_D", "max_D", "sensitive")}
             for name, about in summary["statistics"].items()
         }
-        shown = {key: summary[key] for key in KEYS}
+        shown = {key: summary[key] for key in KEYS} | {"unread": summary.get("unread")}
         shown |= {"statistics": statistics, "store": summary["store"], "report": summary["report"]}
         if "views" in summary:
             shown["views"] = summary["views"]
