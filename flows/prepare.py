@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.storage.corpora import load_corpus

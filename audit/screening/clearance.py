@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Clearance", "MechanismIdentity", "Reviewed", "hash_document"]
+__all__ = ["Clearance", "Covered", "MechanismIdentity", "Reviewed", "hash_document"]
 
 _SALT_BYTES = 16
 
@@ -51,6 +51,20 @@ class Reviewed:
     """Entries of the review log when it was made."""
     log_head: str
     """Hash of the newest of them: a log that does not hold it is not the one that was signed for."""
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What the audits behind a clearance looked at, of what a run shows its parties."""
+
+    opens: str
+    """`every round`, or `final`."""
+    arrays: tuple[str, ...]
+    """Names of the announced arrays that tested statistics read; sorted, each once."""
+
+    def missing(self, opened: Iterable[str]) -> tuple[str, ...]:
+        """Of what a run opens, the arrays that nobody looked at; sorted."""
+        return tuple(sorted(set(opened) - set(self.arrays)))
 
 
 def hash_document(document: str, salt: bytes) -> str:
@@ -94,6 +108,8 @@ class Clearance:
     """What this promises and what not, in plain words."""
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
+    coverage: Covered | None = None
+    """What the audits looked at. None in clearances of before this was said: no run takes those."""
 
     def __post_init__(self) -> None:
         for name in ("created", "expires"):

@@ -13,11 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import Plan
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed
+from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity, Reviewed
 from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
 
-__all__ = ["Grounds", "Signing", "mechanism_identity", "sign"]
+__all__ = ["Grounds", "Signing", "covered_by", "mechanism_identity", "sign"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ def mechanism_identity(plan: Plan) -> MechanismIdentity:
     return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
 
 
+def covered_by(plan: Plan) -> Covered:
+    """What an audit by this plan looks at, of what a run shows its parties."""
+    return Covered(opens_of(plan.mechanism), tuple(sorted(plan.coverage.read_by)))
+
+
 def sign(signing: Signing, grounds: Grounds) -> Clearance:
     """Write the signed clearance; what it says."""
     plan, unit = grounds.plan, grounds.plan.spec.design.unit
@@ -111,6 +117,7 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         expires=signing.expires,
         statement=f"{grounds.statement} {GROUPS_AUDITED}" if unit == "group" else grounds.statement,
         reviewed=grounds.reviewed,
+        coverage=covered_by(plan),
     )
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance

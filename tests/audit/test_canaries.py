@@ -12,7 +12,8 @@ from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.groups import make_units
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.plan import NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.plan import NULL_CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms

@@ -11,7 +11,8 @@ from scipy.stats import kstwobign
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.interim_verdicts import after_look
-from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import Cost, Filed, Tested, chance, detectable, summarise
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
