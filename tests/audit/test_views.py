@@ -158,3 +158,12 @@ def test_views_of_other_documents_are_not_combined() -> None:
     for views in ([], [one, two]):
         with pytest.raises(ValueError, match="all of the same documents"):
             combine(views, DecisionSpec())
+
+
+def test_no_document_is_clear_over_views_where_one_of_them_left_an_array_unread() -> None:
+    """The p of that view is 1, whatever the others prove."""
+    said = np.array(["clear", "clear"]), np.array(["undecided", "undecided"])
+    one = ViewVerdicts(said[0], np.zeros(2), np.full(2, -9.0))
+    other = ViewVerdicts(said[1], np.zeros(2), np.zeros(2))
+    assert combine([one, one], DecisionSpec()).verdict.tolist() == ["clear", "clear"]
+    assert combine([one, other], DecisionSpec()).verdict.tolist() == ["undecided", "undecided"]
