@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.interim_verdicts import Standing
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
 from ksdp.audit.results.parts import (
@@ -132,7 +133,10 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
+        opens="final" if plan.spec.statistics.sees == "final" else opens_of(plan.mechanism),
         announced=tuple(AnnouncedArray(a.name, a.shape) for a in plan.announced if a.name in plan.seen),
+        coverage=plan.coverage.read_by,
+        unread=plan.coverage.unread,
         paper_alone=_paper_alone(tested),
         controls=_controls(judged),
         power=_power(tested, len(plan.columns)),

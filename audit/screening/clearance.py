@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.audit.screening.attempts import Attempts
 
-__all__ = ["Clearance", "Evidence", "MechanismIdentity", "Reviewed", "hash_document"]
+__all__ = ["Clearance", "Covered", "Evidence", "MechanismIdentity", "Reviewed", "hash_document"]
 
 _SALT_BYTES = 16
 
@@ -74,6 +74,20 @@ class Evidence:
         )
 
 
+@dataclass(frozen=True)
+class Covered:
+    """What the audits behind a clearance looked at, of what a run shows its parties."""
+
+    opens: str
+    """`every round`, or `final`."""
+    arrays: tuple[str, ...]
+    """Names of the announced arrays that tested statistics read; sorted, each once."""
+
+    def missing(self, opened: Iterable[str]) -> tuple[str, ...]:
+        """Of what a run opens, the arrays that nobody looked at; sorted."""
+        return tuple(sorted(set(opened) - set(self.arrays)))
+
+
 def hash_document(document: str, salt: bytes) -> str:
     """`sha256(salt || id)` in hex.
 
@@ -117,6 +131,8 @@ class Clearance:
     """None in clearances of before it was kept."""
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
+    coverage: Covered | None = None
+    """What the audits looked at. None in clearances of before this was said: no run takes those."""
 
     def __post_init__(self) -> None:
         for name in ("created", "expires"):

@@ -49,6 +49,7 @@ __all__ = [
     "decide",
     "detectable_distance",
     "flagged_by",
+    "likely_distance",
 ]
 
 Floats = NDArray[np.float64]
@@ -145,13 +146,11 @@ def decide(
     # Smallest p first, largest D among equals, the first column among those.
     columns = np.broadcast_to(np.arange(statistics), log10_p.shape)
     strongest = np.lexsort((columns, -measured, log10_p), axis=1)[:, 0]
-    top = measured.argmax(axis=1)[:, None]
-    m, n = (np.take_along_axis(arm, top, axis=1)[:, 0] for arm in (tested.n_with, tested.n_without))
     # Under the false discovery rate, each that is decided makes room for the next.
     easier = rule.correction in ("by", "bh")
     room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
     at = (level * room[0], clear_level * room[1])
-    needed = _runs_to_decide(measured.max(axis=1), m, n, at, rule, among, statistics)
+    needed = _runs_to_decide(*_largest(tested), at, rule, among, statistics)
     return Decisions(
         verdict=verdict.astype(np.str_),
         log10_p=over_statistics,
@@ -216,6 +215,25 @@ def detectable_distance(
     return np.asarray(np.minimum(np.sqrt((math.log(2) - log_p) / (2 * np.maximum(effective, 1e-9))), 1.0))
 
 
+def likely_distance(tested: ArmTests) -> Floats:
+    """Each document's largest D, less the noise that it holds, shape (n_documents,)."""
+    return _less_noise(*_largest(tested))
+
+
+def _largest(tested: ArmTests) -> tuple[Floats, Ints, Ints]:
+    """Each document's largest D, 0 where none is known, and the sizes of its arms."""
+    measured = np.nan_to_num(tested.distance, nan=0.0)
+    top = measured.argmax(axis=1)[:, None]
+    m, n = (np.take_along_axis(arm, top, axis=1)[:, 0] for arm in (tested.n_with, tested.n_without))
+    return np.take_along_axis(measured, top, axis=1)[:, 0], m, n
+
+
+def _less_noise(distance: Floats, n_with: Ints, n_without: Ints) -> Floats:
+    """The true D, about: E[D^2] = (pi^2 / 12) / N where there is no leak, N = n m / (n + m)."""
+    effective = np.maximum(n_with * n_without / np.maximum(n_with + n_without, 1), 1e-9)
+    return np.asarray(np.sqrt(np.maximum(distance**2 - math.pi**2 / 12 / effective, 0)))
+
+
 def _runs_to_decide(
     distance: Floats,
     n_with: Ints,
@@ -227,15 +245,14 @@ def _runs_to_decide(
 ) -> Floats:
     """What must be added to D, or taken off it, shrinks like 1 / sqrt(runs), so the present ones say how many.
 
-    The measured D holds noise: E[D^2] = (pi^2 / 12) / N where there is no leak, N = n m / (n + m). It is taken
-    off for the true D. The measurement to come is granted the noise that the largest of all statistics stays
-    below with probability one half, ln(4 S) = 2 N x^2, where it must stay below the margin, and none where it must
-    be above. The document is taken to be the next that is decided, at the levels given.
+    The measured D holds noise, which is taken off for the true D. The measurement to come is granted the noise
+    that the largest of all statistics stays below with probability one half, ln(4 S) = 2 N x^2, where it must stay
+    below the margin, and none where it must be above. The document is taken to be the next that is decided, at the
+    levels given.
     """
     runs = (n_with + n_without).astype(np.float64)
-    effective = n_with * n_without / np.maximum(runs, 1)
-    effective = np.maximum(effective, 1e-9)
-    true = np.sqrt(np.maximum(distance**2 - math.pi**2 / 12 / effective, 0))
+    effective = np.maximum(n_with * n_without / np.maximum(runs, 1), 1e-9)
+    true = _less_noise(distance, n_with, n_without)
     noise = np.sqrt(math.log(4 * statistics) / (2 * effective))
     over, under = _needed_gaps(n_with, n_without, levels, rule, documents, statistics)
     room = rule.margin - true

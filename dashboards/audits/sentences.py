@@ -168,7 +168,10 @@ def announces(summary: Summary) -> str | None:
     arrays = summary.announced
     if not arrays:
         return None
-    return ", ".join(f"{a.name} ({' × '.join(count(n) for n in a.shape) or 'one number'})" for a in arrays)
+    told = ", ".join(f"{a.name} ({' × '.join(count(n) for n in a.shape) or 'one number'})" for a in arrays)
+    if not summary.unread:
+        return told
+    return f"{told}. Nobody looked at {', '.join(summary.unread)}: no document can be clear"
 
 
 def design(summary: Summary) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.spec import Spec
 from ksdp.audit.views import combine, make_views
@@ -68,5 +68,3 @@ def run_views(
     write_views(opened, name, summary)
     write_text(views_page(opened, name), render_views(opened, name))
     return summary
-
-

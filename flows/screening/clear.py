@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select

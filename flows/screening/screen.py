@@ -13,7 +13,7 @@ from typing import Any
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import documents_of, unit_count, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Evidence
 from ksdp.audit.screening.clearance_list import screen_statement

@@ -13,13 +13,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import Attempt, count_attempts
-from ksdp.audit.screening.clearance import Clearance, Evidence, MechanismIdentity, Reviewed
+from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
 
-__all__ = ["Grounds", "Signing", "evidence_of", "mechanism_identity", "sign"]
+__all__ = ["Grounds", "Signing", "covered_by", "evidence_of", "mechanism_identity", "sign"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,11 @@ def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
     return Evidence(summary.runs, fewest, detectable, count_attempts(attempts))
 
 
+def covered_by(plan: Plan) -> Covered:
+    """What an audit by this plan looks at, of what a run shows its parties."""
+    return Covered(opens_of(plan.mechanism), tuple(sorted(plan.coverage.read_by)))
+
+
 def sign(signing: Signing, grounds: Grounds) -> Clearance:
     """Write the signed clearance; what it says."""
     plan, unit = grounds.plan, grounds.plan.spec.design.unit
@@ -121,6 +127,7 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         statement=" ".join(_sentences(grounds)),
         evidence=grounds.evidence,
         reviewed=grounds.reviewed,
+        coverage=covered_by(plan),
     )
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance

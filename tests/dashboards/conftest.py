@@ -91,7 +91,10 @@ def _summary(
         "detected": int(decisions.detected.sum()),
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},
+        "opens": "every round",
         "announced": [],
+        "coverage": {},
+        "unread": [],
         "paper_alone": alone,
         "controls": {
             "null": 24,

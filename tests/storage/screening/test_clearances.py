@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.attempts import Attempts
-from ksdp.audit.screening.clearance import Clearance, Evidence, MechanismIdentity, Reviewed, hash_document
+from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed, hash_document
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screening.clearances import read_clearance, verify_clearance, write_clearance
 
@@ -60,6 +60,26 @@ def failed(path: Path, **checks: Any) -> str:
         verify_clearance(path, **{"now": NOW} | checks)
     assert isinstance(refused.value, KsdpError)
     return refused.value.failed
+
+
+def test_a_run_that_shows_more_than_was_looked_at_is_refused(tmp_path: Path) -> None:
+    looked = Covered("every round", ("V", "span"))
+    path = tmp_path / "clearance.json"
+    write_clearance(path, made(coverage=looked), KEY)
+    verified = verify_clearance(path, now=NOW, opened=("V", "span"))
+    assert verified.clearance.coverage == looked
+    assert verified.checked[-1] == "coverage"
+    assert verify_clearance(path, now=NOW, opened=("V",)).clearance == read_clearance(path)
+    with pytest.raises(
+        ClearanceError, match="a run shows iterations, span_sigma, which its audits did not look at"
+    ):
+        verify_clearance(path, now=NOW, opened=("V", "span", "span_sigma", "iterations"))
+    assert failed(path, opened=("V", "sigma")) == "coverage"
+
+
+def test_a_clearance_that_does_not_say_what_was_looked_at_is_refused(written: Path) -> None:
+    assert read_clearance(written).coverage is None
+    assert failed(written, opened=("V",)) == "coverage"
 
 
 def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
