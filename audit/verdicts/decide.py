@@ -49,6 +49,7 @@ __all__ = [
     "decide",
     "detectable_distance",
     "flagged_by",
+    "sensitive_distance",
 ]
 
 Floats = NDArray[np.float64]
@@ -203,7 +204,7 @@ def _width(n_with: Ints, n_without: Ints, level: float, rule: DecisionSpec) -> F
 def detectable_distance(
     n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None
 ) -> Floats:
-    """The measured D at which a document is surely called sensitive, whatever the others do.
+    """The measured D at which a document is surely detected, whatever the others do.
 
     From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m), or the band that holds at any moment; 1 where
     the arms cannot reach it.
@@ -214,6 +215,14 @@ def detectable_distance(
     log_p = math.log(10) * strictest
     effective = n_with * n_without / np.maximum(n_with + n_without, 1)
     return np.asarray(np.minimum(np.sqrt((math.log(2) - log_p) / (2 * np.maximum(effective, 1e-9))), 1.0))
+
+
+def sensitive_distance(
+    n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None
+) -> Floats:
+    """The measured D at which a document is surely called sensitive, whatever the others do; above 1: no D is."""
+    levels = (level or rule.level,) * 2
+    return np.asarray(rule.margin + _needed_gaps(n_with, n_without, levels, rule, documents, statistics)[0])
 
 
 def _runs_to_decide(
