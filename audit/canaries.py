@@ -26,7 +26,8 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import Verdict, decide, detectable_distance
+from ksdp.audit.verdicts.decide import Verdict, decide
+from ksdp.audit.verdicts.needed_distances import detectable_distance, sensitive_distance
 
 __all__ = [
     "CANARY",
@@ -45,7 +46,8 @@ HANDED = "_handed"
 """Name under which the rows handed over stand beside a run's observables."""
 SHIFT = 16.0
 
-# Where the rule finds a D of this and more, it must find a canary.
+# Where the rule detects a D of this and more, it must detect a canary; where it calls such a D sensitive, too.
+# With few runs, or under a high margin, a rule without fault can do neither.
 _SURE = 0.99
 # Below it, a bit was wrong; D is a difference of two sums of floats.
 _WHOLE = 1 - 1e-12
@@ -106,7 +108,9 @@ def canary_values(handed: Bits, seed: int, lane: int, run: int) -> NDArray[np.fl
 
 
 def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequence[float]) -> Canaries:
-    """Decide the canaries of each look by the audit's own rule; every one must be found, and none be clear.
+    """Decide the canaries of each look by the audit's own rule: none may be clear.
+
+    Every one must be detected, and called sensitive, where the arms are large enough for that.
 
     Parameters
     ----------
@@ -120,12 +124,14 @@ def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequen
         if not known.any():
             continue
         found = tests[known]
-        verdict = decide(found, rule, level=level).verdict
-        arms = found.n_with[:, 0], found.n_without[:, 0]
-        must = detectable_distance(*arms, len(found), 1, rule, level) < _SURE
+        decided = decide(found, rule, level=level)
+        of = found.n_with[:, 0], found.n_without[:, 0], len(found), 1, rule, level
+        must_detect, must_call = detectable_distance(*of) < _SURE, sensitive_distance(*of) < _SURE
+        called = decided.verdict == Verdict.SENSITIVE
         count += len(found)
-        sensitive += int((must & (verdict == Verdict.SENSITIVE)).sum())
-        missed += int((np.where(must, verdict != Verdict.SENSITIVE, verdict == Verdict.CLEAR)).sum())
+        sensitive += int((must_call & called).sum())
+        wrong = (must_detect & ~decided.detected) | (must_call & ~called) | (decided.verdict == Verdict.CLEAR)
+        missed += int(wrong.sum())
         distance += int((found.distance[:, 0] < _WHOLE).sum())
         smallest = min(smallest, float(found.distance[:, 0].min()))
     reason = None
@@ -135,5 +141,8 @@ def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequen
             f"handed (a canary's D is {smallest:.3f} and must be 1)"
         )
     elif missed:
-        reason = f"{missed} of {count} canaries, which leak everything, were not called sensitive"
+        reason = (
+            f"{missed} of {count} canaries, which leak everything, were not detected, not called sensitive, or "
+            "called clear"
+        )
     return Canaries(count, smallest, sensitive, reason)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by, likely_distance
+from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
+from ksdp.audit.verdicts.needed_distances import likely_distance
 
 __all__ = [
     "Counted",

@@ -31,8 +31,9 @@ from ksdp.audit.results.parts import (
 )
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
-from ksdp.audit.verdicts.decide import Verdict, detectable_distance
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
 
 __all__ = ["Cost", "Filed", "Tested", "chance", "count_verdicts", "detectable", "summarise"]

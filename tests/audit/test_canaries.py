@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
 
 
@@ -72,6 +72,15 @@ def test_a_database_that_does_not_say_what_it_holds_is_refused(corpus: Corpus) -
     del stored[HANDED]
     with pytest.raises(KsdpError, match="run the audit again"):
         measure(plan, Block(0, 0, 1), [stored], plan.tested)
+
+
+@pytest.mark.parametrize(("margin", "sensitive"), [(0.0, 40), (0.4, 40), (0.8, 0)])
+def test_runs_too_few_to_prove_so_high_a_margin_void_nothing(margin: float, sensitive: int) -> None:
+    rng = np.random.default_rng(2)
+    bits = rng.random((40, 150)) < 0.3
+    tests = compare_arms({CANARY: rng.normal(size=bits.shape) + 16 * bits}, bits)
+    judged = judge_canaries([tests], DecisionSpec(margin=margin), [0.05])
+    assert (judged.count, judged.sensitive, judged.reason) == (40, sensitive, None)
 
 
 def test_a_rule_that_clears_or_overlooks_canaries_voids_the_audit() -> None:

@@ -18,8 +18,9 @@ from ksdp.audit.interim_verdicts import (
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import decide, likely_distance
+from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
+from ksdp.audit.verdicts.needed_distances import likely_distance
 
 RULE = DecisionSpec(margin=0.3, error="fwer")
 

@@ -28,7 +28,7 @@ from ksdp.storage.schedules.running import interrupted, running
 from ksdp.storage.schedules.schedule_files import check_schedule, read_schedule, remove_schedule, write_schedule
 from ksdp.storage.store import Store
 
-SECONDS = 120.0
+SECONDS = 400.0
 
 
 def until(true: Callable[[], Any], what: str) -> Any:
