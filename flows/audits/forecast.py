@@ -72,6 +72,7 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     )
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
         said[key] = max((part[key] for part in parts if part[key] is not None), default=None)
+    said["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
     keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
     said["views"] = [
         {"name": view.name, "shared": free} | {key: part[key] for key in keys}

@@ -161,10 +161,11 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
     if outcome != "stable":
         return outcome, reason
     if not rounds.listed:
-        undecided = len(rounds.last.ids(["undecided"]))
+        undecided, unread = len(rounds.last.ids(["undecided"])), rounds.plan.coverage.unread
+        why = f"nobody looked at {', '.join(unread)}" if unread else "do more runs"
         return (
             "nothing-proved",
-            f"{reason} {undecided} {rounds.plan.units.word}s are undecided and none may be listed: do more runs.",
+            f"{reason} {undecided} {rounds.plan.units.word}s are undecided and none may be listed: {why}.",
         )
     if rounds.why_beside:
         reason += f" The listed documents were not audited by themselves, because {rounds.why_beside}."
