@@ -39,7 +39,7 @@ def naive_practice(summary: Summary) -> str:
     more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"
     return (
         f"The paper’s practice, the smallest p-value compared with {level:g} without any correction, would have "
-        f"flagged {count(alone.uncorrected_below_level)}. That number proves little: of {plural(total, 'document', 'documents')} "
+        f"flagged {count(alone.uncorrected_below_level)}. That number proves little: of {_documents(total)} "
         f"that leak nothing, this rule flags about {count(level * total)}{more}."
     )
 
