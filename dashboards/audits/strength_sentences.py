@@ -22,7 +22,7 @@ def paper_alone(summary: Summary) -> str:
     if len(names) > 1:
         which = f"{len(names)} statistics alone ({', '.join(names)})"
     said = (
-        f"With the paper’s {which}, {plural(found, 'document', 'documents')} would have been flagged; with all "
+        f"With the paper’s {which}, {_documents(found)} would have been flagged; with all "
         f"{len(summary.statistics)} that this audit tried it is {count(every)}."
     )
     if found < every:

@@ -96,7 +96,8 @@ def spec(corpus_folder: Path) -> Callable[..., Path]:
     """Write a spec beside the corpus."""
 
     def write(name: str = "spec", **changes: Any) -> Path:
-        values = {"seed": 3, "mechanism": "pd-svd", "with_runs": 40, "families": ["paper", "geometry", "rounds"]} | changes
+        usual = {"seed": 3, "mechanism": "pd-svd", "with_runs": 40, "families": ["paper", "geometry", "rounds"]}
+        values = usual | changes
         path = corpus_folder / f"{name}.toml"
         path.write_text(SPEC.format(**values | {"families": json.dumps(values["families"])}))
         return path
