@@ -21,8 +21,9 @@ from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.certificate import certified_bound
 
 
-def plan_of(corpus: Corpus, scale: float | None, **design) -> Plan:
-    noisy = {"name": "noisy", "mechanism": "pd-pca", "noise": 1.0, "parameters": {"rank": 2}}
+def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **design) -> Plan:
+    parameters = {"rank": 2, "opens": opens}
+    noisy = {"name": "noisy", "mechanism": "pd-pca", "noise": 1.0, "parameters": parameters}
     noisy |= {} if scale is None else {"scale": scale}
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy}
     return make_plan(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 150} | design}), corpus)
@@ -44,11 +45,12 @@ def test_the_certified_bound_is_above_every_measured_lower_bound(corpus: Corpus)
 
 def test_a_pair_differs_in_one_document_and_is_what_the_normals_say(corpus: Corpus) -> None:
     """By hand, on the mechanism's own exact output."""
-    narrow, wide = (paired_advantages(plan_of(corpus, scale), 5, 4) for scale in (0.2, 0.4))
+    narrow, wide = (paired_advantages(plan_of(corpus, scale, "final"), 5, 4) for scale in (0.2, 0.4))
     distance = 2 * norm.ppf((narrow + 1) / 2)
     assert wide == pytest.approx(2 * norm.cdf(distance / 4) - 1)
     assert (narrow > 0).all()
-    np.testing.assert_array_equal(narrow, paired_advantages(plan_of(corpus, 0.2), 5, 4))
+    np.testing.assert_array_equal(narrow, paired_advantages(plan_of(corpus, 0.2, "final"), 5, 4))
+    assert (paired_advantages(plan_of(corpus, 0.2), 5, 4) > narrow).all(), "every round tells more than the last"
 
 
 def test_noise_whose_size_depends_on_the_data_is_flagged_and_certifies_nothing(corpus: Corpus) -> None:

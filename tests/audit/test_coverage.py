@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.coverage import coverage, reads
-from ksdp.audit.mechanisms.contract import Observables, opened
+from ksdp.audit.mechanisms.contract import Observables, opened, opens_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec import parse_spec
@@ -68,6 +68,19 @@ def test_a_run_that_opens_its_final_output_alone_is_audited_as_that(corpus: Corp
     plan = plan_of(corpus, small(name) | {"opens": "final"} | ({"period": 1} if name == "fedpower" else {}))
     assert set(plan.opened) == set(plan.mechanism.final)
     assert plan.coverage.may_clear
+
+
+def test_noise_added_to_a_part_of_what_is_opened_clears_nothing(corpus: Corpus) -> None:
+    """The other mechanism's run shows the rest all the same."""
+    inner = {"name": "noisy", "mechanism": "pd-nmf", "noise": 0.1}
+    every = plan_of(corpus, inner | {"parameters": {"rank": 2}})
+    some = plan_of(corpus, inner | {"parameters": {"rank": 2, "announce": ["T", "denominators"]}})
+    assert every.coverage.may_clear
+    assert not some.coverage.may_clear
+    assert set(some.coverage.unread) == set(every.opened) - {"T", "denominators", "sweeps"}
+    final = plan_of(corpus, inner | {"parameters": {"rank": 2, "opens": "final"}})
+    assert final.coverage.may_clear
+    assert opens_of(final.mechanism) == "final"
 
 
 def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:

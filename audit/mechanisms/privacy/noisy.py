@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, opens_of
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism
 
@@ -117,6 +117,16 @@ class Noisy:
     def nonnegative(self) -> bool:
         """Whether the other mechanism refuses negative entries, and what it announces has none."""
         return bool(getattr(self.inner, "nonnegative", False))
+
+    @property
+    def opens(self) -> str:
+        """What a run of the other mechanism shows its parties."""
+        return opens_of(self.inner)
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Everything that it shows them, where it is told to leave some out."""
+        return tuple(getattr(self.inner, "opened", ()))
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of the other mechanism."""

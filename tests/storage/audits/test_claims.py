@@ -21,7 +21,7 @@ from ...summaries import example
 
 MECHANISM = BrokenPower(rank=2, iterations=1, epsilon=1.0)
 INPUTS = ClaimInputs(MECHANISM.name, MECHANISM.version, parameters_of(MECHANISM), 3, 60, 0.95)
-SUMMARY = example(mechanism=INPUTS.mechanism, mechanism_version=1, parameters=INPUTS.parameters)
+SUMMARY = example(mechanism=INPUTS.mechanism, mechanism_version=INPUTS.version, parameters=INPUTS.parameters)
 DAY = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -49,7 +49,7 @@ def test_what_was_written_is_read_if_inputs_and_code_are_the_same(store: Store, 
     assert ClaimFinding.from_json(found["finding"]) == refuted
     assert found["provenance"] == {"finished": "2026-11-21T00:00:00+00:00", "versions": {"code": "c1"}}
     assert read_claim(store, INPUTS, "c2") is None
-    for other in ({"seed": 4}, {"runs": 61}, {"confidence": 0.9}, {"version": 2}, {"parameters": {"rank": 3}}):
+    for other in ({"seed": 4}, {"runs": 61}, {"confidence": 0.9}, {"version": 3}, {"parameters": {"rank": 3}}):
         assert read_claim(store, replace(INPUTS, **other), "c1") is None
     assert put(store, INPUTS, refuted, "c2") == path
     assert read_claim(store, INPUTS, "c1") is None

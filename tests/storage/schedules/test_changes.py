@@ -45,7 +45,8 @@ def finding(
     folder = store.audit(audit)
     folder.mkdir(parents=True)
     n = len(verdicts)
-    usual = {field.name: ["" if field.type == pa.string() else 0] * n for field in VERDICTS.schema}
+    empty = {pa.string(): "", pa.bool_(): False}
+    usual = {field.name: [empty.get(field.type, 0)] * n for field in VERDICTS.schema}
     columns = usual | {
         "document": list(verdicts),
         "verdict": list(verdicts.values()),
