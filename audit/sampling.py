@@ -106,7 +106,8 @@ def measure(
         held = handed_units(stored, plan.corpus, plan.units)
         canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[targets]
         canary[at, len(documents) :] = controls[:, at]
-        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
+        # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
+        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
         for statistic in statistics:
             row = values[statistic.name][at]
             row[: len(documents)] = statistic.evaluate(seen, documents)

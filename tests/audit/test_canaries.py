@@ -11,6 +11,7 @@ from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.groups import make_units
+from ksdp.audit.interim_looks import Stage
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
@@ -94,3 +95,20 @@ def test_a_rule_that_clears_or_overlooks_canaries_voids_the_audit() -> None:
     paper = rule.model_copy(update={"margin": 0.0})  # the p of "no leak" decides; above a margin the distance does
     assert judge_canaries([tests], paper, [0.05]).reason is None
     assert "not called sensitive" in str(judge_canaries([blind], paper, [0.05]).reason)
+
+
+def test_canaries_and_values_are_the_same_from_what_a_store_keeps_of_the_last_round(corpus: Corpus) -> None:
+    """What is not kept is not read again; who was handed over is kept, whatever else is."""
+    plan = plan_of(corpus)
+    assert plan.spec.store.observables == "last"
+    assert not plan.from_store
+    names = tuple(s.name for s in plan.statistics if s.family == "geometry")
+    some = plan.narrowed(Stage("some", plan.design.seed, 40, plan.audited, names))
+    assert some.from_store
+    block, kept = Block(0, 0, 40), []
+    fresh = measure(plan, block, sample(plan, block), plan.statistics, kept.append)
+    assert set(kept[0]) == {HANDED, "V", "span_sigma"}
+    again = measure(some, block, iter(kept), some.statistics)
+    np.testing.assert_array_equal(again.canary, fresh.canary)
+    for name in names:
+        np.testing.assert_array_equal(again.values[name], fresh.values[name])

@@ -36,7 +36,10 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
     verdicts = pd.DataFrame(
         {
             "document": ids, "verdict": rng.choice(VERDICTS, n), "log10_p": p[row, best],
-            "log10_adjusted_p": p[row, best] / 2, "statistic": np.array(NAMES)[best],
+            "log10_adjusted_p": p[row, best] / 2, "detected": p[row, best] < -3,
+            "log10_p_above": p[row, best] / 3, "log10_adjusted_p_above": p[row, best] / 4,
+            "log10_p_below": -distance[row, best], "log10_adjusted_p_below": 0.0,
+            "statistic": np.array(NAMES)[best],
             "distance": distance[row, best], "band_low": distance[row, best] - 0.1,
             "band_high": distance[row, best] + 0.1,
             "largest_band_high": np.nanmax(distance, axis=1, initial=0) + 0.1,
@@ -48,7 +51,7 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
         {
             "document": np.repeat(ids, k), "statistic": np.tile(NAMES, n), "version": np.int32(1), "n_with": 3,
             "n_without": 9, "distance": distance.ravel(), "band_low": 0.0, "band_high": 1.0, "log10_p": p.ravel(),
-            "log10_p_tail": p.ravel() / 3,
+            "log10_p_tail": p.ravel() / 3, "log10_p_above": p.ravel() / 2, "log10_p_below": p.ravel() / 4,
         }
     )  # fmt: skip
     for name, table in (("verdicts", verdicts), ("statistics", statistics)):
@@ -163,7 +166,7 @@ def test_two_audits_are_compared_document_by_document(tmp_path: Path) -> None:
 def test_effects_are_read_where_there_are_any(tmp_path: Path) -> None:
     make(tmp_path)
     assert Findings(tmp_path).effects("x") == ()
-    rows = [EffectRow(name, "sigma", 20, 30, *np.linspace(at, 1, 12)) for name, at in (("x", 0.5), ("y", 0.1))]
+    rows = [EffectRow(name, "sigma", 20, 30, *np.linspace(at, 1, 13)) for name, at in (("x", 0.5), ("y", 0.1))]
     columns = {name: [getattr(row, name) for row in rows] for name in EFFECTS.columns}
     pq.write_table(EFFECTS.of(columns), tmp_path / "effects.parquet")
     assert Findings(tmp_path).effects("x") == (rows[0],)
