@@ -26,7 +26,8 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import Verdict, decide, detectable_distance, sensitive_distance
+from ksdp.audit.verdicts.decide import Verdict, decide
+from ksdp.audit.verdicts.needed_distances import detectable_distance, sensitive_distance
 
 __all__ = [
     "CANARY",

@@ -14,8 +14,17 @@ from ksdp.audit.interim_looks import Look
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
+from ksdp.audit.verdicts.needed_distances import likely_distance
 
-__all__ = ["Counted", "Standing", "after_fresh", "after_look", "for_fresh_runs", "open_documents"]
+__all__ = [
+    "Counted",
+    "Standing",
+    "after_fresh",
+    "after_look",
+    "for_fresh_runs",
+    "open_documents",
+    "without_clear",
+]
 
 _Table = TypeVar("_Table", ArmTests, Decisions)
 
@@ -51,11 +60,13 @@ class Standing:
     paper: NDArray[np.bool_]
     """Whether the paper's own statistics alone would have detected a leak."""
     counted: Counted
+    settled: NDArray[np.bool_]
+    """Undecided for good: below the margin in all that was looked at, where something was looked at by nobody."""
 
 
 def open_documents(standing: Standing) -> NDArray[np.int64]:
-    """Places of the documents that are undecided, ascending."""
-    return np.flatnonzero(standing.decisions.verdict == Verdict.UNDECIDED)
+    """Places of the documents that are undecided and that another look may decide, ascending."""
+    return np.flatnonzero((standing.decisions.verdict == Verdict.UNDECIDED) & ~standing.settled)
 
 
 def after_look(
@@ -66,6 +77,7 @@ def after_look(
     rule: DecisionSpec,
     paper: Sequence[int],
     counted: Counted | None = None,
+    may_clear: bool = True,
 ) -> Standing:
     """Decide the documents that were open, and keep what was said of the others.
 
@@ -82,10 +94,14 @@ def after_look(
     paper : columns of the paper's own statistics
     counted : Counted, optional
         At the first look; the documents tested there, and no fresh runs, by default.
+    may_clear : bool
+        False where something that the run announces was looked at by nobody: then no document is clear.
     """
     counted = before.counted if before is not None else counted or Counted(len(tests))
     among = counted.documents
     decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
+    settled = (decisions.verdict == Verdict.CLEAR) & (not may_clear)
+    decisions = decisions if may_clear else without_clear(decisions, tests, rule)
     scale = math.log10(rule.level / look.level)
     scaled = {name: np.minimum(getattr(decisions, name) + scale, 0.0) for name in _SCALED}
     decisions = replace(decisions, **scaled)
@@ -93,7 +109,8 @@ def after_look(
     alone = [flagged_by(tests.columns([c]), rule, look.level, among, above=True) for c in columns]
     own = flagged_by(tests.columns(paper), rule, look.level, among) if paper else np.zeros(len(tests), np.bool_)
     if before is None:
-        return Standing(tests, decisions, np.full(len(tests), number), np.stack(alone, axis=1), own, counted)
+        look_of = np.full(len(tests), number)
+        return Standing(tests, decisions, look_of, np.stack(alone, axis=1), own, counted, settled)
     at = open_documents(before)
     kept = {name: np.minimum(getattr(before.decisions, name)[at], scaled[name]) for name in _SCALED}
     decisions = replace(decisions, detected=before.decisions.detected[at] | decisions.detected, **kept)
@@ -104,10 +121,28 @@ def after_look(
         _put(before.alone, before.alone[at] | np.stack(alone, axis=1), at),
         _put(before.paper, before.paper[at] | own, at),
         counted,
+        _put(before.settled, settled, at),
     )
 
 
 _SCALED = ("log10_adjusted", "log10_adjusted_above", "log10_adjusted_below", "log10_p_below")
+
+
+def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> Decisions:
+    """The same where something announced was looked at by nobody: "at least the margin" has p = 1 throughout.
+
+    So no document is clear, here or with other views, and no number of runs decides one that does not seem to be
+    above the margin.
+    """
+    open_ = decisions.verdict != Verdict.SENSITIVE
+    nothing = np.zeros(len(tests))
+    return replace(
+        decisions,
+        verdict=np.where(open_, Verdict.UNDECIDED.value, decisions.verdict).astype(np.str_),
+        log10_p_below=nothing,
+        log10_adjusted_below=nothing,
+        runs_to_decide=np.where(open_ & (likely_distance(tests) <= rule.margin), np.inf, decisions.runs_to_decide),
+    )
 
 
 def for_fresh_runs(standing: Standing, rule: DecisionSpec) -> NDArray[np.int64]:

@@ -15,23 +15,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import svds
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block, Design, Literal, Shared, adversary_rows, as_rows, make_design, split_parties
-from ksdp.audit.errors import SpecError
-from ksdp.audit.groups import Units, make_units
-from ksdp.audit.interim_looks import Look, Stage, plan_looks
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, final_output
-from ksdp.audit.registry import make_mechanism, select_statistics
-from ksdp.audit.spec import Spec, StatisticsSpec
-from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
+from ksdp.audit.coverage import Coverage, coverage, reads
+from ksdp.audit.design import Block, Design, Literal, Shared
+from ksdp.audit.groups import Units
+from ksdp.audit.interim_looks import Look, Stage
+from ksdp.audit.learners_asked import LEARNED, LEARNED_PREFIX
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.spec import Spec
+from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.over_rows import OverRows
-from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
-from ksdp.audit.verdicts.learners import GAUSSIAN
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
-from ksdp.audit.verdicts.over_statistics import documents_feasible, permutations_needed
+from ksdp.audit.verdicts.over_statistics import permutations_needed
 
 __all__ = [
     "CONTROLS",
@@ -40,19 +36,11 @@ __all__ = [
     "NULL_CONTROLS",
     "Column",
     "Plan",
-    "make_plan",
+    "kept_of",
     "parameters_of",
+    "take_rows",
 ]
 
-# A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
-# More would take longer than the runs themselves.
-_MOST_PERMUTATIONS = 200_000
-_BLOCK_BYTES = 64 * 2**20
-_STATISTICS_GUESS = 8
-
-LEARNED = "learned"
-"""The family of learned columns; their names begin with it."""
-LEARNED_PREFIX = f"{LEARNED}-"
 LEARNED_VERSION = 1
 
 NULL_CONTROLS = 24
@@ -82,6 +70,8 @@ class Plan:
     announced: tuple[Announced, ...]
     seen: tuple[str, ...]
     """Names of the observables that statistics may read: all, or the final output."""
+    opened: tuple[str, ...]
+    """Names of everything that a run shows the party whose view this is."""
     statistics: tuple[Statistic, ...]
     skipped: dict[str, str]
     """Statistics that the mechanism's observables do not allow, and what they miss."""
@@ -105,6 +95,22 @@ class Plan:
     def tested(self) -> tuple[Statistic, ...]:
         """Statistics that are tested on their own."""
         return tuple(s for s in self.statistics if s.family != COEFFICIENTS)
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which announced arrays are read by which tested statistics."""
+        return coverage(self.opened, self.seen, self.tested)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the observables that go to the store, where any do."""
+        return tuple(a.name for a in kept_of(self.announced, self.spec.store.observables))
+
+    @property
+    def from_store(self) -> bool:
+        """Whether stored observables are enough for every statistic; otherwise runs are computed again."""
+        wanted = frozenset[str]().union(*(reads(s, self.seen) for s in self.statistics))
+        return wanted <= set(self.kept)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -174,7 +180,7 @@ class Plan:
     def stacked(self, units: NDArray[np.int64]) -> Database:
         """The parties' matrices where the victim holds these units."""
         held = self.units.rows(units)
-        parties = [_take(self.corpus.matrix, held)]
+        parties = [take_rows(self.corpus.matrix, held)]
         if len(self.honest):
             parties.append(self._fixed[0])
         if len(self.coalition):
@@ -185,7 +191,7 @@ class Plan:
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
         matrix, rows = self.corpus.matrix, self.units.rows
-        return _take(matrix, rows(self.honest)), _take(matrix, rows(self.coalition))
+        return take_rows(matrix, rows(self.honest)), take_rows(matrix, rows(self.coalition))
 
     @cached_property
     def runs_identity(self) -> dict[str, Any]:
@@ -197,6 +203,8 @@ class Plan:
         # Who is audited decides what is drawn in the balanced design, and lanes are numbered by it in the literal.
         free = {"documents"} if self.spec.design.kind == "shared" else set()
         design = self.spec.design.model_dump(mode="json", exclude={"with_runs", "looks", "fresh_runs"} | free)
+        # Stores of the last round and of every round differ; those of mechanisms with one round do not.
+        keeps_early = self.spec.store.observables == "all" and any(a.early for a in self.announced)
         return {
             "corpus": self.corpus.hash,
             "mechanism": self.mechanism.name,
@@ -207,7 +215,7 @@ class Plan:
             "seed": self.design.seed,
             "precision": self.spec.store.precision,
             "format": 3,
-        }
+        } | ({"kept": "all"} if keeps_early else {})
 
 
 def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
@@ -223,7 +231,8 @@ def _written(value: Any) -> str:
     return f"{value.__module__}:{value.__qualname__}" if callable(value) else repr(value)
 
 
-def _take(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
+def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
+    """These rows, in this order."""
     return sp.csr_array(matrix[rows])
 
 
@@ -231,124 +240,14 @@ def _take(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
 def _documents(plan: Plan, lane: int) -> Documents:
     targets = plan.design.targets(lane)
     whole = len(targets) == len(plan.units)
-    matrix = plan.units.matrix if whole else _take(plan.units.matrix, targets)
+    matrix = plan.units.matrix if whole else take_rows(plan.units.matrix, targets)
     if plan.units.order is None:
         return Documents(matrix, plan.background)
     members, starts = plan.units.members(targets)
-    rows = Documents(_take(plan.corpus.matrix, members), plan.background)
+    rows = Documents(take_rows(plan.corpus.matrix, members), plan.background)
     return Documents(matrix, plan.background, rows, starts)
 
 
-def make_plan(spec: Spec, corpus: Corpus) -> Plan:
-    """Check a spec against its corpus and decide everything.
-
-    Raises
-    ------
-    SpecError
-        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown; or if the
-        spec has views, each of which is an audit of its own (`ksdp.audit.views`).
-    """
-    if spec.views is not None:
-        raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    units = make_units(corpus, spec.design.unit)
-    pool, honest, coalition = split_parties(spec.parties, len(units), spec.seed)
-    size = as_rows(spec.design.party_size, len(units))
-    fewest = int(np.sort(units.sizes[pool])[:size].sum())
-    rank = getattr(mechanism, "rank", None)
-    if rank is not None and rank >= min(fewest, corpus.features):
-        raise SpecError(
-            f"`mechanism.rank` must be below the party's rows ({fewest}) and the features ({corpus.features}); "
-            f"got {rank}."
-        )
-    targets = None
-    if isinstance(spec.design.documents, tuple):
-        place = {str(name): row for row, name in enumerate(units.ids)}
-        unknown = [name for name in spec.design.documents if name not in place]
-        if unknown:
-            raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
-        targets = np.unique([place[name] for name in spec.design.documents])
-        held = np.intersect1d(targets, np.concatenate([honest, coalition]))
-        if len(held):
-            raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
-    design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
-    announced = mechanism.observables(corpus.features)
-    seen = final_output(mechanism) if spec.statistics.sees == "final" else tuple(a.name for a in announced)
-    block_runs = _block_runs(design, announced)
-    families, learners = _learners(spec.statistics)
-    background = _background(spec, corpus, units, mechanism, size, honest, coalition)
-    plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
-    chosen, skipped = select_statistics(families, plain, seen, background)
-    if units.word == "group":
-        chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
-    if learners and rank is not None:
-        chosen += coefficients(rank, seen)
-    looks = plan_looks(spec, design.runs, block_runs)
-    others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    plan = Plan(spec, corpus, units, mechanism, announced, seen, chosen, skipped, *others)
-    if plan.permutations > _MOST_PERMUTATIONS:
-        level = (1 - EXACT_SHARE) * spec.decision.level
-        most = documents_feasible(level, _MOST_PERMUTATIONS, spec.decision.correction)
-        raise SpecError(
-            f"`decision.over_statistics` max-t can prove a single leak among at most {most} documents; "
-            f"{len(plan.audited)} are audited."
-        )
-    return plan
-
-
-def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:
-    """Runs in a block: a power of two from the sizes alone, so that audits of the same runs share blocks."""
-    audited = len(design.pool if isinstance(design, Shared) else design.targets(0)) + CONTROLS
-    observables = sum(int(np.prod(a.shape)) for a in announced)
-    fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
-    return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
-
-
-def _learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:
-    """The other families, and the learners asked for.
-
-    Raises
-    ------
-    SpecError
-        If there is no such learner, or nothing for one to learn from.
-    """
-    families = [family for family in spec.families if family != LEARNED]
-    asked = [n.removeprefix(LEARNED_PREFIX) for n in spec.names if n.startswith(LEARNED_PREFIX)]
-    known = (*GAUSSIAN, CHOSEN, BOOSTED)
-    unknown = [name for name in asked if name not in known]
-    if unknown:
-        names = ", ".join(LEARNED_PREFIX + name for name in known)
-        raise SpecError(f"`statistics.names` must be among {names}; got {LEARNED_PREFIX + unknown[0]!r}.")
-    wanted = {*asked, *((*GAUSSIAN, CHOSEN) if LEARNED in spec.families else ())}
-    if wanted == {CHOSEN}:
-        raise SpecError(f"`statistics.names` must name a learner beside {LEARNED_PREFIX}{CHOSEN}, to choose from.")
-    if wanted and not families and len(asked) == len(spec.names):
-        raise SpecError("`statistics` must hold others beside the learned ones, to learn from.")
-    return families, tuple(name for name in (*GAUSSIAN, BOOSTED, CHOSEN) if name in wanted)
-
-
-def _background(
-    spec: Spec,
-    corpus: Corpus,
-    units: Units,
-    mechanism: Mechanism,
-    size: int,
-    honest: NDArray[np.int64],
-    coalition: NDArray[np.int64],
-) -> dict[str, NDArray[Any]]:
-    """The adversary's own singular values, from the coalition's data or from a sample of its own."""
-    known_units = coalition if len(coalition) else adversary_rows(np.arange(len(units)), size, spec.seed)
-    own = units.rows(known_units)
-    victim = size + len(honest)
-    if units.word == "group":
-        victim = round(size * float(units.sizes.mean())) + int(units.sizes[honest].sum())
-    known: dict[str, NDArray[Any]] = {
-        "adversary_rows": np.array(len(own)),
-        "victim_rows": np.array(victim),
-    }
-    rank = getattr(mechanism, "rank", None)
-    if rank is not None and rank < min(len(own), corpus.features):
-        matrix = _take(corpus.matrix, own)
-        sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
-        known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
-    return known
+def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
+    """What a store keeps of a run: all of it, or what the last round announced."""
+    return announced if observables == "all" else tuple(a for a in announced if not a.early)

@@ -87,7 +87,7 @@ def measure(
     Parameters
     ----------
     runs : the observables of each run of the block, in order
-    keep : called with the observables of each run, to store them
+    keep : called with what the store keeps of each run's observables
     """
     documents = plan.documents(block.lane)
     inclusion = inclusion_with_controls(plan, block)
@@ -102,7 +102,7 @@ def measure(
     done = 0
     for at, stored in enumerate(runs):
         if keep is not None:
-            keep(stored)
+            keep({name: stored[name] for name in (HANDED, *plan.kept)})
         held = handed_units(stored, plan.corpus, plan.units)
         canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[targets]
         canary[at, len(documents) :] = controls[:, at]

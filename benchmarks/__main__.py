@@ -23,6 +23,7 @@ from benchmarks import (
     advantage,
     audit_cost,
     data_folder,
+    every_round,
     figure_3,
     ks_cost,
     normed_sum,
@@ -55,7 +56,8 @@ def main() -> None:
             documents=chosen.documents,
             with_runs=chosen.with_runs,
             workers=chosen.workers,
-        )
+        ),
+        "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=[*always, *by_name, "all"], default="all")
@@ -66,6 +68,8 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--with-runs", type=int, default=100)
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--leak", action="store_true")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
         print(f"== {name}")

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from ksdp.audit.design import Block
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.audit.spec import Spec
 from ksdp.audit.testing import ArmTests, compare_arms, learn_arms

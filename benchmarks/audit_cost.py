@@ -14,7 +14,8 @@ import numpy as np
 
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.testing import compare_arms
 from ksdp.flows.prepare import read_spec_file, spec_corpus

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
@@ -16,7 +20,7 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.store import Store, content_key
 from ksdp.tasks.audit_ref import AuditRef
 
-__all__ = ["Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
+__all__ = ["Asked", "Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,16 @@ class Prepared:
 
     ref: AuditRef
     plan: Plan
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked that takes several audits: a screen, or several views."""
+
+    spec: str
+    """Hash of the spec that was given."""
+    corpus: str
+    """Hash of the whole corpus."""
 
 
 def read_spec_file(path: Path) -> tuple[Spec, Path]:
@@ -66,11 +80,16 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
     return prepare_stored(spec, spec_corpus(spec, base), store, may_sample=True)
 
 
-def prepare_stored(spec: Spec, corpus: Corpus, store: Path, *, may_sample: bool) -> Prepared:
-    """The same for a corpus that is loaded already."""
+def prepare_stored(
+    spec: Spec, corpus: Corpus, store: Path, *, may_sample: bool, asked: Asked | None = None
+) -> Prepared:
+    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what."""
     plan = make_plan(spec, corpus)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
+    asked = asked or Asked(spec.hash, corpus.hash)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    record_attempt(opened, attempt_of(spec, audit, now, plan.runs, corpus=asked.corpus, given=asked.spec))
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)
     return Prepared(AuditRef(str(opened.root), audit, corpus.hash, may_sample), plan)

@@ -168,12 +168,7 @@ def write_findings(
 
 
 def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]) -> None:
-    """Write `effects.parquet`: what flagged documents give away on fresh runs, one row each.
-
-    Parameters
-    ----------
-    ids : of the whole corpus
-    """
+    """Write `effects.parquet`: one row a flagged document on fresh runs; `ids` are those of the whole corpus."""
     renamed = {"document": [str(ids[e.row]) for e in effects], "statistic": [e.column for e in effects]}
     measured = {name: [getattr(e, name) for e in effects] for name in EFFECTS.columns if name not in renamed}
     _write(folder / "effects.parquet", EFFECTS.of(renamed | measured))
@@ -275,7 +270,7 @@ def read_document(folder: Path, document: str) -> DocumentFindings:
     Raises
     ------
     StoreError
-        If the audit did not audit it.
+        If it was not audited.
     """
     rows = read_verdicts(folder)
     mine = VERDICTS.rows(rows.filter(pc.equal(rows["document"], document)))

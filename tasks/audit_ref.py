@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.interim_looks import FIRST, Stage
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus

@@ -62,12 +62,12 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
     """
     plan, folders = open_plan(ref), folders_of(ref)
     damaged: list[str] = []
-    keep = plan.spec.store.observables == "all"
+    keep = plan.spec.store.observables != "none"
     seen = _present(folders.observables, block, folders.key, damaged)
     if _present(folders.values, block, folders.values_key, damaged) and (seen or not keep or not ref.may_sample):
         return BlockDone(len(block), "cached", tuple(damaged))
     measured, how = _carried(ref, block, damaged), "cached"
-    if measured is None and seen:
+    if measured is None and seen and plan.from_store:
         try:
             stored = read_observables(folders.observables, block, folders.key)
             measured, how = measure(plan, block, stored, plan.statistics), "measured"
@@ -76,8 +76,8 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
     if measured is None:
         if not ref.may_sample:
             raise StoreError(
-                f"the observables of block {block_name(block)} are not in the store, and this command samples "
-                'nothing; run `ksdp audit` with `store.observables = "all"` first.'
+                f"the observables of block {block_name(block)} that these statistics read are not in the store, "
+                'and this command samples nothing; run `ksdp audit` with `store.observables = "all"` first.'
             )
         writer = ObservablesWriter(block, folders.key)
         measured = measure(plan, block, sample(plan, block), plan.statistics, writer.add if keep else None)
@@ -111,15 +111,15 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
 
 
 def observables_present(ref: AuditRef) -> bool:
-    """Whether the observables of every run of a stage are in the store, whole."""
-    return _all_whole(ref, [(folders_of(ref).observables, folders_of(ref).key)])
+    """Whether the observables of every run that a stage's statistics read are in the store, whole."""
+    return open_plan(ref).from_store and _all_whole(ref, [(folders_of(ref).observables, folders_of(ref).key)])
 
 
 def all_present(ref: AuditRef) -> bool:
     """Whether every block that a stage's findings rest on is in the store, whole."""
     folders = folders_of(ref)
     wanted = [(folders.values, folders.values_key)]
-    if open_plan(ref).spec.store.observables == "all" and ref.may_sample:
+    if open_plan(ref).spec.store.observables != "none" and ref.may_sample:
         wanted.append((folders.observables, folders.key))
     return _all_whole(ref, wanted)
 

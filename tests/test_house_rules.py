@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "commands": set(ROOMS),
 }
 """flows -> tasks -> audit, storage, protocols; protocols -> audit; dashboards -> storage. Flows write reports."""
-MOST_LINES = dict.fromkeys(ROOMS, 300) | {"audit": 350, "protocols": 350, "storage": 350, "flows": 350}
+MOST_LINES = dict.fromkeys(ROOMS, 300)
 MOST_PARAMETERS = 8
 WIDE = {
     "audit": {

@@ -39,9 +39,9 @@ def check_one_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None
 
 
 def check_some_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse an empty list, and words that are none of the choices."""
+    """Refuse words that are none of the choices; an empty list is all that there is."""
     given = getattr(mechanism, name)
-    if not given or not set(given) <= set(choices):
+    if not set(given) <= set(choices):
         raise SpecError(f"`{name}` must be among {', '.join(choices)}; got {given!r}.")
 
 

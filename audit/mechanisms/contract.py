@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 
-__all__ = ["Announced", "Database", "Mechanism", "Observables", "final_output"]
+__all__ = ["OPENS", "Announced", "Database", "Mechanism", "Observables", "final_output", "opened", "opens_of"]
 
 Array = NDArray[Any]
+
+OPENS = ("every round", "final")
+"""What a run may show its parties: what every round announces, or its final output alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Announced:
 
     name: str
     shape: tuple[int, ...]
+    early: bool = field(default=False, compare=False)
+    """Raw sums, or of rounds before the last: large, and kept only where `store.observables` is `all`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +97,14 @@ class Observables(Mapping[str, Array]):
 class Mechanism(Protocol):
     """A mechanism: a frozen dataclass of parameters with a `run`.
 
-    One may also say `nonnegative` (it refuses negative entries) and `final`, a tuple: which of its observables are
-    its final output, all that somebody gets who is given the result and did not take part. Without it, the
-    final output cannot be audited by itself.
+    One may also say
+
+    - `nonnegative`: it refuses negative entries;
+    - `final`, a tuple: which of its observables are its final output, all that somebody gets who is given the
+      result and did not take part. Without it, the final output cannot be audited by itself;
+    - `opens`, one of `OPENS`: what a run shows its parties. One that has a single round need not say it;
+    - `opened`, a tuple: names of all that such a run shows them, where `observables` may be told to leave some
+      out. An audit that has not looked at all of it clears nothing.
 
     `name` and `version` never change meaning: a change of what a run computes is a new version, and cached
     runs of another version are never reused.
@@ -131,3 +141,14 @@ def final_output(mechanism: Mechanism) -> tuple[str, ...]:
     if not final:
         raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
     return final
+
+
+def opens_of(mechanism: Mechanism) -> str:
+    """What a run of the mechanism shows its parties, one of `OPENS`."""
+    return str(getattr(mechanism, "opens", OPENS[0]))
+
+
+def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
+    """Names of everything that a run of the mechanism shows its parties."""
+    declared = tuple(a.name for a in mechanism.observables(features))
+    return tuple(dict.fromkeys((*declared, *getattr(mechanism, "opened", ()))))

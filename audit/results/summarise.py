@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.interim_verdicts import Standing
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
 from ksdp.audit.results.parts import (
@@ -30,8 +31,9 @@ from ksdp.audit.results.parts import (
 )
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
-from ksdp.audit.verdicts.decide import Verdict, detectable_distance
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
 
 __all__ = ["Cost", "Filed", "Tested", "chance", "count_verdicts", "detectable", "summarise"]
@@ -132,7 +134,10 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
+        opens="final" if plan.spec.statistics.sees == "final" else opens_of(plan.mechanism),
         announced=tuple(AnnouncedArray(a.name, a.shape) for a in plan.announced if a.name in plan.seen),
+        coverage=plan.coverage.read_by,
+        unread=plan.coverage.unread,
         paper_alone=_paper_alone(tested),
         controls=_controls(judged),
         power=_power(tested, len(plan.columns)),

@@ -70,7 +70,13 @@ class Summary:
     """By name, in the order of the tables' columns."""
     skipped_statistics: Mapping[str, str]
     """Those that what is announced does not allow, and what they miss."""
+    opens: str
+    """What a run shows those whose view this is, one of `mechanisms.contract.OPENS`."""
     announced: tuple[AnnouncedArray, ...]
+    coverage: Mapping[str, tuple[str, ...]]
+    """Every announced array that is looked at, to the statistics that read it."""
+    unread: tuple[str, ...]
+    """Announced arrays that no tested statistic reads: where there is one, nothing can be clear."""
     paper_alone: PaperAlone | None
     """None where none of the paper's statistics was tried."""
     controls: ControlsSummary

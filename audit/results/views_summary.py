@@ -91,6 +91,8 @@ class ViewsSummary:
     verdicts: VerdictCounts
     detected: int
     """Documents of which a leak is proved in some view, however small."""
+    unread: tuple[str, ...]
+    """Announced arrays that no tested statistic reads, of any view: where there is one, nothing can be clear."""
     statistics: Mapping[str, ViewsStatistic]
     controls: ViewsControls
     views: tuple[ViewSummary, ...]
@@ -159,6 +161,7 @@ def summarise_views(
         valid=not void,
         verdicts=count_verdicts(combined.verdict),
         detected=int((combined.log10_adjusted <= math.log10(spec.decision.level)).sum()),
+        unread=tuple(dict.fromkeys(name for summary in summaries for name in summary.unread)),
         statistics=_statistics(summaries),
         controls=ViewsControls("; ".join(void) or None),
         views=about,

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.screening.attempts import Attempts
 
-__all__ = ["Clearance", "MechanismIdentity", "Reviewed", "hash_document"]
+__all__ = ["Clearance", "Covered", "Evidence", "MechanismIdentity", "Reviewed", "hash_document"]
 
 _SALT_BYTES = 16
 
@@ -51,6 +52,40 @@ class Reviewed:
     """Entries of the review log when it was made."""
     log_head: str
     """Hash of the newest of them: a log that does not hold it is not the one that was signed for."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How much was looked at: what the deciding audit could see, and how often the question was asked."""
+
+    runs: int
+    """Of the deciding audit."""
+    fewest_with: int
+    """Runs that held the document that was in the fewest."""
+    detectable_distance: float
+    """Smallest advantage that it finds 8 times in 10."""
+    attempts: Attempts
+
+    def sentence(self) -> str:
+        """For the statement."""
+        return (
+            f"The deciding audit made {self.runs} runs, at least {self.fewest_with} of them with each document; "
+            f"it finds an advantage of {self.detectable_distance:.2f} 8 times in 10. {self.attempts.sentence()}"
+        )
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What the audits behind a clearance looked at, of what a run shows its parties."""
+
+    opens: str
+    """`every round`, or `final`."""
+    arrays: tuple[str, ...]
+    """Names of the announced arrays that tested statistics read; sorted, each once."""
+
+    def missing(self, opened: Iterable[str]) -> tuple[str, ...]:
+        """Of what a run opens, the arrays that nobody looked at; sorted."""
+        return tuple(sorted(set(opened) - set(self.arrays)))
 
 
 def hash_document(document: str, salt: bytes) -> str:
@@ -92,8 +127,12 @@ class Clearance:
     """The first moment at which it holds no more."""
     statement: str
     """What this promises and what not, in plain words."""
+    evidence: Evidence | None = None
+    """None in clearances of before it was kept."""
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
+    coverage: Covered | None = None
+    """What the audits looked at. None in clearances of before this was said: no run takes those."""
 
     def __post_init__(self) -> None:
         for name in ("created", "expires"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ksdp.audit.reviewing import Decision, State
@@ -31,7 +31,9 @@ class Selection:
         return self.proved + self.accepted
 
 
-def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selection:
+def select(
+    verdicts: Mapping[str, str], states: Mapping[str, State], remembered: Collection[str] = ()
+) -> Selection:
     """Sort the documents of an audit.
 
     Parameters
@@ -40,11 +42,13 @@ def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selectio
     states : mapping from id to State
         A document that is not in it is open. A clear document that was excluded in an earlier audit, and of which
         nothing was decided since, stays out: nobody took the exclusion back.
+    remembered : collection of ids
+        What an earlier audit proved to be above the margin: listed, if clear now, only where somebody accepts it.
     """
     found: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
     for document, verdict in verdicts.items():
         state = states.get(document)
-        clear = verdict == "clear"
+        clear = verdict == "clear" and document not in remembered
         decision = state.decision if state else None
         before = state.earlier.decision if state and state.earlier else None
         if state and state.waiting is not None:

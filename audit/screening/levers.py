@@ -110,7 +110,7 @@ def _iterations(spec: Spec, documents: int) -> Dial:
         changes: dict[str, Any] = {name: int(value)}
         if "solver" in fields:
             changes["solver"] = "power"  # the limit does not know how many iterations there were
-        if "at" in fields:
+        if getattr(inner, "announce", ()) and "at" in fields:
             kept = [when for when in inner.at if isinstance(when, str) or when <= value]
             changes["at"] = kept or ["last"]
         return _changed(spec, changes)

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.screening.rounds import proof_runs, round_level
+from ksdp.audit.verdicts.power import minimal_detectable
 
-__all__ = ["pool_of", "runs_for_proof"]
+__all__ = ["check_undecided", "pool_of", "runs_for_proof"]
 
 
 def pool_of(plan: Plan) -> int:
     """Documents that the victim's databases are drawn from."""
     return len(plan.units) - len(plan.honest) - len(plan.coalition)
+
+
+def check_undecided(plan: Plan) -> None:
+    """Refuse to list undecided documents where a leak as large as the margin would not even be detected.
+
+    Raises
+    ------
+    SpecError
+        If the smallest advantage that the plan's runs find 8 times in 10 is above the margin.
+    """
+    rule, runs = plan.spec.decision, plan.design.runs
+    n_with = round(runs * plan.design.share)
+    found = minimal_detectable(n_with, runs - n_with, plan.counted, len(plan.columns), rule)
+    if found > rule.margin:
+        raise SpecError(
+            f"undecided documents may be listed only where these runs find a leak of `decision.margin` "
+            f"({rule.margin:g}); they find {min(found, 1.0):.2f}. Raise `design.with_runs` (`ksdp plan` says what "
+            "runs find), or list clear documents alone."
+        )
 
 
 def runs_for_proof(plan: Plan, listed: int, number: int, rounds: int, level: float) -> int:

@@ -41,6 +41,16 @@ class OverRows:
         """Those of the statistic."""
         return self.statistic.needs
 
+    @property
+    def needs_any(self) -> tuple[str, ...]:
+        """Those of the statistic."""
+        return tuple(getattr(self.statistic, "needs_any", ()))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Those of the statistic."""
+        return tuple(getattr(self.statistic, "reads", ()))
+
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a group, shape (n_groups,).
 

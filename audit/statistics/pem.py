@@ -79,6 +79,26 @@ class OwnCounts:
         return np.asarray(held @ announced(observables, "items") + held.multiply(pairs).sum(axis=1)).ravel()
 
 
-OWN_COUNTS, OWN_GRADIENT, OWN_SUM = OwnCounts(), OwnGradient(), OwnSum()
-PEM: tuple[Statistic, ...] = (OWN_COUNTS, OWN_GRADIENT, OWN_SUM)
+@dataclass(frozen=True)
+class OwnSize:
+    """k-means: sum over the iterations of the announced size of the document's own cluster."""
+
+    name: str = "pem-own-size"
+    version: int = 1
+    family: str = "pem"
+    needs: tuple[str, ...] = ("counts", "centres")
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        total = np.zeros(len(documents))
+        for counts, centres in zip(
+            announced(observables, "counts"), announced(observables, "centres"), strict=True
+        ):
+            own = np.argmin((centres**2).sum(axis=1) - 2.0 * (documents.matrix @ centres.T), axis=1)
+            total += counts[own]
+        return total
+
+
+OWN_COUNTS, OWN_GRADIENT, OWN_SIZE, OWN_SUM = OwnCounts(), OwnGradient(), OwnSize(), OwnSum()
+PEM: tuple[Statistic, ...] = (OWN_COUNTS, OWN_GRADIENT, OWN_SIZE, OWN_SUM)
 """What the entry point gives."""

@@ -26,30 +26,24 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
-from ksdp.audit.verdicts.binomial_gap import spread
-from ksdp.audit.verdicts.margin import log10_above, log10_below, sum_of_suprema_log10_p
+from ksdp.audit.verdicts.margin import log10_above, log10_below
 from ksdp.audit.verdicts.multiplicity import (
     adjust,
     bonferroni,
-    strictest_distance_log10_p,
-    strictest_log10_p,
 )
+from ksdp.audit.verdicts.needed_distances import largest_distance, runs_to_decide
 from ksdp.audit.verdicts.sequential import anytime_band_width, anytime_log10_p
 
 __all__ = [
     "Decisions",
     "Verdict",
     "adjusted_among",
-    "clearing_gap",
     "decide",
-    "detectable_distance",
     "flagged_by",
-    "sensitive_distance",
 ]
 
 Floats = NDArray[np.float64]
@@ -146,13 +140,11 @@ def decide(
     # Smallest p first, largest D among equals, the first column among those.
     columns = np.broadcast_to(np.arange(statistics), log10_p.shape)
     strongest = np.lexsort((columns, -measured, log10_p), axis=1)[:, 0]
-    top = measured.argmax(axis=1)[:, None]
-    m, n = (np.take_along_axis(arm, top, axis=1)[:, 0] for arm in (tested.n_with, tested.n_without))
     # Under the false discovery rate, each that is decided makes room for the next.
     easier = rule.correction in ("by", "bh")
     room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
     at = (level * room[0], clear_level * room[1])
-    needed = _runs_to_decide(measured.max(axis=1), m, n, at, rule, among, statistics)
+    needed = runs_to_decide(*largest_distance(tested), at, rule, among, statistics)
     return Decisions(
         verdict=verdict.astype(np.str_),
         log10_p=over_statistics,
@@ -199,93 +191,3 @@ def _width(n_with: Ints, n_without: Ints, level: float, rule: DecisionSpec) -> F
     if rule.stopping == "anytime":
         return anytime_band_width(n_with, n_without, level)
     return band_width(n_with.ravel(), n_without.ravel(), level).reshape(n_with.shape)
-
-
-def detectable_distance(
-    n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None
-) -> Floats:
-    """The measured D at which a document is surely detected, whatever the others do.
-
-    From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m), or the band that holds at any moment; 1 where
-    the arms cannot reach it.
-    """
-    strictest = strictest_distance_log10_p(level or rule.level, documents, statistics, rule.correction, rule.joint)
-    if rule.stopping == "anytime":
-        return np.minimum(anytime_band_width(n_with, n_without, 10**strictest), 1.0)
-    log_p = math.log(10) * strictest
-    effective = n_with * n_without / np.maximum(n_with + n_without, 1)
-    return np.asarray(np.minimum(np.sqrt((math.log(2) - log_p) / (2 * np.maximum(effective, 1e-9))), 1.0))
-
-
-def sensitive_distance(
-    n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None
-) -> Floats:
-    """The measured D at which a document is surely called sensitive, whatever the others do; above 1: no D is."""
-    levels = (level or rule.level,) * 2
-    return np.asarray(rule.margin + _needed_gaps(n_with, n_without, levels, rule, documents, statistics)[0])
-
-
-def _runs_to_decide(
-    distance: Floats,
-    n_with: Ints,
-    n_without: Ints,
-    levels: tuple[float, float],
-    rule: DecisionSpec,
-    documents: int,
-    statistics: int,
-) -> Floats:
-    """What must be added to D, or taken off it, shrinks like 1 / sqrt(runs), so the present ones say how many.
-
-    The measured D holds noise: E[D^2] = (pi^2 / 12) / N where there is no leak, N = n m / (n + m). It is taken
-    off for the true D. The measurement to come is granted the noise that the largest of all statistics stays
-    below with probability one half, ln(4 S) = 2 N x^2, where it must stay below the margin, and none where it must
-    be above. The document is taken to be the next that is decided, at the levels given.
-    """
-    runs = (n_with + n_without).astype(np.float64)
-    effective = n_with * n_without / np.maximum(runs, 1)
-    effective = np.maximum(effective, 1e-9)
-    true = np.sqrt(np.maximum(distance**2 - math.pi**2 / 12 / effective, 0))
-    noise = np.sqrt(math.log(4 * statistics) / (2 * effective))
-    over, under = _needed_gaps(n_with, n_without, levels, rule, documents, statistics)
-    room = rule.margin - true
-    with np.errstate(divide="ignore", invalid="ignore"):
-        clear = np.where(room > 0, runs * ((under + noise) / room) ** 2, np.inf)
-        found = np.where(room < 0, runs * (over / room) ** 2, np.inf)
-    needed = np.fmin(clear, found)
-    return np.where(np.isfinite(needed), np.ceil(np.maximum(needed, runs + 1)), np.inf)
-
-
-def _needed_gaps(
-    n_with: Ints, n_without: Ints, levels: tuple[float, float], rule: DecisionSpec, documents: int, statistics: int
-) -> tuple[Floats, Floats]:
-    """How far above the margin, and how far below it, a lone document must be measured with these arms."""
-    if rule.margin == 0:
-        found = detectable_distance(n_with, n_without, documents, statistics, rule, levels[0])
-        return found, np.full(np.shape(n_with), np.inf)
-    high = min(strictest_log10_p(levels[0], documents, statistics, rule.correction), -0.31)
-    low = min(strictest_log10_p(levels[1], documents, 1, rule.correction), -0.31)
-    if rule.stopping == "anytime":
-        return anytime_band_width(n_with, n_without, 10**high), anytime_band_width(n_with, n_without, 10**low)
-    return _least_over(n_with, n_without, high), clearing_gap(n_with, n_without, 10**low)
-
-
-def clearing_gap(n_with: Ints, n_without: Ints, level: float) -> Floats:
-    """How far below the margin the measured D must be for a p of `level`; infinite where an arm is empty.
-
-    The normal quantile of the largest spread, and an eighth of that spread for what the exact bound rounds.
-    """
-    return np.asarray((0.125 - float(ndtri(level))) * spread(n_with, n_without))
-
-
-def _least_over(n_with: Ints, n_without: Ints, wanted: float) -> Floats:
-    """The t with `sum_of_suprema_log10_p` at the wanted log10 p, for a forecast, by four steps.
-
-    Its logarithm is -2 N t^2 and a part that hardly moves with t.
-    """
-    effective = 1 / (8 * spread(n_with, n_without) ** 2)  # N / 2, 0 where an arm is empty
-    depth, scale = -wanted * math.log(10), 4 * np.maximum(effective, 1e-12)
-    t = np.sqrt((depth + 2) / scale)
-    for _ in range(4):
-        slow = sum_of_suprema_log10_p(t, n_with, n_without) * math.log(10) + scale * t**2
-        t = np.sqrt((depth + slow) / scale)
-    return np.where(effective > 0, t, np.inf)

@@ -54,6 +54,7 @@ __all__ = [
     "attack_scores",
     "learned_tests",
     "learner_scores",
+    "scored_tests",
 ]
 
 Floats = NDArray[np.float64]
@@ -178,12 +179,14 @@ def _effective(weights: Floats, sizes: Floats) -> Ints:
     return np.asarray(np.floor(inverse + 1e-9), dtype=np.int64)
 
 
-def _tested(
-    features: NDArray[np.floating], inclusion: Bits, learners: Sequence[str], folds: int
-) -> list[list[_Fold]]:
+Scored = Iterable[tuple[Ints, list[NDArray[np.float32]]]]
+"""As `learner_scores` yields: runs of fold 1, 2, ..., and each learner's scores of them."""
+
+
+def _tested(scored: Scored, inclusion: Bits, learners: int) -> list[list[_Fold]]:
     """One list of folds a learner."""
-    tests: list[list[_Fold]] = [[] for _ in learners]
-    for runs, scores in learner_scores(features, inclusion, learners, folds):
+    tests: list[list[_Fold]] = [[] for _ in range(learners)]
+    for runs, scores in scored:
         held = inclusion[:, runs]
         for done, values in zip(tests, scores, strict=True):
             table = ks_table(values, held)
@@ -249,9 +252,27 @@ def learned_tests(
     if unknown or not plain:
         known = ", ".join((*GAUSSIAN, BOOSTED, CHOSEN))
         raise ValueError(f"`learners` must be among {known}, and not {CHOSEN} alone; got {', '.join(asked)}.")
-    tests = _tested(features, inclusion, plain, folds)
+    tests = _tested(learner_scores(features, inclusion, plain, folds), inclusion, len(plain))
     if CHOSEN in asked:
         tests.append(_best_before(tests))
+    return _table((*plain, CHOSEN) if CHOSEN in asked else tuple(plain), tests, inclusion, folds)
+
+
+def scored_tests(name: str, scored: Scored, inclusion: Bits, folds: int = FOLDS) -> LearnedTests:
+    """Test a learner by its scores: of each fold in turn, by a model that saw the bits of the folds before alone.
+
+    Parameters
+    ----------
+    name : str
+        Of the learner.
+    scored : iterable of (runs, [scores])
+        Of fold 1, 2, ...; scores of shape (n_documents, len(runs)), which say "with" above 0.
+    inclusion : bool, shape (n_documents, n_runs)
+    """
+    return _table((name,), _tested(scored, inclusion, 1), inclusion, folds)
+
+
+def _table(learners: tuple[str, ...], tests: list[list[_Fold]], inclusion: Bits, folds: int) -> LearnedTests:
     parts = folds_of(inclusion.shape[1], folds)[1:]
     n_with = np.stack([inclusion[:, runs].sum(axis=1) for runs in parts], axis=1).astype(np.float64)
     n_without = np.array([len(runs) for runs in parts]) - n_with
@@ -264,7 +285,7 @@ def learned_tests(
         return np.asarray(mean)
 
     return LearnedTests(
-        learners=(*plain, CHOSEN) if CHOSEN in asked else tuple(plain),
+        learners=learners,
         n_with=_effective(weights, n_with),
         n_without=_effective(weights, n_without),
         distance=np.clip(weighted("advantage"), 0.0, 1.0),

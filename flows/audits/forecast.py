@@ -11,7 +11,9 @@ import numpy as np
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
-from ksdp.audit.plan import CONTROLS, Plan, make_plan
+from ksdp.audit.mechanisms.contract import opens_of
+from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
@@ -60,7 +62,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
 def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     """Costs of all views together, runs that two share counted once; of what can be found, the worst."""
     parts, shared = [_one(view.spec, corpus) for view in views], [False] * len(views)
-    if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables == "all":
+    if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables != "none":
         shared[-1] = True
     said = dict(parts[0])
     for key in ("runs", "blocks", "cpu_hours"):
@@ -70,6 +72,7 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     )
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
         said[key] = max((part[key] for part in parts if part[key] is not None), default=None)
+    said["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
     keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
     said["views"] = [
         {"name": view.name, "shared": free} | {key: part[key] for key in keys}
@@ -88,7 +91,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     n_with = max(1, round(share * plan.design.runs))
     n_without = plan.design.runs - n_with
     size = np.dtype(spec.store.precision).itemsize
-    announced = sum(int(np.prod(a.shape)) for a in plan.announced)
+    announced = sum(int(np.prod(a.shape)) for a in plan.announced if a.name in plan.kept)
     targets = documents // plan.design.lanes
     values = plan.runs * (targets + CONTROLS) * statistics * size
     seconds = _seconds_a_run(plan)
@@ -105,10 +108,13 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "blocks": len(plan.blocks),
         "statistics": [s.name for s in plan.statistics],
         "skipped_statistics": plan.skipped,
+        "opens": opens_of(plan.mechanism),
+        "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
+        "unread": list(plan.coverage.unread),
         "seconds_a_run": seconds,
         "cpu_hours": seconds * plan.runs / 3600,
         "value_bytes": int(values),
-        "bytes": int(values + (plan.runs * announced * size if spec.store.observables == "all" else 0)),
+        "bytes": int(values + (plan.runs * announced * size if spec.store.observables != "none" else 0)),
         "n_with": n_with,
         "n_without": n_without,
         "detectable_D": float(minimal_detectable(*arms)),

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.spec import Spec
 from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import prepare_stored, spec_corpus
+from ksdp.flows.prepare import Asked, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
 from ksdp.storage.audits.views import view_verdicts, views_page, write_view_verdicts, write_views
@@ -46,7 +46,8 @@ def run_views(
     views = make_views(spec, corpus)
     for view in views[1:]:
         make_plan(view.spec, corpus)  # refused before the first is written
-    prepared = [prepare_stored(view.spec, corpus, store, may_sample=True) for view in views]
+    asked = Asked(spec.hash, corpus.hash)
+    prepared = [prepare_stored(view.spec, corpus, store, may_sample=True, asked=asked) for view in views]
     summaries = run_prepared(prepared, workers=workers, dask=dask)
     opened = Store.open(store)
     tables = [read_verdicts(opened.audit(about.audit)) for about in summaries]
@@ -67,5 +68,3 @@ def run_views(
     write_views(opened, name, summary)
     write_text(views_page(opened, name), render_views(opened, name))
     return summary
-
-

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
@@ -108,6 +109,7 @@ def enter_documents(
         mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
         spec_hash=spec_hash,
         left_out=("sampler",) if is_noisy(mechanism) else (),
+        opened=opened(mechanism, whole.features),
     )
     rows = np.flatnonzero(verified.clearance.allows(whole.ids))
     if not len(rows):

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
 from ksdp.audit.screening.proof import pool_of
-from ksdp.flows.screening.signing import Grounds, Signing, sign
+from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.continuations import Origin, read_origin
+from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
@@ -70,7 +72,9 @@ def clearance_from_decisions(
     seen = snapshot(opened, audit)
     rows = read_verdicts(folder)
     verdicts = dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True))
-    chosen = select(verdicts, seen.states)
+    attempts = read_attempts(opened, question_of(spec, summary.corpus))
+    margin, unit = spec.decision.margin, spec.design.unit
+    chosen = select(verdicts, seen.states, remembered_sensitive(opened, attempts, margin=margin, unit=unit))
     if chosen.waiting and not leave_out_waiting:
         raise InputError(
             f"{len(chosen.waiting)} documents wait for a second person, {chosen.waiting[0]!r} among them; confirm "
@@ -102,6 +106,7 @@ def clearance_from_decisions(
             four_eyes=seen.policy.four_eyes,
             newest=not newer,
         ),
+        evidence=evidence_of(summary, attempts),
         reviewed=Reviewed(
             accepted=len(chosen.accepted),
             excluded=len(chosen.excluded),

@@ -13,12 +13,14 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.groups import restrict_to, unit_count
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.proof import pool_of, runs_for_proof
 from ksdp.audit.screening.rounds import Ended, Round, ending, no_proof, round_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import Prepared, prepare_stored
+from ksdp.flows.prepare import Asked, Prepared, prepare_stored
 from ksdp.flows.progress import current
+from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.screening.screens import RoundVerdicts, read_round
 from ksdp.storage.store import Store
 
@@ -97,7 +99,16 @@ class _Series:
         audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
         units = unit_count(self.corpus, unit)
         spec = round_spec(self.spec, number, self.rounds, units, audited, with_runs)
-        return prepare_stored(spec, corpus, self.store, may_sample=True)
+        asked = Asked(self.spec.hash, self.corpus.hash)
+        return prepare_stored(spec, corpus, self.store, may_sample=True, asked=asked)
+
+    def remembered(self) -> frozenset[str]:
+        """What other audits of this question proved to be above the margin: no new seed makes it clear."""
+        opened = Store.open(self.store)
+        attempts = read_attempts(opened, question_of(self.spec, self.corpus.hash))
+        others = [one for one in attempts if one.attempt != self.spec.hash]
+        rule, unit = self.spec.decision, self.spec.design.unit
+        return remembered_sensitive(opened, others, margin=rule.margin, unit=unit)
 
 
 def run_rounds(
@@ -115,6 +126,7 @@ def run_rounds(
     proving = False
     with_runs: int | None = None
     series = _Series(spec, corpus, store, rules.rounds)
+    remembered = series.remembered()
     prepared = series.prepared(1)
     share = prepared.plan.party_rows / pool_of(prepared.plan)
     while True:
@@ -128,7 +140,7 @@ def run_rounds(
             why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
             return Rounds(about, rounds, plan, verdicts, Ended("void", None, why), [])
         rounds.append(verdicts)
-        may_list = verdicts.ids(rules.allowed)
+        may_list = [name for name in verdicts.ids(rules.allowed) if name not in remembered]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
         ended = ending(
             Round(

@@ -11,17 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.groups import documents_of, unit_names
+from ksdp.audit.groups import documents_of, unit_count, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
+from ksdp.audit.planning import make_plan
+from ksdp.audit.screening.attempts import question_of
+from ksdp.audit.screening.clearance import Evidence
 from ksdp.audit.screening.clearance_list import screen_statement
-from ksdp.audit.screening.rounds import check_screenable
+from ksdp.audit.screening.proof import check_undecided
+from ksdp.audit.screening.rounds import check_screenable, round_spec
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.screening.lever_search import Search, SearchLimits, plan_search, run_search
 from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds
-from ksdp.flows.screening.signing import Grounds, Signing, sign
+from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
+from ksdp.storage.audits.ledger import read_attempts
+from ksdp.storage.findings import read_summary
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screening.screens import page_path, write_excluded, write_page, write_screen
 from ksdp.storage.store import Store, content_key
@@ -83,6 +89,9 @@ def screen(
     signing.check()
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
+    if "undecided" in rules.allowed:
+        units = unit_count(corpus, spec.design.unit)
+        check_undecided(make_plan(round_spec(spec, 1, rules.rounds, units, None), corpus))
     planned = plan_search(spec, corpus, quota=search.quota, documents=search.documents) if search else None
     rounds = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)
     unit = spec.design.unit
@@ -96,7 +105,9 @@ def screen(
     if outcome == "cleared":
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         quality = cost_of_leaving_out(spec, corpus, listed)
-        statement = sign(signing, _grounds(spec, corpus, rounds, rules)).statement
+        attempts = read_attempts(opened, question_of(spec, corpus.hash))
+        evidence = evidence_of(read_summary(opened.audit(rounds.about[-1]["audit"])), attempts)
+        statement = sign(signing, _grounds(spec, corpus, rounds, rules, evidence)).statement
     elif signing.path.exists():
         current().say(f"{signing.path} is an older clearance and was left as it is")
     searched = None
@@ -150,10 +161,11 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
     if outcome != "stable":
         return outcome, reason
     if not rounds.listed:
-        undecided = len(rounds.last.ids(["undecided"]))
+        undecided, unread = len(rounds.last.ids(["undecided"])), rounds.plan.coverage.unread
+        why = f"nobody looked at {', '.join(unread)}" if unread else "do more runs"
         return (
             "nothing-proved",
-            f"{reason} {undecided} {rounds.plan.units.word}s are undecided and none may be listed: do more runs.",
+            f"{reason} {undecided} {rounds.plan.units.word}s are undecided and none may be listed: {why}.",
         )
     if rounds.why_beside:
         reason += f" The listed documents were not audited by themselves, because {rounds.why_beside}."
@@ -162,7 +174,7 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
     return "cleared", reason
 
 
-def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules) -> Grounds:
+def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence: Evidence) -> Grounds:
     """What the clearance of a screen rests on: the verdicts of its last round."""
     last = rounds.about[-1]
     return Grounds(
@@ -184,4 +196,5 @@ def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules) -> Ground
             rounds=len(rounds.about),
             why=rounds.why_beside,
         ),
+        evidence=evidence,
     )

@@ -13,11 +13,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import Plan
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.attempts import Attempt, count_attempts
+from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
 
-__all__ = ["Grounds", "Signing", "mechanism_identity", "sign"]
+__all__ = ["Grounds", "Signing", "covered_by", "evidence_of", "mechanism_identity", "sign"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Grounds:
     listed: Sequence[str]
     excluded: Sequence[str]
     statement: str
+    evidence: Evidence
     reviewed: Reviewed | None = None
 
 
@@ -88,6 +92,17 @@ def mechanism_identity(plan: Plan) -> MechanismIdentity:
     """What a clearance is bound to: the mechanism as the plan built it, defaults included."""
     runs = plan.runs_identity
     return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
+
+
+def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
+    """What the deciding audit could see, and how often its question was asked."""
+    fewest, detectable = summary.design.n_with[0], summary.power.detectable_D
+    return Evidence(summary.runs, fewest, detectable, count_attempts(attempts))
+
+
+def covered_by(plan: Plan) -> Covered:
+    """What an audit by this plan looks at, of what a run shows its parties."""
+    return Covered(opens_of(plan.mechanism), tuple(sorted(plan.coverage.read_by)))
 
 
 def sign(signing: Signing, grounds: Grounds) -> Clearance:
@@ -109,8 +124,15 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         reviewer=signing.who,
         created=signing.now,
         expires=signing.expires,
-        statement=f"{grounds.statement} {GROUPS_AUDITED}" if unit == "group" else grounds.statement,
+        statement=" ".join(_sentences(grounds)),
+        evidence=grounds.evidence,
         reviewed=grounds.reviewed,
+        coverage=covered_by(plan),
     )
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance
+
+
+def _sentences(grounds: Grounds) -> list[str]:
+    groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
+    return [grounds.statement, *groups, grounds.evidence.sentence()]

@@ -11,7 +11,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, StoreError
-from ksdp.audit.plan import make_plan
+from ksdp.audit.mechanisms.contract import opened
+from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screening.signing import mechanism_identity
@@ -60,14 +61,15 @@ def verify(
         verified, ids = verify_clearance(path, now=now, public_key=public_key), None
     else:
         corpus = spec_corpus(spec, base or Path())
-        ids = corpus.ids
+        ids, plan = corpus.ids, make_plan(spec, corpus)
         verified = verify_clearance(
             path,
             now=now,
             public_key=public_key,
             corpus_hash=corpus.hash,
-            mechanism=mechanism_identity(make_plan(spec, corpus)),
+            mechanism=mechanism_identity(plan),
             spec_hash=spec.hash,
+            opened=opened(plan.mechanism, corpus.features),
         )
     cleared = verified.clearance
     return {
@@ -85,6 +87,8 @@ def verify(
         "allowed": None if ids is None else int(cleared.allows(ids).sum()),
         "of": None if ids is None else len(ids),
         "excluded": cleared.excluded,
+        "evidence": None if cleared.evidence is None else asdict(cleared.evidence),
+        "coverage": None if cleared.coverage is None else asdict(cleared.coverage),
         "statement": cleared.statement,
     } | ({"reviewed": asdict(cleared.reviewed)} if cleared.reviewed else {})
 

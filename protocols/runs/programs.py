@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import OPENS, Mechanism, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram
@@ -161,7 +161,13 @@ def check_program(mechanism: Mechanism) -> None:
     SpecError
         Naming the mechanism or the parameter.
     """
-    program_of(mechanism).check(mechanism)
+    program = program_of(mechanism)
+    if opens_of(mechanism) != OPENS[0]:
+        raise SpecError(
+            f"`opens` must be {OPENS[0]!r} in a run by announced sums, which shows its parties every round; got "
+            f"{opens_of(mechanism)!r}."
+        )
+    program.check(mechanism)
 
 
 def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) -> PartyProgram:
@@ -222,7 +228,8 @@ def check_audited(mechanism: GaussianReleases) -> None:
         Naming what `announce` lacks.
     """
     promise = mechanism.guarantee
-    missing = [name for name in program_of(mechanism).seen if name not in getattr(mechanism, "announce", ())]
+    chosen = getattr(mechanism, "announce", ())
+    missing = [name for name in program_of(mechanism).seen if chosen and name not in chosen]
     if missing and not (promise.sound and promise.kind == "(epsilon, delta)"):
         raise SpecError(
             f"`announce` must name {', '.join(missing)} in a run of {mechanism.name} on clearances: the server "

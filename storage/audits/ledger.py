@@ -10,15 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.attempts import Attempt
+from ksdp.storage.findings import read_summary, read_verdicts
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
-__all__ = ["read_attempts", "record_attempt"]
+__all__ = ["read_attempts", "record_attempt", "remembered_sensitive"]
 
 _START = "0" * 64
 
@@ -64,6 +68,34 @@ def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
         if attempt.question == question:
             found.append(attempt)
     return tuple(found)
+
+
+def remembered_sensitive(store: Store, attempts: Sequence[Attempt], *, margin: float, unit: str) -> frozenset[str]:
+    """Documents (or groups) that an earlier audit proved to be above the margin: no other seed makes them clear.
+
+    Parameters
+    ----------
+    attempts : sequence of Attempt
+        The audits that count. One that was never finished, or is void, proved nothing.
+    margin : float
+        Of the decision now. An audit with a smaller margin proved less than what is asked now, and is passed over.
+    unit : str
+        `document` or `group`: audits of the other are passed over.
+
+    Raises
+    ------
+    StoreError
+        If a finished audit cannot be read: what it proved would be forgotten.
+    """
+    found: set[str] = set()
+    for folder in {store.audit(one.audit) for one in attempts if one.margin >= margin}:
+        if not (folder / "audit.json").is_file():
+            continue
+        summary = read_summary(folder)
+        if summary.valid and summary.design.unit == unit:
+            verdicts = read_verdicts(folder)
+            found |= set(verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist())
+    return frozenset(map(str, found))
 
 
 def _file(root: Path) -> Path:

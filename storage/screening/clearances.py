@@ -24,7 +24,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed
+from ksdp.audit.screening.attempts import Attempts
+from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.store import write_whole
 
@@ -38,7 +39,7 @@ __all__ = [
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
-_OPTIONAL = ("reviewed",)
+_OPTIONAL = ("evidence", "reviewed", "coverage")
 """Fields that came later: not written where they say nothing, so that older files keep their one form."""
 
 
@@ -50,7 +51,7 @@ class Verified:
     public_key: Ed25519PublicKey
     fingerprint: str
     checked: tuple[str, ...]
-    """`content`, `signature` and `time` always; `signer`, `corpus`, `mechanism`, `spec` where they were given."""
+    """`content`, `signature` and `time` always; `signer`, `corpus`, `mechanism`, `spec`, `coverage` if asked."""
 
 
 def new_salt() -> bytes:
@@ -72,6 +73,12 @@ def _content(clearance: Clearance) -> dict[str, Any]:
             value = {"name": value.name, "version": value.version, "parameters": dict(value.parameters)}
         elif isinstance(value, Reviewed):
             value = asdict(value)
+        elif isinstance(value, Evidence):
+            value = asdict(value) | {
+                "attempts": asdict(value.attempts) | {"margins": list(value.attempts.margins)}
+            }
+        elif isinstance(value, Covered):
+            value = {"opens": value.opens, "arrays": list(value.arrays)}
         elif isinstance(value, tuple):
             value = list(value)
         elif isinstance(value, Mapping):
@@ -90,9 +97,20 @@ def _clearance(said: dict[str, Any]) -> Clearance:
         values[name] = datetime.fromisoformat(values[name])
     values["salt"] = None if values["salt"] is None else bytes.fromhex(values["salt"])
     values["mechanism"] = MechanismIdentity(**values["mechanism"])
+    if "evidence" in values:
+        values["evidence"] = _evidence(values["evidence"])
     if "reviewed" in values:
         values["reviewed"] = Reviewed(**values["reviewed"])
+    if "coverage" in values:
+        said = values["coverage"]
+        values["coverage"] = Covered(said["opens"], tuple(said["arrays"]))
     return Clearance(**values)
+
+
+def _evidence(stored: Mapping[str, Any]) -> Evidence:
+    attempts = dict(stored["attempts"])
+    attempts["margins"] = tuple(attempts["margins"])
+    return Evidence(**dict(stored) | {"attempts": Attempts(**attempts)})
 
 
 def _signed_bytes(said: Mapping[str, Any]) -> bytes:
@@ -202,6 +220,7 @@ def verify_clearance(
     mechanism: MechanismIdentity | None = None,
     spec_hash: str | None = None,
     left_out: Sequence[str] = (),
+    opened: Sequence[str] | None = None,
 ) -> Verified:
     """Read a clearance and refuse it unless every check holds.
 
@@ -216,6 +235,8 @@ def verify_clearance(
         What is about to be run. What is not given is not checked; `Verified.checked` says what was.
     left_out : sequence of str
         Parameters of the mechanism that may differ; `Verified.checked` names them.
+    opened : sequence of str, optional
+        Names of everything that the run shows its parties: refused where the audits looked at less.
 
     Raises
     ------
@@ -254,6 +275,15 @@ def verify_clearance(
         if cleared != wanted:
             raise ClearanceError(name, f"{path.name} is for another {name}: {_differs(cleared, wanted)}.")
         checked.append(f"{name} (but for {', '.join(but)})" if but else name)
+    if opened is not None:
+        if clearance.coverage is None:
+            raise ClearanceError("coverage", f"{path.name} does not say what its audits looked at; audit again.")
+        missing = clearance.coverage.missing(opened)
+        if missing:
+            raise ClearanceError(
+                "coverage", f"{path.name}: a run shows {', '.join(missing)}, which its audits did not look at."
+            )
+        checked.append("coverage")
     return Verified(clearance, key, fingerprint(key), tuple(checked))
 
 

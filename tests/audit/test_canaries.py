@@ -12,7 +12,8 @@ from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.groups import make_units
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.plan import NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.plan import NULL_CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
@@ -90,4 +91,6 @@ def test_a_rule_that_clears_or_overlooks_canaries_voids_the_audit() -> None:
     rule = parse_spec({"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "null"}}).decision
     assert judge_canaries([tests, tests[:5]], rule, [0.025, 0.025]).reason is None
     blind = ArmTests(tests.n_with, tests.n_without, tests.distance, np.zeros((40, 1)), tests.log10_tail)
-    assert "not called sensitive" in str(judge_canaries([blind], rule, [0.05]).reason)
+    paper = rule.model_copy(update={"margin": 0.0})  # the p of "no leak" decides; above a margin the distance does
+    assert judge_canaries([tests], paper, [0.05]).reason is None
+    assert "not called sensitive" in str(judge_canaries([blind], paper, [0.05]).reason)

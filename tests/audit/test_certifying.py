@@ -12,7 +12,8 @@ from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms

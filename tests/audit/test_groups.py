@@ -12,7 +12,8 @@ from ksdp.audit.corpus import Corpus, canonical, restrict
 from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import make_units, unit_count, unit_names
-from ksdp.audit.plan import CONTROLS, Plan, make_plan
+from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms

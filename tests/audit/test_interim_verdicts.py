@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 
 from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import Counted, after_fresh, after_look, for_fresh_runs, open_documents
+from ksdp.audit.interim_verdicts import (
+    Counted,
+    after_fresh,
+    after_look,
+    for_fresh_runs,
+    open_documents,
+)
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
+from ksdp.audit.verdicts.needed_distances import likely_distance
 
 RULE = DecisionSpec(margin=0.3, error="fwer")
 
@@ -114,3 +121,48 @@ def test_looking_again_at_the_smallest_p_of_the_same_runs_proves_nothing() -> No
         counting += said == "sensitive"
     assert alone > 60
     assert counting <= 10
+
+
+def test_nothing_is_clear_where_an_announced_array_was_looked_at_by_nobody(looks: tuple) -> None:
+    """What would be clear is undecided for good, and who might be sensitive is looked at again."""
+    every = np.arange(6)
+    first = arms_at(looks, 1200, every)
+    would = after_look(None, first, 0, Look(1200, 0.04), RULE, [])
+    found = after_look(None, first, 0, Look(1200, 0.04), RULE, [], may_clear=False)
+    clear, sensitive = would.decisions.verdict == "clear", would.decisions.verdict == "sensitive"
+    assert clear.any()
+    assert sensitive.any()
+    assert (found.settled == clear).all()
+    assert (found.decisions.verdict == np.where(sensitive, "sensitive", "undecided")).all()
+    assert (found.decisions.detected == would.decisions.detected).all()
+    assert (found.decisions.log10_adjusted_above == would.decisions.log10_adjusted_above).all()
+    assert (found.decisions.log10_p_below == 0).all()
+    assert (found.decisions.log10_adjusted_below == 0).all()
+    assert np.isposinf(found.decisions.runs_to_decide[clear]).all()
+    assert np.isnan(found.decisions.runs_to_decide[sensitive]).all()
+    assert open_documents(found).tolist() == np.flatnonzero(~clear & ~sensitive).tolist()
+
+
+def test_a_later_look_keeps_what_is_settled(looks: tuple) -> None:
+    rule = RULE.model_copy(update={"margin": 0.16})
+    first = after_look(None, arms_at(looks, 600, np.arange(6)), 0, Look(600, 0.01), rule, [], may_clear=False)
+    rest = open_documents(first)
+    assert len(rest)
+    second = after_look(first, arms_at(looks, 3000, rest), 1, Look(3000, 0.04), rule, [], may_clear=False)
+    assert second.settled[rest].any()
+    assert not (second.decisions.verdict == "clear").any()
+    assert (second.settled | ~first.settled).all()
+    assert (second.look[np.setdiff1d(np.arange(6), rest)] == 0).all()
+
+
+def test_runs_that_would_only_clear_are_not_asked_for(looks: tuple) -> None:
+    """Not yet below the margin for certain, and not above it: no number of runs says more of what nobody reads."""
+    few = arms_at(looks, 150, np.arange(6))
+    open_ = after_look(None, few, 0, Look(150, 0.05), RULE, [])
+    closed = after_look(None, few, 0, Look(150, 0.05), RULE, [], may_clear=False)
+    finite = np.isfinite(open_.decisions.runs_to_decide)
+    below = finite & (likely_distance(few) <= RULE.margin)
+    assert below.any()
+    assert np.isposinf(closed.decisions.runs_to_decide[below]).all()
+    kept = finite & ~below
+    assert (closed.decisions.runs_to_decide[kept] == open_.decisions.runs_to_decide[kept]).all()

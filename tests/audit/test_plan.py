@@ -7,7 +7,8 @@ import pytest
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.plan import Plan, make_plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
 
 

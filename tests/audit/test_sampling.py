@@ -13,7 +13,8 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Observables
-from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms, judge_controls
@@ -33,7 +34,9 @@ def whole(plan: Plan, lane: int = 0):
 @pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_values_are_the_same_from_stored_observables(corpus: Corpus, mechanism: str, precision: str) -> None:
-    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 2}, store={"precision": precision})
+    store = {"precision": precision, "observables": "all"}
+    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 2}, store=store)
+    assert plan.from_store
     block = Block(0, 2, 7)
     kept: list = []
     fresh = measure(plan, block, sample(plan, block), plan.statistics, kept.append)

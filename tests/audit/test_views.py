@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ksdp.audit.canaries import HANDED
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import final_output
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import DecisionSpec, Spec, parse_spec
@@ -55,7 +56,9 @@ def test_the_final_output_is_all_that_its_statistics_see(corpus: Corpus) -> None
     block = Block(0, 0, 2)
     kept: list = []
     measure(full, block, sample(full, block), full.statistics, kept.append)
-    assert set(kept[0]) == {"T", "denominators", "sweeps"}
+    assert set(kept[0]) == {HANDED, "T", "denominators", "weights", "total_weights", "sweeps"}
+    assert final.from_store
+    assert not full.from_store
     seen = []
 
     class Spy:
@@ -87,7 +90,7 @@ def test_final_outputs_are_announced(name: str, parameters: dict, final: set[str
     assert final <= {announced.name for announced in mechanism.observables(9)}
 
 
-@pytest.mark.parametrize("parameters", [{"announce": ("denominators",)}, {"at": (3,)}])
+@pytest.mark.parametrize("parameters", [{"announce": ("denominators",)}, {"announce": ("T",), "at": (3,)}])
 def test_topics_that_are_not_announced_cannot_be_audited(parameters: dict) -> None:
     with pytest.raises(SpecError, match="announces no final output"):
         final_output(make_mechanism("pd-nmf", parameters))
@@ -102,7 +105,7 @@ def test_topics_that_are_not_announced_cannot_be_audited(parameters: dict) -> No
         ({"views": {"coalitions": [0.1, 9]}}, "must differ; of 90 documents"),
         ({"parties": {"coalition": 5}}, r"`parties\.coalition` must be left out"),
         ({"statistics": {"sees": "final"}}, r"`statistics\.sees` must be left out"),
-        ({"mechanism": {"name": "pd-svd", "rank": 2}}, "announces nothing besides its final output"),
+        ({"mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"}}, "nothing besides its final"),
     ],
 )
 def test_refuses(corpus: Corpus, sections: dict, message: str) -> None:
@@ -155,3 +158,12 @@ def test_views_of_other_documents_are_not_combined() -> None:
     for views in ([], [one, two]):
         with pytest.raises(ValueError, match="all of the same documents"):
             combine(views, DecisionSpec())
+
+
+def test_no_document_is_clear_over_views_where_one_of_them_left_an_array_unread() -> None:
+    """The p of that view is 1, whatever the others prove."""
+    said = np.array(["clear", "clear"]), np.array(["undecided", "undecided"])
+    one = ViewVerdicts(said[0], np.zeros(2), np.full(2, -9.0))
+    other = ViewVerdicts(said[1], np.zeros(2), np.zeros(2))
+    assert combine([one, one], DecisionSpec()).verdict.tolist() == ["clear", "clear"]
+    assert combine([one, other], DecisionSpec()).verdict.tolist() == ["undecided", "undecided"]

@@ -22,7 +22,8 @@ from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
 from ksdp.audit.verdicts.bands import band_width
-from ksdp.audit.verdicts.decide import Verdict, decide, detectable_distance
+from ksdp.audit.verdicts.decide import Verdict, decide
+from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.storage.blocks import write_values
 from ksdp.storage.findings import (
     Curve,
@@ -91,7 +92,10 @@ def _summary(
         "detected": int(decisions.detected.sum()),
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},
+        "opens": "every round",
         "announced": [],
+        "coverage": {},
+        "unread": [],
         "paper_alone": alone,
         "controls": {
             "null": 24,

@@ -96,7 +96,7 @@ def spec(corpus_folder: Path) -> Callable[..., Path]:
     """Write a spec beside the corpus."""
 
     def write(name: str = "spec", **changes: Any) -> Path:
-        values = {"seed": 3, "mechanism": "pd-svd", "with_runs": 40, "families": ["paper", "geometry"]} | changes
+        values = {"seed": 3, "mechanism": "pd-svd", "with_runs": 40, "families": ["paper", "geometry", "rounds"]} | changes
         path = corpus_folder / f"{name}.toml"
         path.write_text(SPEC.format(**values | {"families": json.dumps(values["families"])}))
         return path

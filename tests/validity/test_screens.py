@@ -13,7 +13,8 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical, restrict
 from ksdp.audit.design import Block
-from ksdp.audit.plan import CONTROLS, make_plan
+from ksdp.audit.plan import CONTROLS
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.screening.rounds import round_spec
 from ksdp.audit.spec import parse_spec

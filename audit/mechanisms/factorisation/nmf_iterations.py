@@ -40,6 +40,10 @@ class Factorisation(SweepSnapshot):
     """Whether the stopping rule ended it, not the cap on sweeps."""
     snapshots: Mapping[int, SweepSnapshot] = field(default_factory=dict)
     """By sweep asked for; sweeps beyond the last one hold the last one."""
+    total: Matrix | None = None
+    """Numerators summed over all sweeps, shape (k, d); None where nobody asked for snapshots."""
+    total_denominators: Matrix | None = None
+    """Denominators summed over all sweeps."""
 
 
 def iterate(

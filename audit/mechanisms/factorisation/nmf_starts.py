@@ -13,7 +13,7 @@ The last three depend on data, and so does what their making announces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,6 +44,7 @@ __all__ = [
     "best_of_parties",
     "initial_topics",
     "local_models",
+    "merged_models",
     "merged_topics",
     "nnsvd",
     "pseudo_documents",
@@ -66,11 +67,25 @@ class LocalFit:
     """On the observed entries only."""
 
     def factorise(
-        self, parties: Sequence[sp.csr_array], start: Matrix, *, weighted: bool = False
+        self,
+        parties: Sequence[sp.csr_array],
+        start: Matrix,
+        *,
+        weighted: bool = False,
+        coalition: Collection[int] = (),
+        at: Collection[int] = (),
     ) -> Factorisation:
         """NMF of the parties' rows."""
         iterate = weighted_nmf_iter if weighted else pd_nmf_iter
-        return iterate(parties, start, sweeps=self.sweeps, tolerance=self.tolerance, penalties=self.penalties)
+        return iterate(
+            parties,
+            start,
+            sweeps=self.sweeps,
+            tolerance=self.tolerance,
+            penalties=self.penalties,
+            coalition=coalition,
+            at=at,
+        )
 
 
 @lru_cache(maxsize=4)
@@ -209,14 +224,16 @@ def pseudo_documents(model: Factorisation) -> sp.csr_array:
     return sp.csr_array(weights[:, None] * model.T)
 
 
-def merged_topics(
+def merged_models(
     parties: Sequence[sp.csr_array],
     rank: int,
     how: LocalFit = LocalFit(),
     *,
     seed: int = 0,
-) -> Matrix:
-    """Return T_init of PD-NMF-Init: PD-NMF-Iter on the parties' weighted local topics as documents.
+    coalition: Collection[int] = (),
+    at: Collection[int] = (),
+) -> Factorisation:
+    """Return what PD-NMF-Init announces: PD-NMF-Iter on the parties' weighted local topics as documents.
 
     Each party's topics are scaled by the norms of the columns of its W, so that an error in a topic weighs what it
     costs in that party's documents (Theorem 2). The iterations start from the agreed random topics, where the
@@ -229,7 +246,18 @@ def merged_topics(
     models = local_models(parties, rank, how)
     pseudo = [pseudo_documents(model) for model in models]
     start = random_topics(parties[0].shape[1], rank, seed)
-    return how.factorise(pseudo, start).T
+    return how.factorise(pseudo, start, coalition=coalition, at=at)
+
+
+def merged_topics(
+    parties: Sequence[sp.csr_array],
+    rank: int,
+    how: LocalFit = LocalFit(),
+    *,
+    seed: int = 0,
+) -> Matrix:
+    """Return T_init of PD-NMF-Init, the topics that `merged_models` ends with."""
+    return merged_models(parties, rank, how, seed=seed).T
 
 
 def initial_topics(

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_rank
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import block_power, stack, start_block
 from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
+from ksdp.audit.mechanisms.factorisation.span import ROUNDS, announced_span
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDSVD", "SigmaSVD"]
@@ -25,15 +26,18 @@ class PDSVD:
 
     Announces ``V``, shape (rank, features): V_k^T, the leading right singular vectors of all parties' rows,
     one a row, with the signs of the block power iteration. With `reveal_sigma` also ``sigma``, shape (rank,):
-    the singular values. With ``solver="power"`` also ``iterations``, shape (1,).
+    the singular values. A run that opens every round shows the blocks of all its iterations besides: ``span``,
+    shape (rounds x rank, features), is a basis of the space that those of the first ten span, and
+    ``span_sigma``, shape (rounds x rank,), what a party can work out of X^T X on it (`factorisation.span`): its
+    singular values there, divided by the largest where they are not revealed. With ``solver="power"`` such a run
+    announces ``iterations`` as well, shape (1,).
 
     What a coalition sees: V is public, and every other sum is announced normalised, so that a coalition
     cannot subtract its own share. With `reveal_sigma` it sees the values of everybody's rows; from V and
     sigma it can form V Sigma^2 V^T, the rank-k part of X^T X, and subtract its own share of *that*. This is a
     function of V, sigma and what it knew before, so nothing more is announced.
 
-    Only the last block is announced to the audit, not that of every iteration (as in the paper's section
-    5.2). The blocks of all iterations are functions of X^T X, which `reveal_sigma` comes close to.
+    The paper's section 5.2 looks at the last block alone: that is ``opens="final"``.
 
     Parameters
     ----------
@@ -42,11 +46,15 @@ class PDSVD:
     reveal_sigma : bool
         SecSum in place of NormedSecSum.
     solver : {"limit", "power"}
-        `limit` computes what the iteration converges to, directly; `power` iterates, party by party.
+        `limit` computes what the iteration converges to, directly, as does a run of a fixed number of rounds, many
+        enough; `power` iterates, party by party, and shows when it stops.
     iterations : int
         Cap of the power iteration.
     tolerance : float
         It stops when the subspace moves by less (sine of the largest principal angle).
+    opens : {"every round", "final"}
+        `final`: iterates stay hidden inside a secure computation that opens V (and sigma) alone. Nobody sees when
+        to stop, so that `power` then goes to its cap.
     start_seed : int
         What the parties agreed to draw the start from; it fixes signs, hence is part of the mechanism and not
         of a run's randomness.
@@ -61,7 +69,7 @@ class PDSVD:
     """
 
     name: ClassVar[str] = "pd-svd"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
 
     rank: int = 7
@@ -70,12 +78,21 @@ class PDSVD:
     iterations: int = 1000
     tolerance: float = 1e-9
     start_seed: int = 0
+    opens: str = OPENS[0]
 
     def __post_init__(self) -> None:
         check_least(self, rank=1, iterations=1, start_seed=0)
         check_one_of(self, "solver", ("limit", "power"))
+        check_one_of(self, "opens", OPENS)
         if not 0 <= self.tolerance < 1:
             raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
+
+    @property
+    def rounds(self) -> int:
+        """Iterations whose blocks stand for all that are opened."""
+        if self.opens == "final":
+            return 0
+        return ROUNDS if self.solver == "limit" else min(ROUNDS, self.iterations)
 
     @property
     def final(self) -> tuple[str, ...]:
@@ -94,7 +111,10 @@ class PDSVD:
         announced = [Announced("V", (self.rank, features))]
         if self.reveal_sigma:
             announced.append(Announced("sigma", (self.rank,)))
-        if self.solver == "power":
+        if self.rounds:
+            size = self.rounds * self.rank
+            announced += [Announced("span", (size, features), early=True), Announced("span_sigma", (size,))]
+        if self.rounds and self.solver == "power":
             announced.append(Announced("iterations", (1,)))
         return tuple(announced)
 
@@ -118,16 +138,34 @@ class PDSVD:
                 f"`rank` must be below the rows and the features of a database ({smallest}); got {self.rank}."
             )
         start = start_block(self.start_seed, features, self.rank)
+        rows, done = stack(parties), self.rounds
         if self.solver == "limit":
-            limit = limit_of_power(stack(parties), start, mean)
+            limit = limit_of_power(rows, start, mean)
             announced, values = {"V": limit.block}, limit.values
         else:
-            run = block_power(parties, start, iterations=self.iterations, tolerance=self.tolerance, mean=mean)
+            tolerance = self.tolerance if self.rounds else 0.0
+            run = block_power(parties, start, iterations=self.iterations, tolerance=tolerance, mean=mean)
             announced, values = {"V": run.block}, run.values
-            announced["iterations"] = np.array([run.iterations], dtype=np.float64)
+            done = min(done, run.iterations)
+            if self.rounds:
+                announced["iterations"] = np.array([run.iterations], dtype=np.float64)
         if self.reveal_sigma:
             announced["sigma"] = values
-        return announced
+        return announced | self._span(rows, start, done, mean)
+
+    def _span(
+        self, rows: sp.csr_array, start: NDArray[np.float64], done: int, mean: NDArray[np.float64] | None
+    ) -> dict[str, NDArray[np.float64]]:
+        """What the blocks of the first iterations show besides; zeros where there were fewer."""
+        if not self.rounds:
+            return {}
+        found = announced_span(rows, start, done, mean)
+        missing = (self.rounds - done) * self.rank
+        scale = 1.0 if self.reveal_sigma else max(found.values.max(initial=0.0), np.finfo(np.float64).tiny)
+        return {
+            "span": np.pad(found.rows, ((0, missing), (0, 0))),
+            "span_sigma": np.pad(found.values / scale, (0, missing)),
+        }
 
 
 @dataclass(frozen=True)
@@ -138,7 +176,7 @@ class SigmaSVD(PDSVD):
     """
 
     name: ClassVar[str] = "sigma-svd"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")
 
     reveal_sigma: bool = field(default=True, init=False)

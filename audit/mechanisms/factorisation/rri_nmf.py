@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -125,9 +126,13 @@ def pd_nmf_iter(
     sums = Sums(np.empty_like(T), np.empty(topics), np.empty((topics, topics)), np.empty(topics))
     thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((T.shape[1], 8))
 
+    running = Sums(*(np.zeros_like(part) for part in sums))
+
     def one_sweep() -> tuple[float, float]:
         work = thresholds, fits, interleaved
         changed, before = sweep(rows, T, W, gram, silent, sums, penalties, project, *work)
+        for part, new in zip(running, sums, strict=True):
+            part += new
         return changed, before
 
     def snapshot() -> SweepSnapshot:
@@ -137,7 +142,11 @@ def pd_nmf_iter(
             sums.denominators.copy(),
         )
 
-    return iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
+    found = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
+    if not at:
+        return found
+    total = expand(running.numerators, running.offset, running.mix, start, position)
+    return replace(found, total=total, total_denominators=running.denominators)
 
 
 def fit_coefficients(

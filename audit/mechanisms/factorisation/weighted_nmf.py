@@ -22,6 +22,7 @@ which PD-ML-Lite, section 5.1, refers; derived here.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -191,15 +192,19 @@ def weighted_nmf_iter(
     W = check_coefficients(coefficients, rows, T.shape[0])
     residual = _residual(rows, T, W)
     numerators, denominators = np.empty_like(T), np.empty_like(T)
+    total, total_denominators = np.zeros_like(T), np.zeros_like(T)
 
     def one_sweep() -> tuple[float, float]:
         changed, before = _sweep(rows, T, W, residual, numerators, denominators, penalties)
+        np.add(total, numerators, out=total)
+        np.add(total_denominators, denominators, out=total_denominators)
         return changed, before
 
     def snapshot() -> SweepSnapshot:
         return SweepSnapshot(T.copy(), numerators.copy(), denominators.copy())
 
-    return iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
+    found = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
+    return replace(found, total=total, total_denominators=total_denominators) if at else found
 
 
 def fit_observed_coefficients(

@@ -149,6 +149,8 @@ class Driven:
     """What each party sent to the server, upload by upload."""
     beside: list[list[Floats]] = field(default_factory=list)
     """And what it sent without noise."""
+    means: list[Floats] = field(default_factory=list)
+    """What the server sent to all."""
     public: dict[str, Floats] = field(default_factory=dict)
     """What every party ends with."""
 
@@ -191,6 +193,7 @@ def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Ann
                 total, deviation = collected(driven.uploads[-1], driven.beside[-1], sizes)
                 if deviation:
                     total = announcer.publish(total, deviation)
+                driven.means.append(total)
             case _:
                 raise SpecError("a mechanism with noise requests an exact sum.")
         return [after(total)] * len(requests)

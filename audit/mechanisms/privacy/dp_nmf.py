@@ -43,8 +43,9 @@ class DPNMF(GaussianReleases):
     goes) or 2 c (it is replaced), and sigma is the analytic calibration for all sweeps times topics releases.
     The topics are projected on the simplex, which is post-processing.
 
-    Announced: ``T``, shape (rank, features); ``denominators``, shape (rank,), with noise, as the coalition sees
-    them, of the last sweep; ``sweeps``, shape (1,).
+    Announced: ``T``, shape (rank, features); where every round is opened also ``sums``, shape (sweeps, rank,
+    features), and ``weights``, shape (sweeps, rank), the numerators and denominators of every sweep, with noise,
+    as the coalition sees them; ``denominators``, shape (rank,), those of the last. The number of sweeps is public.
 
     Parameters
     ----------
@@ -109,10 +110,13 @@ class DPNMF(GaussianReleases):
             sampler=self.sampler,
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
-        shapes = {"T": (self.rank, features), "denominators": (self.rank,), "sweeps": (1,)}
-        return tuple(Announced(name, shape) for name, shape in shapes.items())
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its parties."""
+        last = Announced("T", (self.rank, features))
+        if self.opens == "final":
+            return (last,)
+        sums = Announced("sums", (self.sweeps, self.rank, features), early=True)
+        return last, Announced("denominators", (self.rank,)), sums, Announced("weights", (self.sweeps, self.rank))
 
     def sensitivity(self, features: int) -> float:
         """Of one release, by one record."""
@@ -144,18 +148,20 @@ class DPNMF(GaussianReleases):
         T = _start(self.start_seed, self.rank, features)
         W = np.zeros((part.shape[0], self.rank))
         squares = _squared_norms(part)
-        denominators = np.zeros(self.rank)
         for _ in range(self.sweeps):
             for t in range(self.rank):
                 share = self._share(part, W, squares, T, t)
                 next_topic = partial(_with_topic, T, t, deviation)
-                T, denominators[t] = yield NoisySum(share, deviation / math.sqrt(honest), after=next_topic)
-        return PartyResult({"T": T, "denominators": denominators, "sweeps": np.array([float(self.sweeps)])})
+                T, _denominator = yield NoisySum(share, deviation / math.sqrt(honest), after=next_topic)
+        return PartyResult({"T": T})
 
     def observed(self, driven: Driven) -> dict[str, Matrix]:
-        """The denominators as the coalition sees them."""
-        last = driven.transcript[-self.rank :]
-        return driven.public | {"denominators": np.array([announcement.seen[-1] for announcement in last])}
+        """The sums as the coalition sees them."""
+        seen = np.stack([announcement.seen for announcement in driven.transcript])
+        seen = seen.reshape(self.sweeps, self.rank, -1)
+        weights = np.ascontiguousarray(seen[..., -1])
+        sums = {"sums": np.ascontiguousarray(seen[..., :-1]), "weights": weights, "denominators": weights[-1]}
+        return {name: (driven.public | sums)[name] for name in self.opened}
 
     def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:
         """Update W_t in place and return this party's clipped share of the numerator and the denominator."""

@@ -45,7 +45,7 @@ class DPdisPCA(GaussianReleases):
     Site s computes :math:`A_s = X_s^T X_s / N_s`, adds a symmetric Gaussian matrix, keeps the `intermediate`
     largest eigenvalues that are positive, and sends :math:`P_s = U_R \Sigma_R^{1/2}`. The aggregator decomposes
     :math:`A_c = \sum_s (N_s / N) P_s P_s^T`. Announced: ``V``, shape (rank, features), its leading eigenvectors;
-    with `announce` also ``P``, shape (intermediate, features): what the aggregator gets from the victim.
+    where all is opened also ``P``, shape (intermediate, features): what the aggregator gets from the victim.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class DPdisPCA(GaussianReleases):
     row_bound: float = 1.0
     calibration: str = "analytic"
     adjacency: str = "replace-one"
-    announce: tuple[str, ...] = ("V",)
+    announce: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,12 +123,14 @@ class DPdisPCA(GaussianReleases):
             notes="Printed calibration: proved for epsilon < 1 and add-remove only." if printed else "",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its parties and the aggregator."""
         if self.intermediate > features:
             raise SpecError(f"`intermediate` must be at most the features ({features}); got {self.intermediate}.")
-        shapes = {"V": (self.rank, features), "P": (self.intermediate, features)}
-        return tuple(Announced(name, shapes[name]) for name in self.announce)
+        last = Announced("V", (self.rank, features))
+        return (
+            (last,) if self.opens == "final" else (last, Announced("P", (self.intermediate, features), early=True))
+        )
 
     def sensitivity(self, size: int, features: int) -> float:
         """Of one site's A_s (its upper triangle), by one record of N_s = `size`."""
@@ -180,7 +182,8 @@ class DPdisPCA(GaussianReleases):
 
     def observed(self, driven: Driven) -> dict[str, Matrix]:
         """With `P`, what the aggregator gets from the victim."""
-        return {name: (driven.public | {"P": driven.uploads[0][0]})[name] for name in self.announce}
+        sent = {"P": driven.uploads[0][0]}
+        return {name: (driven.public | sent)[name] for name in self.announce or self.opened}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Few features and records along two directions; the noisy matrix itself is looked at, which is more

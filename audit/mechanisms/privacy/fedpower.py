@@ -20,9 +20,11 @@ from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgra
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
     aligned,
+    basis_and_sums,
     check_schedule,
     fedpower_deviations,
     moments_times,
+    with_sums,
 )
 from ksdp.audit.mechanisms.privacy.noise import check_budget
 from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows, second_moment_change, worst_pair
@@ -41,10 +43,10 @@ class FedPower(GaussianReleases):
     every `period`-th time it turns its block by the orthogonal Procrustes solution towards the others', adds
     noise of deviation :math:`\|Z^{(i)}\|_{max} \sigma` and sends it to the server, which adds noise of deviation
     :math:`\max_i \|Z^{(i)} D^{(i)}\|_{max} \sigma'` to the weighted mean and sends it to all. Announced: ``V``,
-    shape (rank, features), the last basis; with `announce` also ``uploads``, shape (iterations / period, rank,
-    features): what the server gets from the victim; and ``scales``, shape (iterations / period,): the largest
-    entry of its turned basis, which the server needs for its own noise and gets without any (with `period` 1 it
-    is public).
+    shape (rank, features), the last basis; where every round is opened also ``means``, shape (iterations / period,
+    rank, features): what the server sends to all; ``uploads``, of the same shape: what it gets from the victim;
+    and ``scales``, shape (iterations / period,): the largest entry of its turned basis, which the server needs
+    for its own noise and gets without any (with `period` 1 it is public).
 
     **The printed claim is unsound**: (2 epsilon, 2 delta) adds up what protects against different observers (the
     server sees no central noise, the devices see both); the Procrustes turn, and the local iterations, are
@@ -62,7 +64,8 @@ class FedPower(GaussianReleases):
     reference : {"common", "first"}
         What blocks are turned towards: the last basis that all know, or (as Guo et al.) that of the first device,
         which would have to hand it out without noise.
-    announce : subset of ("V", "uploads", "scales")
+    announce : subset of ("V", "means", "uploads", "scales")
+        What an experiment looks at, in place of everything that a run opens; nothing is cleared by it.
     start_seed : int
         Of the agreed standard normal start.
     sampler : {"fast", "discrete"}
@@ -82,7 +85,7 @@ class FedPower(GaussianReleases):
     noise: float | None = None
     central_noise: float | None = None
     reference: str = "common"
-    announce: tuple[str, ...] = ("V",)
+    announce: tuple[str, ...] = ()
     start_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -96,7 +99,7 @@ class FedPower(GaussianReleases):
         if (self.noise is None) != (self.central_noise is None):
             raise SpecError("`noise` and `central_noise` must be given together, or neither.")
         check_one_of(self, "reference", ("common", "first"))
-        check_some_of(self, "announce", ("V", "uploads", "scales"))
+        check_some_of(self, "announce", ("V", "means", "uploads", "scales"))
 
     @property
     def rounds(self) -> int:
@@ -120,15 +123,14 @@ class FedPower(GaussianReleases):
             "outside the sensitivity.",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its devices and the server."""
         check_rank(self.rank, features)
-        shapes: dict[str, tuple[int, ...]] = {
-            "V": (self.rank, features),
-            "uploads": (self.rounds, self.rank, features),
-            "scales": (self.rounds,),
-        }
-        return tuple(Announced(name, shapes[name]) for name in self.announce)
+        last, each = Announced("V", (self.rank, features)), (self.rounds, self.rank, features)
+        if self.opens == "final":
+            return (last,)
+        blocks = (Announced("means", each, early=True), Announced("uploads", each, early=True))
+        return last, *blocks, Announced("scales", (self.rounds,))
 
     def deviations(self, sizes: Sequence[int]) -> tuple[float, float]:
         """sigma and sigma', before the factors ||Z||_max."""
@@ -177,10 +179,11 @@ class FedPower(GaussianReleases):
     def observed(self, driven: Driven) -> dict[str, Matrix]:
         """With `uploads`, what the server gets from the victim; with `scales`, what it gets without noise."""
         server = {
+            "means": np.stack(driven.means),
             "uploads": np.stack([uploads[0] for uploads in driven.uploads]),
             "scales": np.stack([beside[0][0] for beside in driven.beside]),
         }
-        return {name: (driven.public | server)[name] for name in self.announce}
+        return {name: (driven.public | server)[name] for name in self.announce or self.opened}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records of norm 1 along spread-out directions in the span of the start, where ||Z||_max is small."""
@@ -199,7 +202,8 @@ class UtilityFedPower(GaussianReleases):
     As FedPower, but the devices' blocks are added up by secure aggregation, all with noise of deviation sigma,
     and a Paillier step (`ksdp.protocols.one_noise.noise_removal`) then removes every noise but one, nobody knowing
     whose. What is announced is :math:`\sum_i p_i Y^{(i)} + N_j / n` with j uniform: the printed sum, divided by
-    n, for devices of unequal sizes. Announced: ``V``, shape (rank, features).
+    n, for devices of unequal sizes. Announced: ``V``, shape (rank, features), and where every round is opened
+    ``sums``, shape (iterations / period, rank, features).
 
     **What it guarantees.** The paper claims privacy "similar to FedPower", which had none. The noise that is
     left is one device's. With `period` 1 and rows clipped to `row_bound`, the noise is added before the
@@ -250,10 +254,13 @@ class UtilityFedPower(GaussianReleases):
             else "Needs `row_bound` and `period` 1: otherwise nothing bounds what a record changes.",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
-        check_rank(self.rank, features)
-        return (Announced("V", (self.rank, features)),)
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its devices."""
+        return basis_and_sums(self.opens, self.rank, self.iterations // self.period, features)
+
+    def observed(self, driven: Driven) -> dict[str, Matrix]:
+        """With `sums`, every sum as the coalition sees it."""
+        return with_sums(driven, self.opened)
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of each announcement: sigma / n against the change of the mean by one record, sqrt(2) B^2 / s."""

@@ -12,17 +12,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_rank
+from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes
+from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
+    basis_and_sums,
     bounded_moments,
     check_schedule,
     moments_times,
     theorem_1,
     theorem_2,
+    with_sums,
 )
 from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
 from ksdp.audit.mechanisms.privacy.record_bounds import (
@@ -46,7 +49,8 @@ class PrivateFedPower(GaussianReleases):
     In every iteration device i computes :math:`Y^{(i)} = M_i Z^{(i)} + N^{(i)}`; every `period`-th time the
     secure sum announces :math:`\sum_i p_i Y^{(i)}`, whose orthogonalisation is everybody's next Z; in between,
     each goes on with its own. With `distributed`, N has variance sigma^2 / (n - colluders): the sum has what one
-    device's noise of deviation sigma would have given it. Announced: ``V``, shape (rank, features).
+    device's noise of deviation sigma would have given it. Announced: ``V``, shape (rank, features), and where
+    every round is opened ``sums``, shape (iterations / period, rank, features).
 
     **unit = "record"** (the default): rows are clipped to norm `row_bound`, Z is orthonormal, and one record
     changes M_i Z by at most B^2 / s_i in Frobenius norm, sqrt(2) times that where it is replaced. sigma is
@@ -128,10 +132,13 @@ class PrivateFedPower(GaussianReleases):
             notes="" if record else "Theorems 1 and 2 as printed; as a claim about records it is refuted.",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
-        check_rank(self.rank, features)
-        return (Announced("V", (self.rank, features)),)
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its devices."""
+        return basis_and_sums(self.opens, self.rank, self.iterations // self.period, features)
+
+    def observed(self, driven: Driven) -> dict[str, Matrix]:
+        """With `sums`, every sum as the coalition sees it."""
+        return with_sums(driven, self.opened)
 
     def sigma(self, sizes: Sequence[int], features: int) -> float:
         """The deviation that one device would need alone; given, or calibrated."""

@@ -12,17 +12,21 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.checks import check_least
+from ksdp.audit.mechanisms.checks import check_least, check_rank
+from ksdp.audit.mechanisms.contract import Announced
+from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import check_budget
 
 __all__ = [
     "aligned",
+    "basis_and_sums",
     "bounded_moments",
     "check_schedule",
     "fedpower_deviations",
     "moments_times",
     "theorem_1",
     "theorem_2",
+    "with_sums",
 ]
 
 Matrix = NDArray[np.float64]
@@ -107,3 +111,22 @@ def theorem_2(rank: int, entry_bound: float, clip: float, noise: float, delta: f
     3.06
     """
     return math.sqrt(8 * rank * math.log(1.25 / delta)) * entry_bound * clip / noise
+
+
+def basis_and_sums(opens: str, rank: int, rounds: int, features: int) -> tuple[Announced, ...]:
+    """What the forms with a secure sum show: the last basis, and every sum where every round is opened.
+
+    Raises
+    ------
+    SpecError
+        If `rank` is not below `features`.
+    """
+    check_rank(rank, features)
+    last = Announced("V", (rank, features))
+    return (last,) if opens == "final" else (last, Announced("sums", (rounds, rank, features), early=True))
+
+
+def with_sums(driven: Driven, opened: Sequence[str]) -> dict[str, Matrix]:
+    """Those of the observables that are opened, every sum as the coalition sees it."""
+    sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
+    return {name: (driven.public | sums)[name] for name in opened}

@@ -40,7 +40,7 @@ class HardtRoth(GaussianReleases):
 
     every party adding its own Gaussian noise, of variance sigma^2 / (M - colluders), so that the honest ones'
     noise is enough whoever else works with the server. Announced: ``V``, shape (rank, features), the last Z^T,
-    and with `announce` also ``sums``, shape (iterations, rank, features), what the coalition sees of every
+    and where every round is opened ``sums``, shape (iterations, rank, features), what the coalition sees of every
     Y_t^T.
 
     **unit = "record"** (the default): every row is clipped to norm `row_bound`, and sigma is the analytic
@@ -60,6 +60,7 @@ class HardtRoth(GaussianReleases):
     colluders : int
         Parties whose noise may be known to whoever sees the sum.
     announce : subset of ("V", "sums")
+        What an experiment looks at, in place of everything that a run opens; nothing is cleared by it.
     start_seed : int
         Agreed by all; the start holds no data.
     sampler : {"fast", "discrete"}
@@ -85,7 +86,7 @@ class HardtRoth(GaussianReleases):
     unit: str = "record"
     adjacency: str = "replace-one"
     colluders: int = 0
-    announce: tuple[str, ...] = ("V",)
+    announce: tuple[str, ...] = ()
     start_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -115,11 +116,12 @@ class HardtRoth(GaussianReleases):
             notes="" if record else "Printed calibration: as a claim about records it is refuted.",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its parties."""
         check_rank(self.rank, features)
-        shapes = {"V": (self.rank, features), "sums": (self.iterations, self.rank, features)}
-        return tuple(Announced(name, shapes[name]) for name in self.announce)
+        last = Announced("V", (self.rank, features))
+        sums = Announced("sums", (self.iterations, self.rank, features), early=True)
+        return (last,) if self.opens == "final" else (last, sums)
 
     def sensitivity(self, features: int) -> float:
         """Of one release, in Frobenius norm, by one record."""
@@ -163,7 +165,7 @@ class HardtRoth(GaussianReleases):
     def observed(self, driven: Driven) -> dict[str, np.ndarray]:
         """With `sums`, every sum as the coalition sees it."""
         sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
-        return {name: (driven.public | sums)[name] for name in self.announce}
+        return {name: (driven.public | sums)[name] for name in self.announce or self.opened}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records in the span of the start, which is public: what one changes is announced in full each time."""

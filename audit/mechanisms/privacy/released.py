@@ -23,7 +23,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.checks import check_one_of
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.announcer import Announcement, Announcer, Driven, Replay, simulate
@@ -33,6 +34,9 @@ __all__ = ["GaussianReleases"]
 
 Floats = NDArray[np.float64]
 
+_WIDE = 2**31
+"""More features than any rank: names do not depend on their number."""
+
 
 @dataclass(frozen=True)
 class GaussianReleases(ABC):
@@ -40,6 +44,8 @@ class GaussianReleases(ABC):
 
     Parameters
     ----------
+    opens : {"every round", "final"}
+        Whether a run shows its parties every release, or the final output alone.
     sampler : {"fast", "discrete"}
         Who draws the noise: a simulation, or the vetted sampler, which no seed gives back.
     delta : float
@@ -47,16 +53,21 @@ class GaussianReleases(ABC):
     """
 
     name: ClassVar[str]
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     gaussian: ClassVar[bool] = True
     noise_factor: ClassVar[float] = 1.0
     """1; a control that is broken on purpose has less."""
 
     sampler: str = "fast"
     delta: float = 1e-5
+    opens: str = OPENS[0]
 
     def __post_init__(self) -> None:
         check_sampler(self.sampler)
+        check_one_of(self, "opens", OPENS)
+        chosen: tuple[str, ...] = getattr(self, "announce", ())
+        if self.opens == "final" and chosen:
+            raise SpecError('`announce` must be left out where `opens` is "final".')
         if isinstance(self.delta, bool) or not 0 < self.delta < 1:
             raise SpecError(f"`delta` must be in (0, 1); got {self.delta!r}.")
 
@@ -65,9 +76,11 @@ class GaussianReleases(ABC):
     def guarantee(self) -> Guarantee:
         """What is promised, to whom."""
 
-    @abstractmethod
     def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+        """Names and shapes of what `run` announces: all, or what `announce` says."""
+        chosen: tuple[str, ...] = getattr(self, "announce", ())
+        shown = {a.name: a for a in self.shows(features)}
+        return tuple(shown[name] for name in (chosen or shown))
 
     @abstractmethod
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
@@ -82,6 +95,15 @@ class GaussianReleases(ABC):
     ) -> tuple[Floats, float]:
         """What the server makes of the parties' uploads, and the deviation of the noise that it adds."""
         raise SpecError(f"{self.name} has no server.")
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Everything that a run shows its parties, and its server."""
+        return tuple(a.name for a in self.shows(_WIDE))
+
+    @abstractmethod
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its parties, and its server."""
 
     def observed(self, driven: Driven) -> dict[str, Floats]:
         """The observables, from all that happened: where the coalition sees more than what is public."""

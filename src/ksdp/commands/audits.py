@@ -75,6 +75,8 @@ def plan(
             else ""
         )
     )
+    if said["unread"]:
+        typer.echo(f"unread    {', '.join(said['unread'])}: nobody looks at it, so that no document can be clear")
 
 
 def evaluate_statistics(

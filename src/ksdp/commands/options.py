@@ -33,6 +33,7 @@ KEYS = (
     "valid",
     "verdicts",
     "detected",
+    "unread",
 )
 """Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
 

@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 from scipy.stats import kstwobign
 
+from ksdp.audit.canaries import CANARY, SHIFT
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.interim_verdicts import after_look
-from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan, make_plan
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import Cost, Filed, Tested, chance, detectable, summarise
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
 from ksdp.audit.views import View, ViewVerdicts, combine
 
 from ...summaries import example
 
+RULE = DecisionSpec()
 COST = Cost(900, 40, ("one block",), 3.14159, {"sample": 2.71828})
 FILED = Filed("one", "sha256:0f", "store", "report.html", example().provenance)
 
@@ -44,7 +47,8 @@ def tested(corpus: Corpus) -> Tested:
     tests = drawn(plan, rng, 90, 3.0 * (np.arange(90) % 3 == 0))
     standing = after_look(None, tests, 0, plan.looks[0], plan.spec.decision, paper)
     controls = drawn(plan, rng, CONTROLS, 5.0 * (np.arange(CONTROLS) >= NULL_CONTROLS))
-    canaries = drawn(plan, rng, 90, np.full(90, 16.0)).columns([0])
+    bits = rng.random((90, plan.design.runs)) < plan.design.share
+    canaries = compare_arms({CANARY: rng.normal(size=bits.shape) + SHIFT * bits}, bits)
     return Tested(plan, 1, standing, [controls], [rng.uniform(-2, 0, (5, 3))], [canaries])
 
 
@@ -92,7 +96,8 @@ def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
     other = replace(summary, audit="two", valid=False, controls=replace(summary.controls, reason="a null control"))
     views = [View("outsider", summary.spec), View("final output", summary.spec)]
     verdicts = (np.array(["sensitive", "clear", "clear"]), np.array(["sensitive", "sensitive", "clear"]))
-    combined = combine([ViewVerdicts(v, np.log10([1e-4, 0.1, 1.0])) for v in verdicts])
+    below = np.log10([1.0, 1.0, 1e-6])
+    combined = combine([ViewVerdicts(v, np.log10([1e-4, 0.1, 1.0]), below) for v in verdicts], RULE)
     finished = ViewsProvenance("2026-02-01T00:00:00+00:00", {}, summary.spec.hash, 1)
     found = summarise_views(summary.spec, views, [summary, other], combined, finished, ("v", "s", "r"), 1.23456)
     assert (found.runs, found.valid, found.controls.reason) == (360, False, "final output: a null control")
@@ -103,3 +108,16 @@ def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
     }
     assert ViewsSummary.from_json(found.to_json()) == found
     assert found.seconds == 1.235
+
+
+def test_what_nobody_looked_at_is_said_once_for_all_views(summary: Summary) -> None:
+    assert summary.unread == ()
+    assert summary.opens == "every round"
+    assert set(summary.coverage) == {a.name for a in summary.announced} == {"V", "span", "span_sigma"}
+    views = [View("outsider", summary.spec), View("a tenth", summary.spec)]
+    others = [replace(summary, unread=("sums", "start")), replace(summary, unread=("start", "weights"))]
+    none = ViewVerdicts(np.array(["undecided"]), np.zeros(1), np.zeros(1))
+    finished = ViewsProvenance("2026-02-01T00:00:00+00:00", {}, summary.spec.hash, 1)
+    combined = combine([none, none], RULE)
+    found = summarise_views(summary.spec, views, others, combined, finished, ("v", "s", "r"), 1.0)
+    assert found.unread == ("sums", "start", "weights")

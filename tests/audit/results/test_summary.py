@@ -21,9 +21,10 @@ from ...summaries import example
 
 KEYS = [
     "version", "audit", "corpus", "mechanism", "mechanism_version", "parameters", "guarantee", "documents", "runs",
-    "valid", "verdicts", "detected", "statistics", "skipped_statistics", "announced", "paper_alone", "controls", "power",
-    "chance", "looks", "fresh", "corpus_about", "design", "spec", "cached_runs", "sampled_runs",
-    "fresh_sampled_runs", "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
+    "valid", "verdicts", "detected", "statistics", "skipped_statistics", "opens", "announced", "coverage",
+    "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "corpus_about", "design", "spec",
+    "cached_runs", "sampled_runs", "fresh_sampled_runs", "damaged_blocks", "seconds", "seconds_by_stage",
+    "provenance", "store", "report",
 ]  # fmt: skip
 
 

@@ -49,6 +49,16 @@ def test_where_a_document_goes(verdict: str, found: State | None, place: str) ->
     assert chosen.waiting == (("x",) if found and found.waiting else ())
 
 
+@pytest.mark.parametrize(
+    ("found", "place"), [(None, "left_open"), (state("accept"), "accepted"), (state("exclude"), "excluded")]
+)
+def test_what_an_earlier_audit_proved_is_not_forgotten(found: State | None, place: str) -> None:
+    states = {} if found is None else {"x": found}
+    chosen = select({"x": "clear", "y": "clear"}, states, {"x"})
+    assert getattr(chosen, place) == ("x",)
+    assert chosen.proved == ("y",)
+
+
 names = st.sampled_from([None, "exclude", "accept", "more-runs"])
 found_states = st.builds(state, names, st.sampled_from([None, "exclude", "accept", "withdraw"]), names)
 

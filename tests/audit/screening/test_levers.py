@@ -16,7 +16,8 @@ def spec(mechanism: dict[str, Any], **tables: Any) -> Spec:
     return parse_spec({"corpus": {"path": "x.npz"}, "mechanism": mechanism} | tables)
 
 
-NMF = {"name": "pd-nmf", "rank": 7, "at": [1, 12, "last"]}
+LOOKED: dict[str, Any] = {"announce": ["T", "denominators"], "at": [1, 12, "last"]}
+NMF = {"name": "pd-nmf", "rank": 7} | LOOKED
 NOISY = {"name": "noisy", "mechanism": "pd-nmf", "noise": 0.5, "parameters": {"rank": 7, "alpha": 0.1}}
 
 
@@ -46,8 +47,8 @@ def test_party_sizes_go_up_to_half_of_the_pool() -> None:
 
 def test_fewer_sweeps_announce_no_later_ones() -> None:
     turned = make_dial("iterations", spec(NMF), 1000).turn(5)
-    assert turned.mechanism.parameters == {"rank": 7, "sweeps": 5, "at": [1, "last"]}
-    only = make_dial("iterations", spec({"name": "pd-nmf", "at": [12]}), 1000).turn(5)
+    assert turned.mechanism.parameters == {"rank": 7, "sweeps": 5} | LOOKED | {"at": [1, "last"]}
+    only = make_dial("iterations", spec({"name": "pd-nmf"} | LOOKED | {"at": [12]}), 1000).turn(5)
     assert only.mechanism.parameters["at"] == ["last"]
 
 
@@ -62,7 +63,7 @@ def test_the_limit_becomes_an_iteration() -> None:
 def test_noise_is_put_around_the_mechanism_or_turned_up() -> None:
     around = make_dial("noise", spec(NMF), 1000).turn(0.25).mechanism
     assert around.name == "noisy"
-    inside = {"rank": 7, "at": [1, 12, "last"]}
+    inside = {"rank": 7} | LOOKED
     assert around.parameters == {"mechanism": "pd-nmf", "noise": 0.25, "parameters": inside}
     up = make_dial("noise", spec(NOISY), 1000)
     assert (up.present, up.values[0]) == (0.5, 1.0)

@@ -241,6 +241,17 @@ def test_one_document_two_runs_of_one_arm_can_be_reported(make_audit: MakeAudit)
     assert "1 document is undecided" in section(page, "undecided")
 
 
+def test_what_nobody_looked_at_is_said_where_nothing_can_be_clear(make_audit: MakeAudit) -> None:
+    def unread(summary: dict[str, Any]) -> None:
+        summary["announced"] = [{"name": "V", "shape": [2, 9]}, {"name": "span", "shape": [20, 9]}]
+        summary["unread"] = ["span"]
+
+    page = read(make_audit, leaking=0.0, change=unread)
+    assert "Nobody looked at span: no document can be clear" in section(page, "asked")
+    assert "nobody looks at span" in section(page, "undecided")
+    assert "nobody looks at" not in section(read(make_audit, leaking=0.0), "undecided")
+
+
 def test_an_empty_arm_is_counted_and_not_drawn(make_audit: MakeAudit) -> None:
     store, audit = make_audit(documents=40, runs=8, leaking=0.0, seed=2)
     verdicts = pq.read_table(store.audit(audit) / "verdicts.parquet").to_pandas()

@@ -19,7 +19,10 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
     assert "row-space-energy" in said["statistics"]
     assert said["skipped_statistics"]["sigma"] == "needs T, denominators"
     assert 0 < said["detectable_D"] < 1
-    assert said["bytes"] == 300 * (3 * 60 + (120 + 32) * len(said["statistics"])) * 4
+    assert said["opens"] == "every round"
+    assert said["unread"] == []
+    assert said["coverage"]["span"] == ["span-energy", "span-leverage"]
+    assert said["bytes"] == 300 * (3 * 60 + 30 + (120 + 32) * len(said["statistics"])) * 4
     assert said["seconds_a_run"] > 0
 
 

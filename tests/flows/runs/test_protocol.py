@@ -20,9 +20,9 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Database, opened
 from ksdp.audit.plan import parameters_of
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity
+from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.flows.runs.take_part import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
@@ -30,7 +30,7 @@ from ksdp.storage.screening.clearances import write_clearance
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 TERMS = [f"term{i:02d}" for i in range(14)]
-NMF = 'name = "pd-nmf"\nrank = 2\nsweeps = 5\ntolerance = 0.0\nannounce = ["T", "numerators", "denominators"]'
+NMF = 'name = "pd-nmf"\nrank = 2\nsweeps = 5\ntolerance = 0.0'
 LONG = 'name = "pd-nmf"\nrank = 2\nsweeps = 1000000\ntolerance = 0.0'
 SVD = 'name = "sigma-svd"\nrank = 2\nsolver = "power"\niterations = 6\ntolerance = 0.0'
 NORMED = 'name = "pd-svd"\nrank = 2\nsolver = "power"\niterations = 2\ntolerance = 0.0'
@@ -107,6 +107,7 @@ class Organisations:
             "created": NOW - timedelta(days=1),
             "expires": datetime(2100, 1, 1, tzinfo=UTC),
             "statement": "It promises little.",
+            "coverage": Covered("every round", tuple(sorted(opened(mechanism, whole.features)))),
         }
         path = self.folder / f"{name}-{len(ids)}.clearance"
         write_clearance(path, Clearance(**values | changes), load_private(self.folder / f"{signer or name}.key"))
@@ -138,10 +139,11 @@ def check_ideal(org: Organisations, protocol: Path, atol: float) -> None:
     assert {code for code, _ in ends.values()} == {0}, ends
     found = results(protocol, org.names)
     ideal = read.terms.mechanism.run(org.database(protocol), np.random.default_rng(0))
-    for name, array in ideal.items():
+    assert set(read.terms.mechanism.final) <= set(found[org.names[0]])  # type: ignore[attr-defined]
+    for name in set(found[org.names[0]]) & set(ideal):
         for party in org.names:
             assert found[party][name].tobytes() == found[org.names[0]][name].tobytes()
-        np.testing.assert_allclose(found[org.names[0]][name], array, rtol=0, atol=atol, err_msg=name)
+        np.testing.assert_allclose(found[org.names[0]][name], ideal[name], rtol=0, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +170,17 @@ def cleared(three: Organisations) -> tuple[Path, dict[str, Path]]:
         _, error = process.communicate(timeout=90)
         assert process.returncode == 0, error
     return protocol, clearances
+
+
+@pytest.mark.e2e
+def test_a_clearance_whose_audit_saw_less_than_the_run_shows_is_refused(three: Organisations) -> None:
+    read = read_run(three.protocol())
+    less = Covered("every round", ("T", "denominators"))
+    looked = three.clear(read, "ada", ["2", "3"], coverage=less)
+    with pytest.raises(ClearanceError, match="a run shows numerators, sums, total, total_weights, weights, which"):
+        three.enter(read, "ada", clearance=looked)
+    with pytest.raises(ClearanceError, match="does not say what its audits looked at"):
+        three.enter(read, "ada", clearance=three.clear(read, "ada", ["2", "3"], coverage=None))
 
 
 @pytest.mark.e2e

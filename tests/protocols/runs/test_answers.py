@@ -31,8 +31,10 @@ def test_a_run_announces_what_the_audit_simulates_with_the_same_noise(m: int, me
     outcomes, said = run_together(sides(m, mechanism))
     assert len({outcome.digest for outcome in outcomes.values()}) == 1
     public = outcomes["ada"].result.public
-    for name, array in ideal(m, mechanism).items():
-        np.testing.assert_allclose(public[name], array, rtol=0, atol=1e-12, err_msg=name)
+    simulated = ideal(m, mechanism)
+    assert set(mechanism.final) <= set(public) <= set(simulated)  # type: ignore[attr-defined]
+    for name, array in public.items():
+        np.testing.assert_allclose(array, simulated[name], rtol=0, atol=1e-12, err_msg=name)
     limit = largest_message(terms_of(m, mechanism), sum_entries(mechanism, 12))
     assert all(len(message) <= limit for _, spoken in said for message in spoken.messages.values())
 

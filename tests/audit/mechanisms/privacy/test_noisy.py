@@ -12,7 +12,7 @@ from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.plan import make_plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import parse_spec
 
@@ -60,8 +60,11 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
 
 
 def test_without_noise_it_is_the_other_mechanism() -> None:
-    exact = run(make_mechanism("pd-nmf", {"rank": 3}), 0)
-    assert all((array == exact[key]).all() for key, array in run(Noisy("pd-nmf", 0.0, {"rank": 3}), 0).items())
+    exact = run(make_mechanism("pd-nmf", {"rank": 3, "announce": ["T", "denominators"]}), 0)
+    assert all(
+        (array == exact[key]).all()
+        for key, array in run(Noisy("pd-nmf", 0.0, {"rank": 3, "announce": ["T", "denominators"]}), 0).items()
+    )
 
 
 def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
@@ -71,7 +74,7 @@ def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
     plan = make_plan(parse_spec(asked | {"mechanism": {"name": "noisy"} | inner}), documents)
     written = plan.runs_identity["parameters"]
     assert written["parameters"]["sweeps"] == 20
-    assert (written["mechanism"], written["mechanism_version"], written["noise"]) == ("pd-nmf", 1, 1.0)
+    assert (written["mechanism"], written["mechanism_version"], written["noise"]) == ("pd-nmf", 2, 1.0)
     assert plan.mechanism.rank == 3  # type: ignore[attr-defined]
     assert "adversary_sigma" in plan.background
     assert plan.mechanism == make_mechanism("noisy", written)
@@ -103,7 +106,7 @@ def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
         ({"parameters": {"colour": 1}}, "`mechanism.colour` is not a parameter"),
         ({"mechanism": "nothing"}, "`mechanism.name` must be one of"),
         ({"mechanism": "noisy", "parameters": {}}, "must not be noisy itself"),
-        ({"mechanism_version": 9}, "`mechanism_version` must be 1"),
+        ({"mechanism_version": 9}, "`mechanism_version` must be 2"),
     ],
 )
 def test_what_it_refuses(changes: dict[str, Any], message: str) -> None:

@@ -1,0 +1,54 @@
+"""Coverage: which announced arrays the tested statistics read, and which nobody looked at.
+
+An audit proves nothing about an array that none of its statistics reads: with one of those, no document is clear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ksdp.audit.statistics.contract import Statistic
+
+__all__ = ["Coverage", "coverage", "reads"]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What a run shows its parties, and who looks at it."""
+
+    read_by: Mapping[str, tuple[str, ...]]
+    """Every announced array that is looked at, to the names of the statistics that read it."""
+    unread: tuple[str, ...]
+    """Announced arrays that no tested statistic reads, in the order they are announced."""
+
+    @property
+    def may_clear(self) -> bool:
+        """Whether a document can be called clear: nothing announced was left out."""
+        return not self.unread
+
+
+def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
+    """Names of the announced arrays that a statistic reads, where these are to be seen.
+
+    All that it `needs`, the first one there is of `needs_any`, and what it says that it `reads` where it is there.
+    """
+    names = tuple(seen)
+    either = next((name for name in getattr(statistic, "needs_any", ()) if name in names), None)
+    wanted = {*statistic.needs, *getattr(statistic, "reads", ()), *((either,) if either else ())}
+    return frozenset(wanted & set(names))
+
+
+def coverage(opened: Iterable[str], seen: Iterable[str], tested: Iterable[Statistic]) -> Coverage:
+    """Who reads what of all that a run opens.
+
+    Parameters
+    ----------
+    opened : names of everything that a run shows its parties
+    seen : names of what statistics may read of it
+    tested : statistics that are tested
+    """
+    seen, tested = tuple(seen), tuple(tested)
+    read = {s.name: reads(s, seen) for s in tested}
+    by = {name: tuple(s for s, names in read.items() if name in names) for name in dict.fromkeys(opened)}
+    return Coverage({n: who for n, who in by.items() if who}, tuple(n for n, who in by.items() if not who))

@@ -1,0 +1,127 @@
+"""From a spec and its corpus to the plan of an audit, or to a refusal that says what does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design, split_parties
+from ksdp.audit.errors import SpecError
+from ksdp.audit.groups import Units, make_units
+from ksdp.audit.interim_looks import plan_looks
+from ksdp.audit.learners_asked import LEARNED_PREFIX, learners_asked
+from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
+from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
+from ksdp.audit.registry import make_mechanism, select_statistics
+from ksdp.audit.spec import Spec
+from ksdp.audit.statistics.coefficients import coefficients
+from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
+from ksdp.audit.verdicts.over_statistics import documents_feasible
+
+__all__ = ["make_plan"]
+
+# More would take longer than the runs themselves.
+_MOST_PERMUTATIONS = 200_000
+# A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
+_BLOCK_BYTES = 64 * 2**20
+_STATISTICS_GUESS = 8
+
+
+def make_plan(spec: Spec, corpus: Corpus) -> Plan:
+    """Check a spec against its corpus and decide everything.
+
+    Raises
+    ------
+    SpecError
+        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown; or if the
+        spec has views, each of which is an audit of its own (`ksdp.audit.views`).
+    """
+    if spec.views is not None:
+        raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    units = make_units(corpus, spec.design.unit)
+    pool, honest, coalition = split_parties(spec.parties, len(units), spec.seed)
+    size = as_rows(spec.design.party_size, len(units))
+    fewest = int(np.sort(units.sizes[pool])[:size].sum())
+    rank = getattr(mechanism, "rank", None)
+    if rank is not None and rank >= min(fewest, corpus.features):
+        raise SpecError(
+            f"`mechanism.rank` must be below the party's rows ({fewest}) and the features ({corpus.features}); "
+            f"got {rank}."
+        )
+    targets = None
+    if isinstance(spec.design.documents, tuple):
+        place = {str(name): row for row, name in enumerate(units.ids)}
+        unknown = [name for name in spec.design.documents if name not in place]
+        if unknown:
+            raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
+        targets = np.unique([place[name] for name in spec.design.documents])
+        held = np.intersect1d(targets, np.concatenate([honest, coalition]))
+        if len(held):
+            raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
+    design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
+    announced = mechanism.observables(corpus.features)
+    seen = shown = opened(mechanism, corpus.features)
+    if spec.statistics.sees == "final":
+        seen = shown = final_output(mechanism)
+    seen = tuple(name for name in seen if name in {a.name for a in announced})
+    families, learners = learners_asked(spec.statistics)
+    background = _background(spec, corpus, units, mechanism, size, honest, coalition)
+    plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
+    chosen, skipped = select_statistics(families, plain, seen, background)
+    if units.word == "group":
+        chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
+    if learners and rank is not None:
+        chosen += coefficients(rank, seen)
+    block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
+    looks = plan_looks(spec, design.runs, block_runs)
+    others = (design, size, honest, coalition, background, learners, block_runs, looks)
+    plan = Plan(spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others)
+    if plan.permutations > _MOST_PERMUTATIONS:
+        level = (1 - EXACT_SHARE) * spec.decision.level
+        most = documents_feasible(level, _MOST_PERMUTATIONS, spec.decision.correction)
+        raise SpecError(
+            f"`decision.over_statistics` max-t can prove a single leak among at most {most} documents; "
+            f"{len(plan.audited)} are audited."
+        )
+    return plan
+
+
+def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:
+    """Runs in a block: a power of two from the sizes alone, so that audits of the same runs share blocks."""
+    audited = len(design.pool if isinstance(design, Shared) else design.targets(0)) + CONTROLS
+    observables = sum(int(np.prod(a.shape)) for a in announced)
+    fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
+    return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
+
+
+def _background(
+    spec: Spec,
+    corpus: Corpus,
+    units: Units,
+    mechanism: Mechanism,
+    size: int,
+    honest: NDArray[np.int64],
+    coalition: NDArray[np.int64],
+) -> dict[str, NDArray[Any]]:
+    """The adversary's own singular values, from the coalition's data or from a sample of its own."""
+    known_units = coalition if len(coalition) else adversary_rows(np.arange(len(units)), size, spec.seed)
+    own = units.rows(known_units)
+    victim = size + len(honest)
+    if units.word == "group":
+        victim = round(size * float(units.sizes.mean())) + int(units.sizes[honest].sum())
+    known: dict[str, NDArray[Any]] = {
+        "adversary_rows": np.array(len(own)),
+        "victim_rows": np.array(victim),
+    }
+    rank = getattr(mechanism, "rank", None)
+    if rank is not None and rank < min(len(own), corpus.features):
+        matrix = take_rows(corpus.matrix, own)
+        sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
+        known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
+    return known

@@ -1,0 +1,69 @@
+"""How strong an audit was, in words: beside the paper's practice, and what its size can find and certify."""
+
+from __future__ import annotations
+
+from ksdp.dashboards.audits.audit_model import AuditModel
+from ksdp.dashboards.words import count, decimal, plural
+from ksdp.storage.findings import Summary
+
+__all__ = ["naive_practice", "paper_alone", "reach"]
+
+
+def _documents(number: float) -> str:
+    return plural(number, "document", "documents")
+
+
+def paper_alone(summary: Summary) -> str:
+    """What the paper's own statistics would have said, with the same correction."""
+    alone, every = summary.paper_alone, summary.verdicts.sensitive
+    assert alone is not None
+    names, found = alone.statistics, alone.sensitive
+    which = f"statistic alone ({names[0]})"
+    if len(names) > 1:
+        which = f"{len(names)} statistics alone ({', '.join(names)})"
+    said = (
+        f"With the paper’s {which}, {plural(found, 'document', 'documents')} would have been flagged; with all "
+        f"{len(summary.statistics)} that this audit tried it is {count(every)}."
+    )
+    if found < every:
+        return f"{said} The other {count(every - found)} would have gone unnoticed."
+    if found > every:
+        return f"{said} Trying more statistics costs a stricter correction, and here it found fewer."
+    return f"{said} The others add nothing here."
+
+
+def naive_practice(summary: Summary) -> str:
+    """What the paper's practice, the smallest p without any correction, would have said."""
+    alone, level, total = summary.paper_alone, summary.spec.decision.level, summary.documents
+    assert alone is not None
+    more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"
+    return (
+        f"The paper’s practice, the smallest p-value compared with {level:g} without any correction, would have "
+        f"flagged {count(alone.uncorrected_below_level)}. That number proves little: of {plural(total, 'document', 'documents')} "
+        f"that leak nothing, this rule flags about {count(level * total)}{more}."
+    )
+
+
+def reach(view: AuditModel) -> list[str]:
+    """What an audit of this size can find and certify."""
+    power, margin = view.summary.power, decimal(view.summary.spec.decision.margin)
+    found, certified = power.detectable_D, power.certifiable_margin
+    said = ["With arms this small, no measured D alone makes a document surely sensitive."]
+    if found < 1:
+        said = [
+            f"A document whose measured D is {decimal(found)} or more is surely called sensitive by an audit of "
+            "this size. Smaller leaks are found where many documents leak, and missed otherwise."
+        ]
+    if certified < view.summary.spec.decision.margin:
+        said.append(
+            f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
+            "documents of a small enough D can be cleared."
+        )
+    else:
+        size = f"is {decimal(certified)}" if certified < 1 else "is above 1"
+        said.append(
+            f"The smallest margin that it could certify {size}, above the {margin} asked for: with this many runs "
+            "hardly a document could be cleared, however little it leaks. That is a limit of the audit and says "
+            "nothing about the documents."
+        )
+    return said

@@ -1,0 +1,131 @@
+"""Coverage: every array that a run opens is read by a tested statistic, or nothing is clear."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.coverage import coverage, reads
+from ksdp.audit.mechanisms.contract import Observables, opened
+from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics.contract import Documents
+
+SMALL = {"rank": 2, "iterations": 3}
+
+
+def plan_of(corpus: Corpus, mechanism: dict, **sections):
+    tables = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 20, "with_runs": 40}}
+    return make_plan(parse_spec(tables | {"mechanism": mechanism} | sections), corpus)
+
+
+def small(name: str) -> dict:
+    known = getattr(type(make_mechanism(name, {})), "__dataclass_fields__", {})
+    return {"name": name} | {key: value for key, value in SMALL.items() if key in known}
+
+
+@pytest.mark.parametrize("name", [n for n in mechanism_names() if not n.startswith("noisy")])
+def test_the_default_audit_reads_everything_that_a_run_opens(corpus: Corpus, name: str) -> None:
+    parameters = small(name) | ({"period": 1} if name.startswith("fedpower") else {})
+    parameters |= {"intermediate": 4} if name == "dpdispca" else {}
+    plan = plan_of(corpus, parameters)
+    assert plan.coverage.unread == ()
+    assert set(plan.coverage.read_by) == set(opened(plan.mechanism, corpus.features))
+    assert plan.coverage.may_clear
+
+
+@pytest.mark.parametrize(
+    ("parameters", "more"),
+    [
+        ({"name": "pd-svd", "solver": "power"}, {"V", "span", "span_sigma", "iterations"}),
+        ({"name": "sigma-svd"}, {"V", "sigma", "span", "span_sigma"}),
+        ({"name": "pd-pca"}, {"mean", "V", "span", "span_sigma"}),
+        (
+            {"name": "pd-nmf"},
+            {"T", "numerators", "denominators", "sums", "weights", "total", "total_weights", "sweeps"},
+        ),
+        (
+            {"name": "pd-nmf", "start": "pd-nmf-init"},
+            {"init_sums", "init_weights", "init_total", "init_total_weights", "init_sweeps", "start"},
+        ),
+        ({"name": "pd-nmf", "weighted": True, "tolerance": 0.0}, {"T", "weights", "sums"}),
+    ],
+)
+def test_every_start_and_solver_is_covered(corpus: Corpus, parameters: dict, more: set[str]) -> None:
+    plan = plan_of(corpus, parameters | {"rank": 2})
+    assert plan.coverage.unread == ()
+    assert more <= set(plan.coverage.read_by)
+    assert ("sweeps" in plan.coverage.read_by) == (
+        parameters.get("name") == "pd-nmf" and "tolerance" not in parameters
+    )
+
+
+@pytest.mark.parametrize("name", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf", "hardt-roth", "dp-nmf", "fedpower"])
+def test_a_run_that_opens_its_final_output_alone_is_audited_as_that(corpus: Corpus, name: str) -> None:
+    plan = plan_of(corpus, small(name) | {"opens": "final"} | ({"period": 1} if name == "fedpower" else {}))
+    assert set(plan.opened) == set(plan.mechanism.final)
+    assert plan.coverage.may_clear
+
+
+def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
+    one = {"families": [], "names": ["row-space-energy"]}
+    assert plan_of(corpus, small("pd-svd"), statistics=one).coverage.unread == ("span", "span_sigma")
+    left_out = plan_of(corpus, {"name": "pd-nmf", "rank": 2, "announce": ["T", "denominators"]})
+    assert set(left_out.coverage.unread) == {"numerators", "sums", "weights", "total", "total_weights"}
+    assert not left_out.coverage.may_clear
+
+
+class Watched(Observables):
+    """Notes which arrays are read."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, arrays: dict) -> None:
+        super().__init__(arrays)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str):
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in set(self)
+
+
+@pytest.mark.parametrize("basis", ["T", "V", "V mean"])
+@pytest.mark.parametrize("name", sorted(statistics()))
+def test_statistics_read_what_coverage_says(name: str, basis: str) -> None:
+    """What a statistic asks of the observables, watched, is all that coverage says (but for mean and sigma)."""
+    statistic = statistics()[name]
+    rng = np.random.default_rng(0)
+    seen = [n for n in SHAPES if n not in ("T", "V", "mean") or n in basis.split()]
+    if not set(statistic.needs) <= set(seen):
+        pytest.skip("the mechanism does not announce what it needs")
+    watched = Watched({n: np.abs(rng.normal(size=SHAPES[n])) for n in seen} | SPECIAL.get(name, {}))
+    matrix = sp.csr_array(np.abs(rng.normal(size=(6, 8))) * (rng.random((6, 8)) < 0.7))
+    background = {"adversary_sigma": np.ones(3), "adversary_rows": np.array(5), "victim_rows": np.array(5)}
+    statistic.evaluate(watched, Documents(matrix, background))
+    said = reads(statistic, seen)
+    assert said <= watched.asked
+    assert watched.asked - said <= {"mean", "sigma"}
+
+
+def test_reading_by_name() -> None:
+    found = statistics()
+    assert reads(found["row-space-energy"], ["V", "sigma"]) == {"V"}
+    assert reads(found["span-energy"], ["mean", "V", "span"]) == {"mean", "span"}
+    assert coverage(["V", "sigma"], ["V"], [found["row-space-energy"]]).unread == ("sigma",)
+
+
+SPECIAL = {"pem-own-gradient": {"label": np.array([1]), "weights": np.ones((2, 8))}}
+SHAPES = {
+    "T": (3, 8), "V": (3, 8), "sigma": (3,), "mean": (8,), "denominators": (3,), "numerators": (3, 8),
+    "sums": (2, 3, 8), "weights": (2, 3), "total": (3, 8), "total_weights": (3,), "sweeps": (1,), "start": (3, 8),
+    "init_sums": (2, 3, 8), "init_weights": (2, 3), "init_total": (3, 8), "init_total_weights": (3,),
+    "init_sweeps": (1,), "span": (5, 8), "span_sigma": (5,), "iterations": (1,), "means": (2, 3, 8),
+    "uploads": (2, 3, 8), "scales": (2,), "P": (4, 8), "counts": (2, 3), "centres": (2, 3, 8), "label": (1,),
+    "gradients": (2, 8), "items": (8,), "pairs": (8, 8),
+}  # fmt: skip
