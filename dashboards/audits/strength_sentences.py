@@ -22,7 +22,7 @@ def paper_alone(summary: Summary) -> str:
     if len(names) > 1:
         which = f"{len(names)} statistics alone ({', '.join(names)})"
     said = (
-        f"With the paper’s {which}, {plural(found, 'document', 'documents')} would have been flagged; with all "
+        f"With the paper’s {which}, {_documents(found)} would have been flagged; with all "
         f"{len(summary.statistics)} that this audit tried it is {count(every)}."
     )
     if found < every:
@@ -39,7 +39,7 @@ def naive_practice(summary: Summary) -> str:
     more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"
     return (
         f"The paper’s practice, the smallest p-value compared with {level:g} without any correction, would have "
-        f"flagged {count(alone.uncorrected_below_level)}. That number proves little: of {plural(total, 'document', 'documents')} "
+        f"flagged {count(alone.uncorrected_below_level)}. That number proves little: of {_documents(total)} "
         f"that leak nothing, this rule flags about {count(level * total)}{more}."
     )
 

@@ -219,14 +219,14 @@ def test_many_are_decided_at_once_from_the_queue(own_store: Store) -> None:
     visit = client(own_store)
     page = visit.get("/queue?audit=svd-09").text
     names = re.findall(r'name="document" value="([^"]*)"', page)
-    assert len(names) > 3
-    form = {"boxes": "1", "document": names, "saw": ["0"] * len(names), "chosen": names[:3],
+    assert len(names) >= 2
+    form = {"boxes": "1", "document": names, "saw": ["0"] * len(names), "chosen": names[:2],
             "decision": "exclude", "reason": "all of a kind", "back": "/queue?audit=svd-09"}  # fmt: skip
     got = visit.post("/audits/svd-09/decisions", data=form, headers=OURS)
-    assert "3 decisions are recorded" in got.text
-    assert [entry.document for entry in read_log(own_store)] == names[:3]
+    assert "2 decisions are recorded" in got.text
+    assert [entry.document for entry in read_log(own_store)] == names[:2]
     left = re.findall(r'name="document" value="([^"]*)"', visit.get("/queue?audit=svd-09").text)
-    assert not set(left) & set(names[:3])
+    assert not set(left) & set(names[:2])
     assert names[0] in visit.get("/queue?audit=svd-09&show=decided").text
     nothing = visit.post("/audits/svd-09/decisions", data=form | {"chosen": []}, headers=OURS)
     assert nothing.status_code == 422

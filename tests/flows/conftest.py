@@ -96,8 +96,8 @@ def spec(corpus_folder: Path) -> Callable[..., Path]:
     """Write a spec beside the corpus."""
 
     def write(name: str = "spec", **changes: Any) -> Path:
-        values = {"seed": 3, "mechanism": "pd-svd", "with_runs": 40} | changes
-        values.setdefault("families", ["paper", "geometry", "rounds"])
+        usual = {"seed": 3, "mechanism": "pd-svd", "with_runs": 40, "families": ["paper", "geometry", "rounds"]}
+        values = usual | changes
         path = corpus_folder / f"{name}.toml"
         path.write_text(SPEC.format(**values | {"families": json.dumps(values["families"])}))
         return path
@@ -163,8 +163,8 @@ def decided(audited: tuple[Path, str], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kinds(audited: tuple[Path, str]) -> dict[str, list[str]]:
-    """Ids of its documents by verdict; first those that the fewest runs would decide."""
-    rows = read_verdicts(Store(audited[0] / "store").audit(audited[1])).sort_by("runs_to_decide")
+    """Ids of its documents by verdict."""
+    rows = read_verdicts(Store(audited[0] / "store").audit(audited[1]))
     found: dict[str, list[str]] = {}
     for name, verdict in zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True):
         found.setdefault(verdict, []).append(name)
