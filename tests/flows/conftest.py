@@ -163,8 +163,8 @@ def decided(audited: tuple[Path, str], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kinds(audited: tuple[Path, str]) -> dict[str, list[str]]:
-    """Ids of its documents by verdict."""
-    rows = read_verdicts(Store(audited[0] / "store").audit(audited[1]))
+    """Ids of its documents by verdict; first those that the fewest runs would decide."""
+    rows = read_verdicts(Store(audited[0] / "store").audit(audited[1])).sort_by("runs_to_decide")
     found: dict[str, list[str]] = {}
     for name, verdict in zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True):
         found.setdefault(verdict, []).append(name)

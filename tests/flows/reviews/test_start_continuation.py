@@ -46,7 +46,7 @@ def want(client: TestClient, audit: str, document: str) -> str:
     return words(got.text)
 
 
-def until(client: TestClient, audit: str, wanted: str, seconds: float = 120.0) -> tuple[str, set[str]]:
+def until(client: TestClient, audit: str, wanted: str, seconds: float = 600.0) -> tuple[str, set[str]]:
     """The progress once it says so, and every state that was seen on the way."""
     seen, end = set(), time.monotonic() + seconds
     while time.monotonic() < end:

@@ -77,7 +77,7 @@ class Organisations:
 
     def run(self, protocol: Path) -> dict[str, tuple[int, str]]:
         started = {name: self.start(protocol, name) for name in self.names}
-        said = {name: process.communicate(timeout=90) for name, process in started.items()}
+        said = {name: process.communicate(timeout=300) for name, process in started.items()}
         return {name: (started[name].returncode, output + error) for name, (output, error) in said.items()}
 
     def database(self, protocol: Path) -> Database:
@@ -167,7 +167,7 @@ def cleared(three: Organisations) -> tuple[Path, dict[str, Path]]:
     started = {n: three.start(protocol, n, "--clearance", str(clearances[n])) for n in ("ada", "bob")}
     started["cyd"] = three.start(protocol, "cyd", "--uncleared")
     for process in started.values():
-        _, error = process.communicate(timeout=90)
+        _, error = process.communicate(timeout=300)
         assert process.returncode == 0, error
     return protocol, clearances
 
@@ -238,7 +238,7 @@ def test_a_killed_party_ends_the_run_for_the_others_without_a_result(three: Orga
         time.sleep(0.1)
     started["bob"].send_signal(signal.SIGKILL)
     for name in ("ada", "cyd"):
-        _, error = started[name].communicate(timeout=60)
+        _, error = started[name].communicate(timeout=300)
         assert started[name].returncode == 1
         assert "bob" in error
         assert "disappeared" in error or "it lost bob" in error

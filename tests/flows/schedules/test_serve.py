@@ -123,7 +123,7 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> 
         assert being_served(store)
         family = process.children(recursive=True)
         process.kill()
-        gone, alive = psutil.wait_procs(family, timeout=30)
+        gone, alive = psutil.wait_procs(family, timeout=120)
         assert alive == [], [child.cmdline() for child in alive]
         assert gone
     assert not being_served(store)
@@ -180,8 +180,8 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> 
         until(lambda: running(store, "nightly"), "the run to stop")
         family = process.children(recursive=True)
         process.terminate()
-        assert process.wait(timeout=60) == 0, log.read_text()
-        _, alive = psutil.wait_procs(family, timeout=30)
+        assert process.wait(timeout=SECONDS) == 0, log.read_text()
+        _, alive = psutil.wait_procs(family, timeout=120)
         assert alive == []
         left, runs = interrupted(store, "nightly"), read_runs(store, "nightly")
         if left is None:  # Prefect gives a run half a minute to end: it came to its own end first

@@ -207,7 +207,7 @@ def test_several_processes_add_to_one_chain(store: Store, audited: Callable[...,
         subprocess.Popen([sys.executable, "-c", WRITER, str(store.root), who], stdout=subprocess.PIPE, text=True)
         for who in ("Ana", "Ben", "Cem")
     ]
-    stale = sum(process.communicate(timeout=60)[0].count("stale") for process in running)
+    stale = sum(process.communicate(timeout=600)[0].count("stale") for process in running)
     assert [process.returncode for process in running] == [0, 0, 0]
     assert stale == 15  # what saw version 0 came after something, each time
     log = read_log(store)
