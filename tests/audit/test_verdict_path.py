@@ -27,6 +27,7 @@ from ksdp.audit.verdicts.tails import tail_sizes, tail_table
 from ksdp.audit.verdicts.tied import tied_table
 
 FWER = DecisionSpec(margin=0.3, error="fwer")
+ANY_LEAK = DecisionSpec(margin=0, error="fwer")
 
 
 def arms(distance: list[list[float]], p: list[list[float]], each: int = 100_000) -> ArmTests:
@@ -230,18 +231,21 @@ def test_canaries_void_the_audit_as_soon_as_one_bit_is_wrong() -> None:
 
 
 def test_clear_asks_every_statistic() -> None:
-    decisions = decide(arms([[0.05, 0.6], [0.05, 0.06], [0.6, 0.05]], [[1, 1], [1, 1], [1, 1]]), FWER)
-    assert decisions.verdict.tolist() == ["undecided", "clear", "undecided"]
+    """One statistic at the margin is enough to keep a document from being clear; one above it makes it sensitive."""
+    tested = arms([[0.05, 0.3], [0.05, 0.06], [0.3, 0.05], [0.05, 0.6]], [[1, 1]] * 4)
+    assert decide(tested, FWER).verdict.tolist() == ["undecided", "clear", "undecided", "sensitive"]
+    assert decide(tested, ANY_LEAK).verdict.tolist() == ["undecided"] * 4
 
 
 def test_the_corrected_p_is_compared_with_the_level() -> None:
     tested = arms([[0.5, 0.5]] * 4, [[0.0062, 1], [0.0063, 1], [0.5, 1], [1, 1]])
-    decisions = decide(tested, FWER)
+    decisions = decide(tested, ANY_LEAK)
     # 0.0062 x 2 statistics x 4 documents = 0.0496, and 0.0063 x 2 x 3 = 0.0378 follows it.
     assert decisions.verdict.tolist()[:2] == ["sensitive", "sensitive"]
     assert 10 ** decisions.log10_adjusted[0] == pytest.approx(0.0496)
-    assert decide(tested, FWER, level=0.0495).verdict.tolist() == ["undecided"] * 4
-    assert decide(tested, FWER, among=5).verdict[0] == "undecided"
+    assert decisions.detected.tolist() == [True, True, False, False]
+    assert decide(tested, ANY_LEAK, level=0.0495).verdict.tolist() == ["undecided"] * 4
+    assert decide(tested, ANY_LEAK, among=5).verdict[0] == "undecided"
 
 
 def test_bands_hold_over_documents_and_statistics() -> None:
@@ -259,15 +263,16 @@ def test_an_empty_arm_is_never_cleared() -> None:
 
 def test_a_later_look_counts_everybody_and_keeps_what_was_said() -> None:
     first = arms([[0.9, 0.1], [0.1, 0.5], [0.05, 0.02]], [[1e-9, 1], [0.5, 0.9], [0.5, 0.5]], each=1000)
-    standing = after_look(None, first, 0, Look(2000, 0.01), FWER, [1])
-    assert standing.decisions.verdict.tolist() == ["sensitive", "undecided", "clear"]
-    assert open_documents(standing).tolist() == [1]
+    standing = after_look(None, first, 0, Look(2000, 0.01), ANY_LEAK, [1])
+    assert standing.decisions.verdict.tolist() == ["sensitive", "undecided", "undecided"]
+    assert open_documents(standing).tolist() == [1, 2]
     # 0.005 x 2 statistics x 3 documents of the audit, 0.03, is below the look's 0.04; for one of two it is not.
     for p, verdict in ((0.0066, "sensitive"), (0.0067, "undecided")):
-        later = after_look(standing, arms([[0.1, 0.5]], [[1, p]]), 1, Look(4000, 0.04), FWER, [1])
-        assert later.decisions.verdict.tolist() == ["sensitive", verdict, "clear"]
-        assert later.look.tolist() == [0, 1, 0]
+        tests = arms([[0.1, 0.5], [0.05, 0.02]], [[1, p], [1, 1]])
+        later = after_look(standing, tests, 1, Look(4000, 0.04), ANY_LEAK, [1])
+        assert later.decisions.verdict.tolist() == ["sensitive", verdict, "undecided"]
+        assert later.look.tolist() == [0, 1, 1]
         assert 10 ** later.decisions.log10_adjusted[1] == pytest.approx(p * 6 * 0.05 / 0.04)
-        assert later.alone.tolist() == [[True, False], [False, True], [False, False]]
+        assert later.alone[:2].tolist() == [[True, False], [False, True]]
         assert later.paper.tolist() == [False, True, False]
-        assert later.tests.n_with[:, 0].tolist() == [1000, 100_000, 1000]
+        assert later.tests.n_with[:, 0].tolist() == [1000, 100_000, 100_000]
