@@ -73,7 +73,7 @@ def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
         assert said in cleared.statement
     spec, base = read_spec_file(folder / "spec.toml")
     checked = verify(path, now=NOW, public_key=load_public(folder / "ana.pub"), spec=spec, base=base)
-    assert checked["checked"][2:] == ["signer", "time", "corpus", "mechanism", "spec"]
+    assert checked["checked"][2:] == ["signer", "time", "corpus", "mechanism", "spec", "coverage"]
     assert (checked["allowed"], checked["reviewed"]["accepted"]) == (out["listed"], 2)
     # The log still holds what was signed for after more was added; a log made anew does not.
     decide(store, audit, [excluded], "withdraw", "found consent", "Ana", NOW)
