@@ -32,6 +32,7 @@ from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
 from ksdp.dashboards.reviews.actions import Actions
 from ksdp.dashboards.security import origins_of
+from ksdp.dashboards.words import plural
 from ksdp.storage.audits.continuations import claimed, write_progress
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.reviews.decisions import read_log
@@ -191,7 +192,7 @@ def test_from_a_finished_audit_to_a_clearance(own_store: Store, visit: Visit, tm
         page.get_by_role("link", name="PD-SVD").locator("xpath=ancestor::tr").get_by_role("link").nth(1).click()
         left = int((verdicts == "sensitive").sum()) - 1
         expect(page.locator("#documents ~ form caption, section caption").last).to_contain_text(
-            f"{left} documents"
+            plural(left, "document", "documents")
         )
         page.get_by_label("Choose all on this page").check()
         page.get_by_label("Exclude").check()

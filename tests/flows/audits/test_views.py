@@ -69,6 +69,7 @@ with_runs = 80
 families = []
 names = ["seen_by:TOTAL", "seen_by:BASIS"]
 [decision]
+margin = 0
 level = 0.06
 [views]
 coalitions = [0, 0.1]
