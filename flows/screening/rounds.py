@@ -126,8 +126,8 @@ def run_rounds(
     proving = False
     with_runs: int | None = None
     series = _Series(spec, corpus, store, rules.rounds)
-    remembered = series.remembered()
     prepared = series.prepared(1)
+    remembered = series.remembered()
     share = prepared.plan.party_rows / pool_of(prepared.plan)
     while True:
         number, before, plan = len(about) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan

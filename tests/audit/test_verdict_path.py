@@ -231,7 +231,7 @@ def test_canaries_void_the_audit_as_soon_as_one_bit_is_wrong() -> None:
 
 
 def test_clear_asks_every_statistic() -> None:
-    """One statistic at the margin is enough to keep a document from being clear; one above it makes it sensitive."""
+    """One statistic at the margin keeps a document from being clear; one above it makes it sensitive."""
     tested = arms([[0.05, 0.3], [0.05, 0.06], [0.3, 0.05], [0.05, 0.6]], [[1, 1]] * 4)
     assert decide(tested, FWER).verdict.tolist() == ["undecided", "clear", "undecided", "sensitive"]
     assert decide(tested, ANY_LEAK).verdict.tolist() == ["undecided"] * 4

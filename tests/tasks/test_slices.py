@@ -142,7 +142,7 @@ def test_without_canaries_the_same_fault_clears_sensitive_documents(
     sound = Shared.inclusion
     monkeypatch.setattr(Shared, "inclusion", lambda self, block: neighbours(sound(self, block)))
     judged, wrong, _ = audited(corpus, tmp_path / "b", design, **rule)
-    before, after = (decide(tests, plan.spec.decision).verdict for tests in (right, wrong))
-    assert ((before == Verdict.SENSITIVE) & (after != Verdict.SENSITIVE)).sum() > 5
+    before, after = (decide(tests, plan.spec.decision) for tests in (right, wrong))
+    assert (before.detected & ~after.detected & (after.verdict == Verdict.CLEAR)).sum() > 5
     assert not judged.valid
     assert judged.null_smallest_p > 1e-4 > judged.planted_largest_p

@@ -76,10 +76,9 @@ class PDNMF:
 
     Examples
     --------
-    >>> PDNMF(rank=2, announce=("T", "denominators"), at=("last", 3)).observables(features=5)
-    (Announced(name='T', shape=(2, 5)), Announced(name='T@3', shape=(2, 5)),
-     Announced(name='denominators', shape=(2,)), Announced(name='denominators@3', shape=(2,)),
-     Announced(name='sweeps', shape=(1,)))
+    >>> mechanism = PDNMF(rank=2, announce=("T", "denominators"), at=("last", 3))
+    >>> {array.name: array.shape for array in mechanism.observables(features=5)}
+    {'T': (2, 5), 'T@3': (2, 5), 'denominators': (2,), 'denominators@3': (2,), 'sweeps': (1,)}
     """
 
     name: ClassVar[str] = "pd-nmf"

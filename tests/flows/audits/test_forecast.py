@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from ksdp.audit.spec import Spec
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.prepare import read_spec_file
 
@@ -26,9 +27,13 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
     assert said["seconds_a_run"] > 0
 
 
+def at_margin(path: Path, margin: float) -> tuple[Spec, Path]:
+    read, base = read_spec_file(path)
+    return read.model_copy(update={"decision": read.decision.model_copy(update={"margin": margin})}), base
+
+
 def test_more_runs_find_less_and_certify_less(spec: Callable[..., Path]) -> None:
-    few = forecast(*read_spec_file(spec("few", with_runs=60)))
-    many = forecast(*read_spec_file(spec("many", with_runs=600)))
+    few, many = (forecast(*at_margin(spec("forecast", with_runs=runs), 0.05)) for runs in (60, 600))
     assert many["detectable_D"] < few["detectable_D"]
     assert many["certifiable_margin"] < few["certifiable_margin"]
     assert many["runs_for_margin"] == few["runs_for_margin"] > many["runs"] > few["runs"]

@@ -220,7 +220,7 @@ def test_an_audit_may_have_simulated_with_another_sampler_and_with_nothing_else(
 
 
 def test_no_clearance_is_taken_whose_audit_has_not_looked_at_what_a_server_sees(four: Organisations) -> None:
-    read = read_run(four.protocol(FEDPOWER, SERVER))
+    read = read_run(four.protocol(FEDPOWER + '\nannounce = ["V"]', SERVER))
     mechanism: Any = read.terms.mechanism
     identity = MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))
     path = four.clear(read, "ada", ["1", "2"], mechanism=identity)
