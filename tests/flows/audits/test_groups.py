@@ -63,7 +63,7 @@ with_runs = 60
 families = []
 names = ["summed:OVERLAP"]
 [decision]
-margin = 0.8
+margin = 0.5
 """
 
 LOUD = ["ann", "bob", "cid"]
