@@ -5,23 +5,25 @@ rewrites a module chooses its mutants anew, and `run` says so loudly.
 
     python tests/validity/mutants.py [FILE ...]
 
-prints one JSON line a mutant, of these files or of all. Everything heavy is imported once; each mutant gets a
-fork, in which the module is compiled from the changed text and never from a file. Kernels run uncompiled, as a
-compiled one is cached by file.
+prints one JSON line a mutant, of these files or of all. Everything is imported, and the tests are collected, once;
+each mutant gets a fork, in which the functions of its module get the code of the changed text. A constant of a
+module is changed for that module alone. Kernels run uncompiled.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
+import inspect
 import json
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import FunctionType
+from typing import Any
+
+import pytest
 
 __all__ = ["MUTANTS", "Mutant", "changed"]
 
@@ -478,64 +480,73 @@ def changed(mutant: Mutant) -> str:
     return new
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Compiles the changed text, whatever is cached."""
-
-    def __init__(self, name: str, path: str, text: str) -> None:
-        super().__init__(name, path)
-        self._text = text
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self._text, self.path, "exec", dont_inherit=True)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, mutant: Mutant) -> None:
-        self._module, self._file, self._text = mutant.module, str(ROOT / mutant.file), changed(mutant)
-        self.loaded = False
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name != self._module:
-            return None
-        self.loaded = True
-        return importlib.util.spec_from_file_location(
-            name, self._file, loader=_Loader(name, self._file, self._text)
-        )
+def _planted(mutant: Mutant) -> None:
+    """Put the code of the changed text into the functions that everybody has imported already."""
+    module = importlib.import_module(mutant.module)
+    fresh: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
+    exec(compile(changed(mutant), str(module.__file__), "exec", dont_inherit=True), fresh)
+    for name, new in fresh.items():
+        old = vars(module).get(name)
+        if isinstance(new, type) and new.__module__ == module.__name__:
+            for attribute, made in vars(new).items():
+                _replaced(vars(old).get(attribute), made, module.__name__)
+        elif not _replaced(old, new, module.__name__) and isinstance(new, _CONSTANTS):
+            setattr(module, name, new)
 
 
-def _tested(mutant: Mutant | None) -> int:
-    """Exit status of the tests in a fork: 0 all pass, 1 some fail; 90 where the module was never loaded."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    status = 91
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        import pytest
+_CONSTANTS = (int, float, str, tuple)
 
-        finder = None if mutant is None else _Finder(mutant)
-        if finder is not None:
-            sys.meta_path.insert(0, finder)
-        status = int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", TESTS]))
-        if finder is not None and not finder.loaded:
-            status = 90
-    finally:
-        os._exit(status)
+
+def _replaced(old: Any, new: Any, module: str) -> bool:
+    old, new = (inspect.unwrap(getattr(f, "__func__", f)) for f in (old, new))
+    if not isinstance(new, FunctionType) or new.__module__ != module:
+        return False
+    old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    return True
+
+
+class _Each:
+    """Runs what was collected once, in a fork for the code as it is and in one for each mutant."""
+
+    def __init__(self, mutants: list[Mutant]) -> None:
+        self._mutants = mutants
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        assert session.items
+        assert not session.testsfailed
+        print(json.dumps({"file": None, "status": self._tested(session, None)}), flush=True)
+        for mutant in self._mutants:
+            status = self._tested(session, mutant)
+            told = {"file": mutant.file, "old": mutant.old, "new": mutant.new, "status": status}
+            print(json.dumps(told), flush=True)
+        return True
+
+    def _tested(self, session: pytest.Session, mutant: Mutant | None) -> int:
+        """0: all pass; 1: one fails; 91: the mutant is no program."""
+        child = os.fork()
+        if child:
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        status = 91
+        try:
+            if mutant is not None:
+                _planted(mutant)
+            for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.testsfailed:
+                    break
+            status = int(session.testsfailed > 0)
+        finally:
+            os._exit(status)
 
 
 def run(mutants: list[Mutant]) -> None:
     """Print what becomes of the tests, first as the code is, then with each mutant."""
     os.chdir(ROOT)
-    for name in ("numpy", "scipy.stats", "scipy.optimize", "scipy.sparse.linalg", "numba", "pydantic", "pytest"):
-        importlib.import_module(name)
-    loaded = [name for name in sys.modules if name.startswith("ksdp")]
-    assert not loaded, loaded
-    print(json.dumps({"file": None, "status": _tested(None)}), flush=True)
     for mutant in mutants:
-        told = {"file": mutant.file, "old": mutant.old, "new": mutant.new, "status": _tested(mutant)}
-        print(json.dumps(told), flush=True)
+        changed(mutant)
+    silent = ["-s", "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    status = pytest.main([*silent, TESTS], plugins=[_Each(mutants)])
+    assert status == 0, status
 
 
 if __name__ == "__main__":
