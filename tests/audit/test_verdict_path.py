@@ -103,57 +103,6 @@ def test_bands_are_the_best_split_of_two_dkw_bands() -> None:
     assert high.tolist() == pytest.approx([min(0.5 + best, 1), 1])
 
 
-# Verdicts
-
-
-def test_clear_asks_every_statistic() -> None:
-    """One statistic at the margin is enough to keep a document from being clear; one above makes it sensitive."""
-    tested = arms([[0.05, 0.3], [0.05, 0.06], [0.3, 0.05], [0.05, 0.6]], [[1, 1]] * 4)
-    assert decide(tested, FWER).verdict.tolist() == ["undecided", "clear", "undecided", "sensitive"]
-    assert decide(tested, ANY_LEAK).verdict.tolist() == ["undecided"] * 4
-
-
-def test_the_corrected_p_is_compared_with_the_level() -> None:
-    tested = arms([[0.5, 0.5]] * 4, [[0.0062, 1], [0.0063, 1], [0.5, 1], [1, 1]])
-    decisions = decide(tested, ANY_LEAK)
-    # 0.0062 x 2 statistics x 4 documents = 0.0496, and 0.0063 x 2 x 3 = 0.0378 follows it.
-    assert decisions.verdict.tolist()[:2] == ["sensitive", "sensitive"]
-    assert 10 ** decisions.log10_adjusted[0] == pytest.approx(0.0496)
-    assert decisions.detected.tolist() == [True, True, False, False]
-    assert decide(tested, ANY_LEAK, level=0.0495).verdict.tolist() == ["undecided"] * 4
-    assert decide(tested, ANY_LEAK, among=5).verdict[0] == "undecided"
-
-
-def test_bands_hold_over_documents_and_statistics() -> None:
-    tested = arms([[0.1, 0.2], [0.3, 0.1]], [[1, 1], [1, 1]], each=500)
-    decisions = decide(tested, ANY_LEAK, level=0.04, among=5)
-    width = band_width(np.array([500]), np.array([500]), 0.04 / 10)[0]
-    np.testing.assert_allclose(decisions.band_high, tested.distance + width)
-    np.testing.assert_allclose(decisions.band_low, np.maximum(tested.distance - width, 0))
-
-
-def test_an_empty_arm_is_never_cleared() -> None:
-    empty = ArmTests(np.array([[0]]), np.array([[50]]), np.array([[np.nan]]), np.zeros((1, 1)), np.zeros((1, 1)))
-    assert decide(empty, DecisionSpec(margin=0.9)).verdict[0] == "undecided"
-
-
-def test_a_later_look_counts_everybody_and_keeps_what_was_said() -> None:
-    first = arms([[0.9, 0.1], [0.1, 0.5], [0.05, 0.02]], [[1e-9, 1], [0.5, 0.9], [0.5, 0.5]], each=1000)
-    standing = after_look(None, first, 0, Look(2000, 0.01), ANY_LEAK, [1])
-    assert standing.decisions.verdict.tolist() == ["sensitive", "undecided", "undecided"]
-    assert open_documents(standing).tolist() == [1, 2]
-    # 0.005 x 2 statistics x 3 documents of the audit, 0.03, is below the look's 0.04; for one of two it is not.
-    for p, verdict in ((0.0066, "sensitive"), (0.0067, "undecided")):
-        tests = arms([[0.1, 0.5], [0.05, 0.02]], [[1, p], [1, 1]])
-        later = after_look(standing, tests, 1, Look(4000, 0.04), ANY_LEAK, [1])
-        assert later.decisions.verdict.tolist() == ["sensitive", verdict, "undecided"]
-        assert later.look.tolist() == [0, 1, 1]
-        assert 10 ** later.decisions.log10_adjusted[1] == pytest.approx(p * 6 * 0.05 / 0.04)
-        assert later.alone[:2].tolist() == [[True, False], [False, True]]
-        assert later.paper.tolist() == [False, True, False]
-        assert later.tests.n_with[:, 0].tolist() == [1000, 100_000, 100_000]
-
-
 # Above the margin, below it
 
 
@@ -255,6 +204,60 @@ def test_at_any_moment_the_margin_is_asked_for_with_the_band_that_holds_at_any_m
     silent = arms([[0.0]], [[1e-9]], each=2000)
     assert not decide(silent, always).detected[0]
     assert 10 ** log10_above(silent, always.model_copy(update={"margin": 0.0}))[0, 0] == pytest.approx(1)
+
+
+# Verdicts
+
+
+def test_clear_asks_every_statistic() -> None:
+    """One statistic at the margin is enough to keep a document from being clear; one above makes it sensitive."""
+    tested = arms([[0.05, 0.3], [0.05, 0.06], [0.3, 0.05], [0.05, 0.6]], [[1, 1]] * 4)
+    assert decide(tested, FWER).verdict.tolist() == ["undecided", "clear", "undecided", "sensitive"]
+    assert decide(tested, ANY_LEAK).verdict.tolist() == ["undecided"] * 4
+
+
+def test_the_corrected_p_is_compared_with_the_level() -> None:
+    tested = arms([[0.5, 0.5]] * 4, [[0.0062, 1], [0.0063, 1], [0.5, 1], [1, 1]])
+    decisions = decide(tested, ANY_LEAK)
+    # 0.0062 x 2 statistics x 4 documents = 0.0496, and 0.0063 x 2 x 3 = 0.0378 follows it.
+    assert decisions.verdict.tolist()[:2] == ["sensitive", "sensitive"]
+    assert 10 ** decisions.log10_adjusted[0] == pytest.approx(0.0496)
+    assert decisions.detected.tolist() == [True, True, False, False]
+    assert decide(tested, ANY_LEAK, level=0.0495).verdict.tolist() == ["undecided"] * 4
+    assert decide(tested, ANY_LEAK, among=5).verdict[0] == "undecided"
+    assert not decide(tested, ANY_LEAK, among=5).detected[0]
+
+
+def test_bands_hold_over_documents_and_statistics() -> None:
+    tested = arms([[0.1, 0.2], [0.3, 0.1]], [[1, 1], [1, 1]], each=500)
+    decisions = decide(tested, ANY_LEAK, level=0.04, among=5)
+    width = band_width(np.array([500]), np.array([500]), 0.04 / 10)[0]
+    np.testing.assert_allclose(decisions.band_high, tested.distance + width)
+    np.testing.assert_allclose(decisions.band_low, np.maximum(tested.distance - width, 0))
+
+
+def test_an_empty_arm_is_never_cleared() -> None:
+    empty = ArmTests(np.array([[0]]), np.array([[50]]), np.array([[np.nan]]), np.zeros((1, 1)), np.zeros((1, 1)))
+    decisions = decide(empty, DecisionSpec(margin=0.9))
+    assert decisions.verdict[0] == "undecided"
+    assert (decisions.band_low[0, 0], decisions.band_high[0, 0]) == (0, 1)
+
+
+def test_a_later_look_counts_everybody_and_keeps_what_was_said() -> None:
+    first = arms([[0.9, 0.1], [0.1, 0.5], [0.05, 0.02]], [[1e-9, 1], [0.5, 0.9], [0.5, 0.5]], each=1000)
+    standing = after_look(None, first, 0, Look(2000, 0.01), ANY_LEAK, [1])
+    assert standing.decisions.verdict.tolist() == ["sensitive", "undecided", "undecided"]
+    assert open_documents(standing).tolist() == [1, 2]
+    # 0.005 x 2 statistics x 3 documents of the audit, 0.03, is below the look's 0.04; for one of two it is not.
+    for p, verdict in ((0.0066, "sensitive"), (0.0067, "undecided")):
+        tests = arms([[0.1, 0.5], [0.05, 0.02]], [[1, p], [1, 1]])
+        later = after_look(standing, tests, 1, Look(4000, 0.04), ANY_LEAK, [1])
+        assert later.decisions.verdict.tolist() == ["sensitive", verdict, "undecided"]
+        assert later.look.tolist() == [0, 1, 1]
+        assert 10 ** later.decisions.log10_adjusted[1] == pytest.approx(p * 6 * 0.05 / 0.04)
+        assert later.alone[:2].tolist() == [[True, False], [False, True]]
+        assert later.paper.tolist() == [False, True, False]
+        assert later.tests.n_with[:, 0].tolist() == [1000, 100_000, 100_000]
 
 
 # Verdicts about a margin: attacks fixed beforehand, whose p is exp(-2 N (D - margin)^2) on either side
@@ -424,6 +427,10 @@ def test_a_later_look_asks_for_the_margin_at_its_own_level_and_keeps_the_best() 
 
     assert later(0.0019, 0.0039).decisions.verdict.tolist() == ["sensitive", "clear", "sensitive", "clear"]
     assert later(0.0019, 0.0039).alone[2].tolist() == [True, True]
+    assert later(0.0041, 0.0041).alone[2].tolist() == [True, False]
+    found = attacks([[0.5, 0.5]] * 2, [[1, 1], [1e-9, 1]])
+    found_late = after_look(standing, found, 1, Look(400, 0.04), FWER, [1]).decisions
+    assert found_late.detected.tolist() == [False, False, True, True]
     after = later(0.0021, 0.0041)
     assert after.decisions.verdict.tolist() == ["sensitive", "clear", "undecided", "undecided"]
     assert after.look.tolist() == [0, 0, 1, 1]
@@ -630,6 +637,9 @@ def test_controls_come_out_or_the_audit_is_void() -> None:
     dealt = np.zeros((3, 2))
     dealt[1, 1] = -7
     assert "dealt at random" in str(judge_controls([sound], [np.zeros((2, 2)), dealt]).reason)
+    for off, valid in ((0.01, True), (-0.01, False)):
+        dealt[1, 1] = math.log10(1e-5 / 10) + off
+        assert judge_controls([sound], [np.zeros((2, 2)), dealt]).valid is valid
 
 
 def test_the_control_level_counts_every_control() -> None:

@@ -57,6 +57,8 @@ def _of(file: str, *changes: tuple[str, str]) -> list[Mutant]:
 #   1, and its D is above the one that surely suffices;
 # - arms exchanged in `largest_log10_tail`, which sorts them; `d <= gap` there, where the chance is above a
 #   fifth and called 1; the order in which its intervals are halved;
+# - which arm `ks` looks up, and tied values of it taken one by one there: the last of them has the upper
+#   end of the step, the first the lower one;
 # - `columns` in the sort for the strongest, which is stable.
 MUTANTS: list[Mutant] = [
     *_of(
@@ -64,14 +66,12 @@ MUTANTS: list[Mutant] = [
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, end * n - upto * m)"),
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, under * m - start * n)"),
         ("if inclusion[row, run] == pick:", "if inclusion[row, run]:"),
-        ("pick = with_runs <= runs - with_runs", "pick = with_runs < runs - with_runs - 3"),
         ("return KSTable(n_with, n_without, distance,", "return KSTable(n_without, n_with, distance,"),
         ("upto = _below(ordered[row], arm[start], True) - end", "upto = _below(ordered[row], arm[start], True)"),
         (
             "under = _below(ordered[row], arm[start], False) - start",
             "under = _below(ordered[row], arm[start], True) - start",
         ),
-        ("while end < m and arm[end] == arm[start]:", "while False:"),
         ("log10_p(h, n_with, n_without))", "log10_p(h, n_with, n_with))"),
     ),
     *_of(
