@@ -5,23 +5,25 @@ rewrites a module chooses its mutants anew, and `run` says so loudly.
 
     python tests/validity/mutants.py [FILE ...]
 
-prints one JSON line a mutant, of these files or of all. Everything heavy is imported once; each mutant gets a
-fork, in which the module is compiled from the changed text and never from a file. Kernels run uncompiled, as a
-compiled one is cached by file.
+prints one JSON line a mutant, of these files or of all. Everything is imported, and the tests are collected, once;
+each mutant gets a fork, in which the functions of its module get the code of the changed text. A constant of a
+module is changed for that module alone. Kernels run uncompiled.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
+import inspect
 import json
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import FunctionType
+from typing import Any
+
+import pytest
 
 __all__ = ["MUTANTS", "Mutant", "changed"]
 
@@ -48,6 +50,16 @@ def _of(file: str, *changes: tuple[str, str]) -> list[Mutant]:
     return [Mutant(file, old, new) for old, new in changes]
 
 
+# Not here, as they change nothing that can be said:
+# - `0.0 if sensitive` for p below the margin, `& ~sensitive` and `margin > 0` in clear: measured above the
+#   margin, or with margin 0, p below it is 1 already;
+# - "called clear", and dropping `must_call & ~called`, of a canary whose D is 1: its p below any margin is
+#   1, and its D is above the one that surely suffices;
+# - arms exchanged in `largest_log10_tail`, which sorts them; `d <= gap` there, where the chance is above a
+#   fifth and called 1; the order in which its intervals are halved;
+# - which arm `ks` looks up, and tied values of it taken one by one there: the last of them has the upper
+#   end of the step, the first the lower one;
+# - `columns` in the sort for the strongest, which is stable.
 MUTANTS: list[Mutant] = [
     *_of(
         "audit/verdicts/ks.py",
@@ -56,6 +68,11 @@ MUTANTS: list[Mutant] = [
         ("if inclusion[row, run] == pick:", "if inclusion[row, run]:"),
         ("return KSTable(n_with, n_without, distance,", "return KSTable(n_without, n_with, distance,"),
         ("upto = _below(ordered[row], arm[start], True) - end", "upto = _below(ordered[row], arm[start], True)"),
+        (
+            "under = _below(ordered[row], arm[start], False) - start",
+            "under = _below(ordered[row], arm[start], True) - start",
+        ),
+        ("log10_p(h, n_with, n_without))", "log10_p(h, n_with, n_with))"),
     ),
     *_of(
         "audit/verdicts/tied.py",
@@ -63,37 +80,59 @@ MUTANTS: list[Mutant] = [
             "while high >= low and (high - 1) * total - mean >= h:",
             "while high >= low and (high - 1) * total - mean > h:",
         ),
+        (
+            "while low <= high and mean - (low - 1) * total >= h:",
+            "while low <= high and mean - (low - 1) * total > h:",
+        ),
         ("while low <= high and mean - (low - 1) * total >= h:", "while False:"),
         ("if step + 1 == ends[at]:", "if step == ends[at]:"),
+        ("if step + 1 == ends[at]:", "if True:"),
         ("mean = (step + 1) * m", "mean = step * m"),
+        ("if i == len(ordered) or ordered[i] != ordered[start]:", "if True:"),
         ("out[rows] = np.minimum(log_p / _LN10, out[rows])", "out[rows] = log_p"),
+        (
+            "h = np.rint(np.nan_to_num(table.distance) * pairs)",
+            "h = np.rint(np.nan_to_num(table.distance) * pairs + 1)",
+        ),
     ),
     *_of(
         "audit/verdicts/tails.py",
         ("up = held * runs >= size * held_of_all", "up = True"),
-        ("found += math.log(2.0) + math.log(looked_at)", "found += math.log(looked_at)"),
-        ("found += math.log(2.0) + math.log(looked_at)", "found += math.log(2.0)"),
-        ("if found < log_p[row]:", "if found > log_p[row]:"),
+        ("up = held * runs >= size * held_of_all", "up = held * runs <= size * held_of_all"),
+        ("stop = highest + 1 if up else lowest - 1", "stop = highest if up else lowest"),
+        ("log_tail += math.log(2.0) + math.log(looked_at)", "log_tail += math.log(looked_at)"),
+        ("log_tail += math.log(2.0) + math.log(looked_at)", "log_tail += math.log(2.0)"),
+        ("if log_tail < log_p[row]:", "if log_tail > log_p[row]:"),
         ("if (values[row, run] >= edge) if side else (values[row, run] <= edge):", "if values[row, run] >= edge:"),
+        (
+            "if (values[row, run] >= edge) if side else (values[row, run] <= edge):",
+            "if (values[row, run] > edge) if side else (values[row, run] < edge):",
+        ),
+        ("_edge(ordered[row], sizes[k], side == 1)", "_edge(ordered[row], sizes[k], True)"),
         ("counts[side, k - 1] = 0", "pass"),
         ("_FEWEST = 3", "_FEWEST = 4"),
+        ("return (whole, at) if 2 * whole <= runs else (0, at)", "return (size, at)"),
+        ("table.log10_p[:] /= math.log(10)", "table.log10_p[:] /= 1.0"),
     ),
     *_of(
         "audit/verdicts/bands.py",
         ("first = np.sqrt(np.log(2 / (level * _SPLITS))", "first = np.sqrt(np.log(1 / (level * _SPLITS))"),
         ("np.log(2 / (level * (1 - _SPLITS)))", "np.log(2 / level * (1 - _SPLITS))"),
+        ("np.log(2 / (level * (1 - _SPLITS)))", "np.log(2 / (level * _SPLITS))"),
         ("(first + second).min(axis=0)", "np.maximum(first, second).min(axis=0)"),
         ("np.where(known, np.clip(distance + width, 0, 1), 1.0)", "np.clip(np.nan_to_num(distance), 0, 1)"),
     ),
     *_of(
         "audit/verdicts/multiplicity.py",
         ("log10_p.min(axis=1) + np.log10(log10_p.shape[1])", "log10_p.min(axis=1)"),
+        ("log10_p.min(axis=1) + np.log10(log10_p.shape[1])", "log10_p.max(axis=1)"),
         ("np.log10(count + 1 - rank)", "np.log10(count - rank + 1e-9)"),
         (
             "np.maximum.accumulate(log10_p[order] + np.log10(count + 1 - rank))",
             "log10_p[order] + np.log10(count + 1 - rank)",
         ),
         ('penalty = np.log10((1 / rank).sum()) if procedure == "by" else 0.0', "penalty = 0.0"),
+        ("stepped = log10_p[order] + np.log10(count / rank) + penalty", "stepped = log10_p[order] + penalty"),
         ("stepped = np.minimum.accumulate(stepped[::-1])[::-1]", "pass"),
         (
             "out[order] = np.minimum(stepped, 0.0)\n    return out\n\n\ndef strictest_log10_p",
@@ -104,6 +143,11 @@ MUTANTS: list[Mutant] = [
             "main - np.log10(1 - share), other - np.log10(share)",
             "main - np.log10(share), other - np.log10(1 - share)",
         ),
+        ("log10_p = np.log10(level) - np.log10(documents) - np.log10(statistics)", "log10_p = np.log10(level)"),
+        ("log10_p -= np.log10((1 / np.arange(1, documents + 1)).sum())", "pass"),
+        ("share = (1 - TAIL_SHARE) * ", "share = "),
+        ("exact = large - 2 * np.log(large)", "exact = large - np.log(large)"),
+        ("order = np.argsort(-log10_e", "order = np.argsort(log10_e"),
     ),
     *_of(
         "audit/testing.py",
@@ -113,13 +157,18 @@ MUTANTS: list[Mutant] = [
             "exact.append(tied_table(array, inclusion, tables[-1], ordered))",
             "exact.append(tied_table(array, inclusion, tables[0], ordered))",
         ),
+        ("learned = np.ones(m.shape, np.bool_)", "learned = np.zeros(m.shape, np.bool_)"),
         ("dealt = np.ascontiguousarray(inclusion[:, order])", "dealt = np.ascontiguousarray(inclusion)"),
         ("part.log10_p[:NULL_CONTROLS].min(axis=1)", "part.log10_p[:NULL_CONTROLS].max(axis=1)"),
+        ("if n not in learned]", "]"),
         ("if smallest < _CONTROL_LEVEL / trials:", "if smallest < _CONTROL_LEVEL / trials / trials:"),
+        ("if smallest < _CONTROL_LEVEL / trials:", "if smallest < _CONTROL_LEVEL:"),
         ("elif lowest < _CONTROL_LEVEL / len(dealt):", "elif False:"),
+        ("elif lowest < _CONTROL_LEVEL / len(dealt):", "elif lowest < _CONTROL_LEVEL / len(dealt) / 10:"),
         ("float(planted.max()) > bar:", "float(planted.min()) > bar:"),
         ("valid=reason is None,", "valid=True,"),
         ("if canaries is not None and canaries.reason is not None:", "if False:"),
+        ("(math.log(2) - 2 * m * n / (m + n) * 0.45**2)", "(math.log(2) - 0 * m * n / (m + n) * 0.45**2)"),
     ),
     *_of(
         "audit/canaries.py",
@@ -128,35 +177,287 @@ MUTANTS: list[Mutant] = [
         ("(found.distance[:, 0] < _WHOLE)", "(found.distance[:, 0] < 0.5)"),
         ("smallest = min(smallest,", "smallest = max(smallest,"),
         ("known = ~np.isnan(tests.distance[:, 0])", "known = tests.distance[:, 0] > 2"),
+        ("decided = decide(found, rule, level=level)", "decided = decide(found, rule)"),
+        ("(must_detect & ~decided.detected) | ", ""),
+        ("(must_detect & ~decided.detected)", "~decided.detected"),
+        ("(must_call & ~called)", "~called"),
+        ("detectable_distance(*of) < _SURE", "detectable_distance(*of) < 0"),
+        ("count += len(found)", "count = len(found)"),
+        ("missed += int(wrong.sum())", "missed += int(wrong.all()) - 1"),
+    ),
+    *_of(
+        "audit/verdicts/binomial_gap.py",
+        ("effective = m * n / np.maximum(m + n, 1)", "effective = np.maximum(m, n)"),
+        ("-2 * effective * np.maximum(short, 0) ** 2", "-2 * effective * short ** 2"),
+        ("-2 * effective * np.maximum(short, 0) ** 2", "-4 * effective * np.maximum(short, 0) ** 2"),
+        ("hoeffding_log10_p(gap - d, m, n)", "hoeffding_log10_p(d - gap, m, n)"),
+        ("near = np.flatnonzero((out > math.log10(_DEEP)) & (d < gap) & (m > 0))", "near = np.zeros(0, np.int64)"),
+        ("np.minimum(np.log10(np.maximum(tails, _DEEP)), out[rows])", "np.log10(np.maximum(tails, _DEEP))"),
+        ("np.ceil(measured * n / step - 1e-9)", "np.floor(measured * n / step)"),
+        ("np.ceil(measured * n / step - 1e-9)", "np.floor(measured * n / step + 1)"),
+        ("table[last - place]", "table[last - place + 1]"),
+        ("last, first = math.ceil(gap * n / step)", "last, first = math.floor(gap * n / step)"),
+        ("return (0 if rate <= 0.0 else trials), 1", "return 0, 1"),
+        ("return (0 if rate <= 0.0 else trials), 1", "return trials, 1"),
+        ("first = -((-n * (low_a + at)) // m) - step * last", "first = (n * (low_a + at)) // m - step * last"),
+        ("first = -((-n * (low_a + at)) // m) - step * last", "first = (n * (low_a + at)) // m + 1 - step * last"),
+        ("sure[begin] += of_a[at]", "pass"),
+        ("values[k] += values[k + 1]", "values[k + 1] += values[k]"),
+        ("lowest, highest = max(0.0, -gap), min(1.0, 1.0 - gap)", "lowest, highest = 0.0, min(1.0, 1.0 - gap)"),
+        ("lowest, highest = max(0.0, -gap), min(1.0, 1.0 - gap)", "lowest, highest = max(0.0, -gap), 1.0"),
+        ("lowest, highest = max(0.0, -gap), min(1.0, 1.0 - gap)", "lowest, highest = max(0.0, -gap), 0.35"),
+        ("min(max(lowest + i * width + gap, 0.0), 1.0)", "min(max(lowest + j * width + gap, 0.0), 1.0)"),
+        ("min(max(lowest + i * width + gap, 0.0), 1.0)", "min(max(lowest + i * width, 0.0), 1.0)"),
+        ("_window(n, min(max(lowest + j * width, 0.0), 1.0)", "_window(n, min(max(lowest + i * width, 0.0), 1.0)"),
+        ("best = np.maximum(best, chance)", "best = chance.copy()"),
+        ("depth += 2", "depth += 1"),
+        ("left[0], right[0] = 0, cells", "left[0], right[0] = middle, middle + 1"),
+        ("if best[k] >= _LIKELY:", "if False:"),
+    ),
+    *_of(
+        "audit/verdicts/margin.py",
+        ("over = np.nan_to_num(tested.distance) - rule.margin", "over = np.nan_to_num(tested.distance)"),
+        (
+            "over = np.nan_to_num(tested.distance) - rule.margin",
+            "over = rule.margin - np.nan_to_num(tested.distance)",
+        ),
+        ("short = rule.margin - measured", "short = measured - rule.margin"),
+        ("short = rule.margin - measured", "short = 1 - measured"),
+        (
+            "if rule.margin == 0:\n        return _where_tested(tested, _any_leak(tested, rule))",
+            "if rule.margin < 0:\n        return _where_tested(tested, _any_leak(tested, rule))",
+        ),
+        ("anytime_log10_p(np.maximum(over, 0), *arms)", "anytime_log10_p(np.abs(over), *arms)"),
+        ("anytime_log10_p(np.maximum(short, 0), *arms)", "anytime_log10_p(np.abs(short), *arms)"),
+        (
+            'arms = tested.n_with, tested.n_without\n    if rule.stopping == "anytime":\n'
+            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(over",
+            "arms = tested.n_with, tested.n_without\n    if False:\n"
+            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(over",
+        ),
+        (
+            'arms = tested.n_with, tested.n_without\n    if rule.stopping == "anytime":\n'
+            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(short",
+            "arms = tested.n_with, tested.n_without\n    if False:\n"
+            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(short",
+        ),
+        ("np.where(tested.learned, fixed, sum_of_suprema_log10_p(over, *arms))", "fixed"),
+        (
+            "np.where(tested.learned, fixed, sum_of_suprema_log10_p(over, *arms))",
+            "sum_of_suprema_log10_p(over, *arms)",
+        ),
+        ("plain = ~tested.learned", "plain = tested.learned.copy()"),
+        ("plain = ~tested.learned", "plain = np.ones_like(tested.learned)"),
+        ("plain = ~tested.learned", "plain = np.zeros_like(tested.learned)"),
+        ("tested.n_without[plain], float(rule.margin)", "tested.n_without[plain], float(rule.margin / 2)"),
+        (
+            "apart = alarms / max(n_without, 1) - hits / max(n_with, 1)",
+            "apart = hits / max(n_with, 1) - alarms / max(n_without, 1)",
+        ),
+        ("*sizes, -margin)[0]", "*sizes, margin)[0]"),
+        ("*sizes, -margin)[0]", "*sizes, 0.0)[0]"),
+        ("log_p = math.log(2) - 2 * t**2", "log_p = -2 * t**2"),
+        ("factor = at_start + between + 2 * at_end", "factor = at_start + between + at_end"),
+        ("factor = at_start + between + 2 * at_end", "factor = np.ones_like(t)"),
+        ("centre = n * t / total", "centre = m * t / total"),
+        ("known = (t > least_x + least_y) & ", "known = "),
+        ("(np.minimum(tested.n_with, tested.n_without) > 0) & np.isfinite(tested.distance)", "tested.n_with > 0"),
     ),
     *_of(
         "audit/verdicts/decide.py",
-        ("clear = (high < rule.margin).all(axis=1)", "clear = (high < rule.margin).any(axis=1)"),
-        ("clear = (high < rule.margin)", "clear = (measured < rule.margin)"),
-        ("sensitive = adjusted <= math.log10(level)", "sensitive = adjusted <= math.log10(rule.level)"),
-        ("sensitive = adjusted <= math.log10(level)", "sensitive = over_statistics <= math.log10(level)"),
-        ("high = np.where(known, np.clip(measured + width, 0, 1), 1.0)", "high = np.clip(measured, 0, 1)"),
+        ("among or len(tested)", "len(tested)"),
+        ("level, among = level or rule.level,", "level, among = rule.level,"),
+        ("clear_level = level * rule.for_clear / rule.level", "clear_level = rule.for_clear"),
+        ("clear_level = level * rule.for_clear / rule.level", "clear_level = level"),
+        ("bonferroni(log10_p) if tested.log10_joint is None else tested.log10_joint", "bonferroni(log10_p)"),
+        ("bonferroni(log10_p) if tested.log10_joint is None", "log10_p.min(axis=1) if tested.log10_joint is None"),
+        ("detected = adjusted <= math.log10(level)", "detected = over_statistics <= math.log10(level)"),
+        ("detected = adjusted <= math.log10(level)", "detected = adjusted <= math.log10(rule.level)"),
+        ("detected = adjusted <= math.log10(level)", "detected = adjusted < math.log10(level)"),
         (
-            "width = _width(tested.n_with, tested.n_without, level / (among * statistics), rule)\n    measured",
-            "width = _width(tested.n_with, tested.n_without, level / among, rule)\n    measured",
+            "above, below = log10_above(tested, rule), log10_below(tested, rule)",
+            "below, above = log10_above(tested, rule), log10_below(tested, rule)",
         ),
+        ("if rule.margin == 0:", "if rule.margin < 0:"),
+        ("if rule.margin == 0:", "if rule.margin >= 0:"),
+        ("p_above = bonferroni(above)", "p_above = above.min(axis=1)"),
+        ("p_above = bonferroni(above)", "p_above = above.max(axis=1)"),
+        ("share = math.log10(2) if fresh else 0.0", "share = 0.0"),
+        ("share = math.log10(2) if fresh else 0.0", "share = math.log10(2)"),
+        ("np.minimum(adjusted_among(p_above, rule, among) + share, 0.0)", "np.minimum(p_above + share, 0.0)"),
+        ("sensitive = adjusted_above <= math.log10(level)", "sensitive = adjusted <= math.log10(level)"),
+        (
+            "sensitive = adjusted_above <= math.log10(level)",
+            "sensitive = detected | (adjusted_above <= math.log10(level))",
+        ),
+        (
+            "sensitive = adjusted_above <= math.log10(level)",
+            "sensitive = detected & (adjusted_above <= math.log10(level))",
+        ),
+        ("sensitive = adjusted_above <= math.log10(level)", "sensitive = p_above <= math.log10(level)"),
+        (
+            "sensitive = adjusted_above <= math.log10(level)",
+            "sensitive = adjusted_above <= math.log10(rule.level)",
+        ),
+        ("sensitive = adjusted_above <= math.log10(level)", "sensitive = adjusted_above < math.log10(level)"),
+        ("p_below = below.max(axis=1)", "p_below = below.min(axis=1)"),
+        ("p_below = below.max(axis=1)", "p_below = bonferroni(below)"),
+        ("p_below = below.max(axis=1)", "p_below = below[:, 0]"),
+        ("p_below = below.max(axis=1)", "p_below = np.where(tested.learned, -99.0, below).max(axis=1)"),
+        ("adjusted_among(np.where(sensitive, 0.0, p_below), rule, among)", "np.where(sensitive, 0.0, p_below)"),
+        (
+            "adjusted_among(np.where(sensitive, 0.0, p_below), rule, among)",
+            "adjusted_among(np.where(sensitive, 0.0, p_below), rule, len(tested))",
+        ),
+        ("(adjusted_below <= math.log10(clear_level))", "(adjusted_below <= math.log10(level))"),
+        ("(adjusted_below <= math.log10(clear_level))", "(adjusted_below <= math.log10(rule.level))"),
+        ("(adjusted_below <= math.log10(clear_level))", "(adjusted_below >= math.log10(clear_level))"),
+        ("(adjusted_below <= math.log10(clear_level))", "(p_below <= math.log10(clear_level))"),
+        (
+            "(adjusted_below <= math.log10(clear_level)) & ~sensitive",
+            "(measured.max(axis=1) < rule.margin) & ~sensitive",
+        ),
+        (
+            "(adjusted_below <= math.log10(clear_level)) & ~sensitive",
+            "(adjusted_below <= math.log10(clear_level)) & ~detected",
+        ),
+        ("clear_level / (among * statistics), rule)", "clear_level / among, rule)"),
+        ("clear_level / (among * statistics), rule)", "clear_level / (len(tested) * statistics), rule)"),
+        ("clear_level / (among * statistics), rule)", "level / (among * statistics), rule)"),
+        ("np.where(known, np.clip(measured + width, 0, 1), 1.0)", "np.clip(measured, 0, 1)"),
+        (
+            "np.where(known, np.clip(measured + width, 0, 1), 1.0)",
+            "np.where(known, np.clip(measured + width, 0, 1), 0.0)",
+        ),
+        ("np.where(known, np.clip(measured - width, 0, 1), 0.0)", "np.where(known, np.clip(measured, 0, 1), 0.0)"),
+        ("np.where(clear, Verdict.CLEAR, Verdict.UNDECIDED)", "np.where(clear, Verdict.UNDECIDED, Verdict.CLEAR)"),
+        (
+            "np.lexsort((columns, -measured, log10_p), axis=1)[:, 0]",
+            "np.lexsort((columns, -measured, log10_p), axis=1)[:, -1]",
+        ),
+        ("np.lexsort((columns, -measured, log10_p)", "np.lexsort((columns, measured, log10_p)"),
+        ("np.lexsort((columns, -measured, log10_p)", "np.lexsort((columns, log10_p, -measured)"),
+        ("1 + easier * int(kind.sum())", "1 + int(kind.sum())"),
+        ("1 + easier * int(kind.sum())", "1"),
+        ("at = (level * room[0], clear_level * room[1])", "at = (clear_level * room[1], level * room[0])"),
+        ("np.where(verdict == Verdict.UNDECIDED, needed, np.nan)", "needed"),
+        ("p = log10_above(tested, rule) if above else _log10_p(tested, rule)", "p = _log10_p(tested, rule)"),
+        (
+            "adjusted_among(bonferroni(p), rule, among) <= math.log10(level))",
+            "bonferroni(p) <= math.log10(level))",
+        ),
+        ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(p.min(axis=1), rule, among) <= "),
+        ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(bonferroni(p), rule, among) < "),
         ("np.concatenate([log10_p, np.zeros(among - len(log10_p))])", "log10_p"),
+        (
+            'if rule.stopping == "anytime":\n        return anytime_log10_p',
+            "if False:\n        return anytime_log10_p",
+        ),
+        (
+            'if rule.stopping == "anytime":\n        return anytime_band_width',
+            "if False:\n        return anytime_band_width",
+        ),
+    ),
+    *_of(
+        "audit/verdicts/needed_distances.py",
+        ("(math.log(2) - log_p) / (2 * ", "(-log_p) / (2 * "),
+        ("distance**2 - math.pi**2 / 12 / effective", "distance**2"),
+        ("top = measured.argmax(axis=1)", "top = measured.argmin(axis=1)"),
+        ("np.asarray(rule.margin + _needed_gaps(", "np.asarray(0.0 + _needed_gaps("),
+        ("rule, documents, statistics)[0])", "rule, documents, statistics)[1])"),
+        ("noise = np.sqrt(math.log(4 * statistics)", "noise = np.sqrt(math.log(4)"),
+        ("true = _less_noise(distance, n_with, n_without)", "true = distance"),
+        ("room = rule.margin - true", "room = true - rule.margin"),
+        ("runs * ((under + noise) / room) ** 2", "runs * (under / room) ** 2"),
+        ("runs * (over / room) ** 2", "runs * (under / room) ** 2"),
+        ("needed = np.fmin(clear, found)", "needed = np.fmax(clear, found)"),
+        (
+            "strictest_log10_p(levels[0], documents, statistics, rule",
+            "strictest_log10_p(levels[0], documents, 1, rule",
+        ),
+        (
+            "strictest_log10_p(levels[1], documents, 1, rule",
+            "strictest_log10_p(levels[1], documents, statistics, rule",
+        ),
+        ("strictest_log10_p(levels[1]", "strictest_log10_p(levels[0]"),
+        ("(0.125 - float(ndtri(level)))", "(0.125 + float(ndtri(level)))"),
+        ("for _ in range(4):", "for _ in range(0):"),
+        ("return np.where(effective > 0, t, np.inf)", "return t"),
     ),
     *_of(
         "audit/interim_verdicts.py",
-        ("among = len(tests) if before is None else len(before.look)", "among = len(tests)"),
-        ("decide(tests, rule, level=look.level, among=among)", "decide(tests, rule, among=among)"),
-        ("math.log10(rule.level / look.level)", "0.0"),
-        ("standing.decisions.verdict == Verdict.UNDECIDED", "standing.decisions.verdict != Verdict.SENSITIVE"),
-        ("    out[at] = part\n", "    out[: len(at)] = part\n"),
         (
-            "flagged_by(tests.columns([c]), rule, look.level, among)",
-            "flagged_by(tests.columns([0]), rule, look.level, among)",
+            "(standing.decisions.verdict == Verdict.UNDECIDED) & ~",
+            "(standing.decisions.verdict != Verdict.SENSITIVE) & ~",
         ),
+        (
+            "(standing.decisions.verdict == Verdict.UNDECIDED) & ~standing.settled",
+            "standing.decisions.verdict == Verdict.UNDECIDED",
+        ),
+        ("among = counted.documents", "among = len(tests)"),
+        (
+            "before.counted if before is not None else counted or Counted(len(tests))",
+            "counted or Counted(len(tests))",
+        ),
+        ("decide(tests, rule, level=look.level, among=among,", "decide(tests, rule, among=among,"),
+        ("decide(tests, rule, level=look.level, among=among,", "decide(tests, rule, level=look.level,"),
+        ("fresh=counted.fresh)", "fresh=False)"),
+        ("== Verdict.CLEAR) & (not may_clear)", "== Verdict.CLEAR)"),
+        ("== Verdict.CLEAR) & (not may_clear)", "== Verdict.SENSITIVE) & (not may_clear)"),
+        ("decisions if may_clear else without_clear(decisions, tests, rule)", "decisions"),
+        ("math.log10(rule.level / look.level)", "0.0"),
+        ("np.minimum(getattr(decisions, name) + scale, 0.0)", "np.minimum(getattr(decisions, name) - scale, 0.0)"),
+        (
+            "flagged_by(tests.columns([c]), rule, look.level, among,",
+            "flagged_by(tests.columns([0]), rule, look.level, among,",
+        ),
+        ("rule, look.level, among, above=True)", "rule, look.level, among)"),
+        ("rule, look.level, among, above=True)", "rule, look.level, len(tests), above=True)"),
+        ("rule, look.level, among, above=True)", "rule, rule.level, among, above=True)"),
         (
             "flagged_by(tests.columns(paper), rule, look.level, among)",
             "flagged_by(tests, rule, look.level, len(tests))",
         ),
+        ("np.minimum(getattr(before.decisions, name)[at], scaled[name])", "scaled[name]"),
+        (
+            "np.minimum(getattr(before.decisions, name)[at], scaled[name])",
+            "np.minimum(getattr(before.decisions, name)[: len(at)], scaled[name])",
+        ),
+        ("before.decisions.detected[at] | decisions.detected", "decisions.detected"),
+        ("before.decisions.detected[at] | decisions.detected", "before.decisions.detected[at]"),
+        ("_put(before.look, np.full(len(tests), number), at)", "before.look"),
+        ("before.alone[at] | np.stack(alone, axis=1)", "np.stack(alone, axis=1)"),
+        ("before.alone[at] | np.stack(alone, axis=1)", "before.alone[at]"),
+        ("before.paper[at] | own", "own"),
+        ("_put(before.settled, settled, at)", "before.settled"),
+        ('"log10_adjusted_below", "log10_p_below")', '"log10_adjusted_below")'),
+        ('"log10_adjusted_above", "log10_adjusted_below",', '"log10_adjusted_below",'),
+        ("open_ = decisions.verdict != Verdict.SENSITIVE", "open_ = decisions.verdict == Verdict.UNDECIDED"),
+        ("open_ = decisions.verdict != Verdict.SENSITIVE", "open_ = np.ones(len(tests), np.bool_)"),
+        ("log10_p_below=nothing,", "log10_p_below=decisions.log10_p_below,"),
+        ("log10_adjusted_below=nothing,", "log10_adjusted_below=decisions.log10_adjusted_below,"),
+        ("(likely_distance(tests) <= rule.margin)", "(likely_distance(tests) > rule.margin)"),
+        ("chosen = decisions.detected & ", "chosen = "),
+        ("(strongest > rule.margin)", "(distance.max(axis=1) > rule.margin)"),
+        ("(strongest > rule.margin)", "(strongest > 0)"),
+        ("(strongest > rule.margin) & (decisions.verdict == Verdict.UNDECIDED)", "(strongest > rule.margin)"),
+        ("chosen & (rule.margin > 0) & standing", "chosen & standing"),
+        ("(rule.margin > 0) & standing.counted.fresh", "(rule.margin > 0)"),
+        ("adjusted_among(log10_p, rule, len(at)) + math.log10(2)", "adjusted_among(log10_p, rule, len(at))"),
+        ("adjusted_among(log10_p, rule, len(at)) + math.log10(2)", "log10_p + math.log10(2)"),
+        (
+            "adjusted_among(log10_p, rule, len(at)) + math.log10(2)",
+            "adjusted_among(log10_p, rule, len(standing.look)) + math.log10(2)",
+        ),
+        ("np.minimum(adjusted[at], found)", "found"),
+        ("at[found <= math.log10(rule.level)]", "at[log10_p <= math.log10(rule.level)]"),
+        ("at[found <= math.log10(rule.level)]", "np.flatnonzero(found <= math.log10(rule.level))"),
+        ("    out[at] = part\n", "    out[: len(at)] = part\n"),
+    ),
+    *_of(
+        "audit/verdicts/arms.py",
+        ("picked = np.asarray(chosen, dtype=np.int64)", "picked = np.arange(len(chosen))"),
+        ('if f.name != "log10_joint")', 'if f.name not in ("log10_joint", "learned"))'),
     ),
 ]
 
@@ -179,64 +480,73 @@ def changed(mutant: Mutant) -> str:
     return new
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Compiles the changed text, whatever is cached."""
-
-    def __init__(self, name: str, path: str, text: str) -> None:
-        super().__init__(name, path)
-        self._text = text
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self._text, self.path, "exec", dont_inherit=True)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, mutant: Mutant) -> None:
-        self._module, self._file, self._text = mutant.module, str(ROOT / mutant.file), changed(mutant)
-        self.loaded = False
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name != self._module:
-            return None
-        self.loaded = True
-        return importlib.util.spec_from_file_location(
-            name, self._file, loader=_Loader(name, self._file, self._text)
-        )
+def _planted(mutant: Mutant) -> None:
+    """Put the code of the changed text into the functions that everybody has imported already."""
+    module = importlib.import_module(mutant.module)
+    fresh: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
+    exec(compile(changed(mutant), str(module.__file__), "exec", dont_inherit=True), fresh)
+    for name, new in fresh.items():
+        old = vars(module).get(name)
+        if isinstance(new, type) and new.__module__ == module.__name__:
+            for attribute, made in vars(new).items():
+                _replaced(vars(old).get(attribute), made, module.__name__)
+        elif not _replaced(old, new, module.__name__) and isinstance(new, _CONSTANTS):
+            setattr(module, name, new)
 
 
-def _tested(mutant: Mutant | None) -> int:
-    """Exit status of the tests in a fork: 0 all pass, 1 some fail; 90 where the module was never loaded."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    status = 91
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        import pytest
+_CONSTANTS = (int, float, str, tuple)
 
-        finder = None if mutant is None else _Finder(mutant)
-        if finder is not None:
-            sys.meta_path.insert(0, finder)
-        status = int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", TESTS]))
-        if finder is not None and not finder.loaded:
-            status = 90
-    finally:
-        os._exit(status)
+
+def _replaced(old: Any, new: Any, module: str) -> bool:
+    old, new = (inspect.unwrap(getattr(f, "__func__", f)) for f in (old, new))
+    if not isinstance(new, FunctionType) or new.__module__ != module:
+        return False
+    old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    return True
+
+
+class _Each:
+    """Runs what was collected once, in a fork for the code as it is and in one for each mutant."""
+
+    def __init__(self, mutants: list[Mutant]) -> None:
+        self._mutants = mutants
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        assert session.items
+        assert not session.testsfailed
+        print(json.dumps({"file": None, "status": self._tested(session, None)}), flush=True)
+        for mutant in self._mutants:
+            status = self._tested(session, mutant)
+            told = {"file": mutant.file, "old": mutant.old, "new": mutant.new, "status": status}
+            print(json.dumps(told), flush=True)
+        return True
+
+    def _tested(self, session: pytest.Session, mutant: Mutant | None) -> int:
+        """0: all pass; 1: one fails; 91: the mutant is no program."""
+        child = os.fork()
+        if child:
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        status = 91
+        try:
+            if mutant is not None:
+                _planted(mutant)
+            for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.testsfailed:
+                    break
+            status = int(session.testsfailed > 0)
+        finally:
+            os._exit(status)
 
 
 def run(mutants: list[Mutant]) -> None:
     """Print what becomes of the tests, first as the code is, then with each mutant."""
     os.chdir(ROOT)
-    for name in ("numpy", "scipy.stats", "scipy.optimize", "scipy.sparse.linalg", "numba", "pydantic", "pytest"):
-        importlib.import_module(name)
-    loaded = [name for name in sys.modules if name.startswith("ksdp")]
-    assert not loaded, loaded
-    print(json.dumps({"file": None, "status": _tested(None)}), flush=True)
     for mutant in mutants:
-        told = {"file": mutant.file, "old": mutant.old, "new": mutant.new, "status": _tested(mutant)}
-        print(json.dumps(told), flush=True)
+        changed(mutant)
+    silent = ["-s", "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    status = pytest.main([*silent, TESTS], plugins=[_Each(mutants)])
+    assert status == 0, status
 
 
 if __name__ == "__main__":

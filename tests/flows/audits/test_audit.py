@@ -167,7 +167,7 @@ def test_a_damaged_block_is_named_and_computed_again(ksdp: Callable, spec: Calla
     # A block that is cut short is met at once, although the audit is finished.
     block.write_bytes(block.read_bytes()[:-100])
     once_more = ksdp("audit", spec(), "--store", store, "--json", check=3).out
-    assert once_more["runs"] == 200  # made again: the store keeps the last round alone, and all rounds are looked at
+    assert once_more["runs"] == 200  # made again: the store keeps the last round alone, and all are looked at
     assert_same(tables(store, first["audit"]), before)
 
 
