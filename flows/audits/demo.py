@@ -29,7 +29,7 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
                 "seed": 7,
                 "corpus": {"path": "demo"},
                 "mechanism": mechanism,
-                "design": {"party_size": 0.1, "with_runs": 200},
+                "design": {"party_size": 0.1, "with_runs": 60},
                 "store": {"observables": "none"},
             }
         )
