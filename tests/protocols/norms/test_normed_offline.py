@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum
@@ -71,8 +72,8 @@ def test_shares_of_nothing_look_like_any_other(two: Sequence[OtSetup]) -> None:
     shares = np.array(
         [simulate_material(terms, two, 200 + i)[0].crosses[0] / terms.scalar_ring.modulus for i in range(24)]
     )
-    assert shares.min() < 0.25
-    assert shares.max() > 0.75
+    # The randomness is the system's, so no seed: a sound protocol fails this once in a million runs.
+    assert stats.kstest(shares, "uniform").pvalue > 1e-6
     assert len(set(shares)) == 24
 
 
