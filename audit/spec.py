@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ksdp.audit.errors import SpecError
 
 __all__ = [
+    "CertificateSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
@@ -204,6 +205,15 @@ class ViewsSpec(_Section):
         return self
 
 
+class CertificateSpec(_Section):
+    """Paired runs that bound every attack, where noise of a density that is known is added."""
+
+    pairs: Annotated[int, Field(ge=2)] = 200
+    """Each costs a run of the mechanism for every document: no certificate unless it is asked for."""
+    level: Fraction | None = None
+    """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
+
+
 class StoreSpec(_Section):
     """What is kept."""
 
@@ -228,6 +238,8 @@ class Spec(_Section):
     store: StoreSpec = StoreSpec()
     views: ViewsSpec | None = None
     """None: one audit of one view."""
+    certificate: CertificateSpec | None = None
+    """None: nothing is certified."""
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
@@ -240,6 +252,12 @@ class Spec(_Section):
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self
+
+    @property
+    def certificate_level(self) -> float:
+        """The level of the certificate, the default filled in."""
+        given = None if self.certificate is None else self.certificate.level
+        return self.decision.for_clear / 10 if given is None else given
 
     @property
     def hash(self) -> str:

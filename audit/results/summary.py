@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 from ksdp.audit.results.parts import (
     FORMAT,
     AnnouncedArray,
+    CertificateSummary,
     ChanceSummary,
     ControlsSummary,
     CorpusSummary,
@@ -28,7 +29,7 @@ from ksdp.audit.spec import Spec
 
 __all__ = ["VERSION", "Summary", "check_version"]
 
-VERSION = 1
+VERSION = 2
 """Of the format; one more wherever a key comes, goes or changes its meaning."""
 
 
@@ -85,6 +86,11 @@ class Summary:
     looks: tuple[LookSummary, ...]
     fresh: FreshSummary | None
     """None where nothing was measured on fresh runs."""
+    certificate: CertificateSummary | None
+    """None where no paired runs were asked for."""
+    knows_all: float | None
+    """The advantage of whoever knows all other documents, where it is the same for each: 1 without noise. None
+    where it depends on the document (`certificate`, and a column of the verdicts), or is not known."""
     corpus_about: CorpusSummary
     design: DesignSummary
     spec: Spec

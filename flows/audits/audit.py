@@ -3,7 +3,8 @@
 1. `sample_blocks`: every block of runs that the store does not hold is drawn, run and measured on the workers.
 2. `test_slices`: tests of every open document under every statistic; decisions at the level of this look.
 3. `measure_flagged`: what was flagged is measured once more, on fresh runs.
-4. `conclude`: controls, verdicts, curves, findings; Parquet, HTML and a Prefect artifact.
+4. `run_pairs`: where the spec asks for it, pairs of runs that differ in one document bound every attack.
+5. `conclude`: controls, verdicts, curves, findings; Parquet, HTML and a Prefect artifact.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.block_counts import Tally, shown
+from ksdp.flows.audits.certify import certified
 from ksdp.flows.audits.conclude import conclude
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.stage_tables import write_stage
@@ -196,10 +198,13 @@ async def audit(store: str, audit: str, corpus: str, address: str, may_sample: b
     started = time.monotonic()
     first = AuditRef(store, audit, corpus, may_sample, FIRST)
     tally, fresh = Tally(), Tally()
-    seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0}
+    seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0, "certify": 0.0}
     tested, stages = await _looks(first, address, tally, seconds)
     began = time.monotonic()
     effects = await _confirm(first, tested, address, fresh)
     tested = _with_fresh(tested, effects)
-    seconds["confirm"] = time.monotonic() - began
+    certifies = time.monotonic()
+    seconds["confirm"] = certifies - began
+    tested = await certified(first, address, tested)
+    seconds["certify"] = time.monotonic() - certifies
     return await conclude(stages, address, tested, effects, (tally, fresh), seconds, started)

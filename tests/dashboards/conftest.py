@@ -234,7 +234,7 @@ def build_audit(
         _store_values(store, summary, values, inclusion)
     folder = store.audit(summary["audit"])
     write_spec(folder, parsed)
-    write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable)
+    write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable, {})
     write_curves(folder, _curves(values, inclusion, known, names, family, decisions, tested))
     write_summary(folder, Summary.from_json(summary))
     return store, summary["audit"]
