@@ -21,11 +21,11 @@ from ksdp.audit.results.summary import VERSION, Summary
 from ...summaries import example
 
 KEYS = [
-    "version", "audit", "corpus", "mechanism", "mechanism_version", "parameters", "guarantee", "documents", "runs",
-    "valid", "verdicts", "detected", "statistics", "skipped_statistics", "opens", "announced", "coverage",
-    "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate", "knows_all", "corpus_about", "design", "spec",
-    "cached_runs", "sampled_runs", "fresh_sampled_runs", "damaged_blocks", "seconds", "seconds_by_stage",
-    "provenance", "store", "report",
+    "version", "audit", "corpus", "mechanism", "mechanism_version", "parameters", "guarantee", "documents",
+    "runs", "valid", "verdicts", "detected", "statistics", "skipped_statistics", "opens", "announced",
+    "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
+    "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
+    "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
 ]  # fmt: skip
 
 
