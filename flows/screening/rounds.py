@@ -15,7 +15,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.proof import pool_of, runs_for_proof
-from ksdp.audit.screening.rounds import Ended, Round, ending, no_proof, round_spec
+from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import Asked, Prepared, prepare_stored
@@ -143,7 +143,7 @@ def run_rounds(
         may_list = [name for name in verdicts.ids(rules.allowed) if name not in remembered]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
         ended = ending(
-            Round(
+            ScreenRound(
                 number,
                 rules.rounds,
                 audited=len(plan.audited),

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from ksdp.audit.errors import InputError
 
 if TYPE_CHECKING:
-    from ksdp.audit.mechanisms.pem.algorithm import Block
+    from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
 
 __all__ = ["Budget", "Sparse", "amplified", "before_sampling", "tight_epsilon"]
 
@@ -123,8 +123,8 @@ class Budget:
 
     Examples
     --------
-    >>> from ksdp.audit.mechanisms.pem.algorithm import Block
-    >>> Budget(epsilon=1.0, iterations=50).scale(Block(27, bound=8.0, share=0.5))  # T L / (epsilon / 2)
+    >>> from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
+    >>> Budget(epsilon=1.0, iterations=50).scale(VectorBlock(27, bound=8.0, share=0.5))  # T L / (epsilon / 2)
     1600.0
     """
 
@@ -157,12 +157,12 @@ class Budget:
         """Of `on_sample`, what the sparse vector technique takes."""
         return self.on_sample * self.sparse.part if self.sparse else 0.0
 
-    def of_block(self, block: Block) -> float:
+    def of_block(self, block: VectorBlock) -> float:
         """Of `on_sample`, what the sum of a block takes."""
         left = self.on_sample * (1 - self.sparse.part) if self.sparse else self.on_sample
         return left * block.share
 
-    def scale(self, block: Block) -> float:
+    def scale(self, block: VectorBlock) -> float:
         """lambda: scale of each server's noise on a block, in the block's steps; 0 where epsilon is infinite."""
         return block.sensitivity / self.of_block(block)
 
