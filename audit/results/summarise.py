@@ -29,7 +29,8 @@ from ksdp.audit.results.parts import (
     StatisticSummary,
     VerdictCounts,
 )
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.fresh_effects import Effect

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
-from ksdp.audit.mechanisms.pem.budget import Budget, Sparse, amplified, before_sampling, tight_epsilon
+from ksdp.audit.mechanisms.pem.budget import Budget, Sparse, before_sampling, tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import law
 
 
@@ -53,6 +53,11 @@ def test_a_stream_spends_all_of_epsilon_in_each_iteration() -> None:
     block = VectorBlock(3, 2.0)
     assert once.scale(block) == 20 * stream.scale(block)
     assert stream.spent(1) == stream.spent(20) == 1.0
+
+
+def amplified(epsilon: float, rate: float) -> float:
+    """ln(1 + rate (e^epsilon - 1)), as the papers have it; e^epsilon is taken out, so that it cannot overflow."""
+    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
@@ -109,7 +114,7 @@ def test_no_noise_where_epsilon_is_infinite() -> None:
         (lambda: Sparse(-1.0, 2), "threshold"),
         (lambda: Sparse(1.0, 0), "most"),
         (lambda: Sparse(1.0, 1, part=1.0), "part"),
-        (lambda: amplified(1.0, 2.0), "rate"),
+        (lambda: before_sampling(1.0, 2.0), "rate"),
         (lambda: tight_epsilon(Budget(1.0, 1), 0.0), "delta"),
     ],
 )
