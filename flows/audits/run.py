@@ -114,7 +114,7 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, 
         open_workers(workers, dask) as cluster,
         started_ahead(cluster.address, refs[0]),
     ):
-        current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
+        current().say(f"Prefect UI {server.url}   Dask {cluster.dashboard or cluster.address}")
         with interrupts_wait():
             from ksdp.flows.audits.audit import audit
 
