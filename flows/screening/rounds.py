@@ -146,7 +146,7 @@ def run_rounds(
         verdicts = read_round(Store(Path(prepared.ref.store)), prepared.ref.audit, number)
         about.append(_about(number, prepared, summary, verdicts, proving))
         if not summary.valid:
-            why = f"ScreenRound {number} is void: {summary.controls.reason}. Nothing of it may be used."
+            why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
             return Rounds(about, rounds, plan, verdicts, Ended("void", None, why), [])
         rounds.append(verdicts)
         may_list = [name for name in verdicts.ids(rules.allowed) if name not in remembered]
