@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.certifying import paired_advantages
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.plan import Plan
 from ksdp.storage.audits.pairs import PairsPart, read_pairs, write_pairs
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit
 
 __all__ = ["compute_pairs", "pairs_parts"]

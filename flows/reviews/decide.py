@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.more_runs import topped_up, wanted_factor
 from ksdp.audit.results.summary import Summary
@@ -147,8 +145,8 @@ def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None)
     if missing:
         raise InputError(f"audit {audit} has no document {missing[0]!r}.")
     mine = rows.loc[list(asked)]
-    done = (mine["n_with"] + mine["n_without"]).to_numpy(dtype=np.float64)
-    factor = wanted_factor(done, mine["runs_to_decide"].to_numpy(dtype=np.float64))
+    done = mine["n_with"] + mine["n_without"]
+    factor = wanted_factor(done, mine["runs_to_decide"])
     return topped_up(read_spec(folder), asked, factor, with_runs=with_runs)
 
 

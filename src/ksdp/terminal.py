@@ -25,7 +25,7 @@ _WORDS = {
     "prepare": "reading the corpus",
     "sample": "running the mechanism",
     "test": "testing documents",
-    "confirm": "measuring the flagged",
+    "confirm": "measuring detected leaks",
     "certify": "pairs of runs",
     "curves": "drawing",
     "claim": "runs on the worst case",

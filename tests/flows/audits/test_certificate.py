@@ -24,9 +24,9 @@ parameters = {{ rank = 2, opens = "final" }}
 party_size = 0.3
 with_runs = 40
 [decision]
-margin = 0.3
+margin = 0.4
 [certificate]
-pairs = 40
+pairs = 60
 """
 
 
@@ -48,18 +48,18 @@ def test_documents_are_certified_from_spec_to_report_and_page(
     ksdp: Callable, certified: Callable, pages: Callable, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    ran = ksdp("audit", certified(0.5), "--store", store, "--json")
+    ran = ksdp("audit", certified(2.0), "--store", store, "--json")
     audit = ran.out["audit"]
     table = verdicts(store, audit)
     assert ran.out["valid"]
     assert ran.out["verdicts"]["certified_clear"] == (table.verdict == "certified clear").sum() > 60
-    assert ((table.certified_bound <= 0.3) == (table.verdict == "certified clear")).all()
+    assert ((table.certified_bound <= 0.4) == (table.verdict == "certified clear")).all()
     assert (table.certified_bound > table.knows_all).all()
     assert (table.band_low <= table.certified_bound).all()
     assert ran.code == (4 if ran.out["verdicts"]["undecided"] else 0)
 
     summary = json.loads((store / "audits" / audit / "audit.json").read_text())
-    assert summary["certificate"]["pairs"] == 40
+    assert summary["certificate"]["pairs"] == 60
     assert summary["certificate"]["level"] == pytest.approx(0.005)
     assert summary["certificate"]["median_bound"] == pytest.approx(table.certified_bound.median())
     document = table.index[table.verdict == "certified clear"][0]
@@ -69,19 +69,19 @@ def test_documents_are_certified_from_spec_to_report_and_page(
     assert "bound the advantage of every attack" in report
     seen = pages(store)
     page = seen.words(f"/audits/{audit}/document?id={document}")
-    assert "no attack of any kind has an advantage above 0.30" in page
+    assert "no attack of any kind has an advantage above 0.40" in page
     assert f"{bound:.3f}" in page
     assert "Somebody who knows all other documents of the run faces the noise alone" in page
     listed = seen.words(f"/audits/{audit}?verdict=certified+clear&sort=bound")
     assert f"{(table.verdict == 'certified clear').sum()} documents with the verdict certified clear" in listed
     assert ksdp("show", audit, document, "--store", store, "--json").out["certified_bound"] == bound
-    assert "bound     40 pairs" in ksdp("show", audit, "--store", store).err
+    assert "bound     60 pairs" in ksdp("show", audit, "--store", store).err
 
     # A part that is damaged is computed again, and the table is the same; so it is in another store.
     parts = sorted(store.glob("runs/*/pairs/*/*.parquet"))
     parts[0].write_bytes(b"nothing")
     (store / "audits" / audit / "audit.json").unlink()
-    again = ksdp("audit", certified(0.5), "--store", store, "--json")
+    again = ksdp("audit", certified(2.0), "--store", store, "--json")
     assert again.out["audit"] == audit
     pd.testing.assert_frame_equal(verdicts(store, audit), table)
 
