@@ -113,7 +113,7 @@ class DesignSpec(Section, frozen=True):
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none."""
     fresh_runs: Annotated[int, Field(ge=0)] | None = None
-    """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
+    """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None

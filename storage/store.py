@@ -22,7 +22,6 @@ Everything is written under a temporary name, synced and renamed: a file is whol
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -34,15 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 
 __all__ = ["Store", "content_key", "write_arrays", "write_json", "write_text", "write_whole"]
-
-
-def content_key(identity: Mapping[str, Any]) -> str:
-    """A short name for everything that `identity` says, independent of the order of its keys."""
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:

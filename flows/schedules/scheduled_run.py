@@ -28,7 +28,7 @@ from prefect.states import Completed
 
 from ksdp.audit.errors import InvalidAudit, KsdpError, StoreError
 from ksdp.audit.results.summary import Summary
-from ksdp.flows.audits.audit import audit
+from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.schedules.artifacts import publish_run

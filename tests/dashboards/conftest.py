@@ -71,7 +71,7 @@ def _summary(
         smallest = tested.log10_p[:, paper].min(axis=1)
         alone = {
             "statistics": [names[column] for column in paper],
-            "sensitive": int((own.verdict == Verdict.SENSITIVE).sum()),
+            "detected": int(own.detected.sum()),
             "median_D": float(np.median(np.nan_to_num(tested.distance[:, paper]).max(axis=1))),
             "mean_smallest_p": float((10**smallest).mean()),
             "uncorrected_below_level": int((smallest <= np.log10(rule.level)).sum()),

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption, exit_code, tell
+from ksdp.commands.options import (
+    DaskOption,
+    InsecureDaskOption,
+    JsonOption,
+    StoreOption,
+    WorkersOption,
+    asked_dask,
+    exit_code,
+    tell,
+)
 
 if TYPE_CHECKING:
     from ksdp.audit.reviewing import Entry
@@ -114,12 +123,14 @@ def more(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Continue an audit with more runs, where a decision asked for them."""
     from ksdp.flows.reviews.decide import WantedRuns, more_runs
     from ksdp.terminal import terminal
 
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         out = more_runs(
             store,
@@ -229,6 +240,7 @@ def approve(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Audit, wait until every sensitive document is decided, then sign what may be used. It resumes."""
@@ -243,6 +255,7 @@ def approve(
     now = datetime.now(UTC)
     signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days))
     read, base = read_spec_file(spec)
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         patience = Patience(timedelta(hours=hours))
         out = run_approval(read, base, store, signing, patience, workers=workers, dask=dask)

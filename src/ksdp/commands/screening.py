@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption
+from ksdp.commands.options import (
+    DaskOption,
+    InsecureDaskOption,
+    JsonOption,
+    StoreOption,
+    WorkersOption,
+    asked_dask,
+)
 from ksdp.commands.reviews import tell_chain
 
 if TYPE_CHECKING:
@@ -77,6 +84,7 @@ def screen(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
@@ -90,6 +98,7 @@ def screen(
     from ksdp.flows.screening.signing import Signing
     from ksdp.terminal import terminal
 
+    dask = asked_dask(dask, insecure_dask)
     now = datetime.now(UTC)
     read, base = read_spec_file(spec)
     expires = now + timedelta(days=days)

@@ -160,9 +160,9 @@ def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str
     assert medians == sorted(medians, reverse=True)
     alone, said = view.summary.paper_alone, section(page, "statistics")
     assert alone is not None
-    assert alone.sensitive < view.summary.verdicts.sensitive
-    assert f"), {alone.sensitive} documents would have been flagged" in said
-    assert f"would have flagged {alone.uncorrected_below_level}" in said
+    assert alone.detected < view.summary.detected
+    assert f" of {alone.detected} documents would have been detected" in said
+    assert f"would have named {alone.uncorrected_below_level}" in said
     assert [(p.paper, p.strongest) for p in view.p_values] == [(True, False), (False, True)]
     assert len([1 for attrs, _ in page.all("svg") if attrs["class"] == "chart histogram"]) == 2
 
