@@ -20,6 +20,7 @@ __all__ = [
     "DesignSpec",
     "MechanismSpec",
     "PartiesSpec",
+    "Section",
     "Spec",
     "StatisticsSpec",
     "StoreSpec",
@@ -38,11 +39,11 @@ MOST_RUNS = 1_000_000
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Section(BaseModel, extra="forbid", frozen=True):
+    """A table of a spec: unknown keys are refused."""
 
 
-class CorpusSpec(_Section):
+class CorpusSpec(Section, frozen=True):
     """Where the documents are and how they become rows."""
 
     path: str
@@ -92,7 +93,7 @@ class MechanismSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-class PartiesSpec(_Section):
+class PartiesSpec(Section, frozen=True):
     """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
 
     honest: Fraction | Rows | None = None
@@ -101,7 +102,7 @@ class PartiesSpec(_Section):
     """Data of the coalition, whose share is subtracted from every announced sum."""
 
 
-class DesignSpec(_Section):
+class DesignSpec(Section, frozen=True):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
@@ -114,7 +115,7 @@ class DesignSpec(_Section):
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
-    """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
+    """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
@@ -133,7 +134,7 @@ class DesignSpec(_Section):
         return self.with_runs // 4 if self.fresh_runs is None else self.fresh_runs
 
 
-class StatisticsSpec(_Section):
+class StatisticsSpec(Section, frozen=True):
     """What the adversary looks at."""
 
     families: tuple[str, ...] = ("paper", "geometry", "rounds", "pem")
@@ -147,7 +148,7 @@ class StatisticsSpec(_Section):
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
 
 
-class DecisionSpec(_Section):
+class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
@@ -190,7 +191,7 @@ class DecisionSpec(_Section):
         return self.procedure or ("by" if self.error == "fdr" else "holm")
 
 
-class ViewsSpec(_Section):
+class ViewsSpec(Section, frozen=True):
     """Several views of the same runs, each audited at an equal part of the level."""
 
     coalitions: tuple[Annotated[float, Field(ge=0, lt=1)] | Annotated[int, Field(ge=0)], ...] = ()
@@ -206,7 +207,7 @@ class ViewsSpec(_Section):
         return self
 
 
-class StoreSpec(_Section):
+class StoreSpec(Section, frozen=True):
     """What is kept."""
 
     observables: Literal["all", "last", "none"] = "last"
@@ -217,7 +218,7 @@ class StoreSpec(_Section):
     """Of stored observables and values."""
 
 
-class Spec(_Section):
+class Spec(Section, frozen=True):
     """A whole audit."""
 
     seed: Annotated[int, Field(ge=0)] = 0

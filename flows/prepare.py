@@ -96,10 +96,19 @@ def _percent_meant(spec: Spec, documents: int) -> str:
 
 
 def prepare_stored(
-    spec: Spec, corpus: Corpus, store: Path, *, may_sample: bool, asked: Asked | None = None
+    spec: Spec,
+    corpus: Corpus,
+    store: Path,
+    *,
+    may_sample: bool,
+    asked: Asked | None = None,
+    plan: Plan | None = None,
 ) -> Prepared:
-    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what."""
-    plan = make_plan(spec, corpus)
+    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what.
+
+    `plan` is that of the spec and the corpus, where it was made before.
+    """
+    plan = plan or make_plan(spec, corpus)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
     asked = asked or Asked(spec.hash, corpus.hash)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import re
@@ -37,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 
 __all__ = [
@@ -52,12 +52,6 @@ __all__ = [
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
-
-
-def content_key(identity: Mapping[str, Any]) -> str:
-    """A short name for everything that `identity` says, independent of the order of its keys."""
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:

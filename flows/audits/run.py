@@ -14,6 +14,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.audits.report import render_report
+from ksdp.flows.audits.audit_here import HERE, audit_here
 from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
@@ -60,7 +61,8 @@ def run_audit(
     workers : int, optional
         Worker processes; one a core by default.
     dask : str, optional
-        Address of a Dask scheduler to use instead; its workers must see the store under the same path.
+        Address of a Dask scheduler to use instead; its workers must see the store under the same path. `HERE`: no
+        Prefect server and no Dask, everything in this process, or in the worker processes asked for.
 
     Raises
     ------
@@ -117,6 +119,10 @@ def _finished(prepared: Prepared) -> Summary | None:
 
 def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool) -> list[Summary]:
     store = Path(refs[0].store)
+    if dask == HERE:
+        with contextlib.nullcontext() if held else one_at_a_time(store):
+            sweep_parts(store, time.time())
+            return audit_here(refs, workers)
     with (
         contextlib.nullcontext() if held else one_at_a_time(store),
         prefect_server(Store(store).prefect) as server,
@@ -126,7 +132,7 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, 
         sweep_parts(store, time.time())
         current().say(f"Prefect UI {server.url}   Dask {cluster.dashboard or cluster.address}")
         with interrupts_wait():
-            from ksdp.flows.audits.audit import audit
+            from ksdp.flows.audits.prefect_audit import audit
 
         server.wait()
         with reached(server):

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, KsdpError, StoreError
@@ -160,8 +159,8 @@ def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None)
     if missing:
         raise InputError(f"audit {audit} has no document {missing[0]!r}.")
     mine = rows.loc[list(asked)]
-    done = (mine["n_with"] + mine["n_without"]).to_numpy(dtype=np.float64)
-    factor = wanted_factor(done, mine["runs_to_decide"].to_numpy(dtype=np.float64))
+    done = mine["n_with"] + mine["n_without"]
+    factor = wanted_factor(done, mine["runs_to_decide"])
     return topped_up(read_spec(folder), asked, factor, with_runs=with_runs)
 
 

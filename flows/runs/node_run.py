@@ -71,12 +71,8 @@ def run_node(
 
     Parameters
     ----------
-    run : Run
-    name : str
-        Which node this is.
-    identity : Ed25519PrivateKey
     rounds : Rounds
-        Its side of the protocol.
+        The node's side of the protocol.
     out : Path
         Folder of the result; made where there is none.
     said : mapping
@@ -87,7 +83,6 @@ def run_node(
         Arrays that stay with it.
     listen : Address, optional
         Where to listen, where it is not the address that the others dial.
-    clock : callable
 
     Returns
     -------

@@ -131,9 +131,12 @@ def write_view_verdicts(
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
     """One row a document, as `write_view_verdicts` says."""
     try:
-        return pq.read_table(check_sealed(_file(store, f"{name}.parquet"), f"views {name!r}"))
+        table = pq.read_table(check_sealed(_file(store, f"{name}.parquet"), f"views {name!r}"))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
+    if missing := [column for column in VIEWS.columns if column not in table.schema.names]:
+        raise StoreError(f"the table of the views {name!r} has no column {missing[0]!r}; run them again.")
+    return table
 
 
 def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:

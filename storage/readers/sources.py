@@ -50,12 +50,12 @@ def open_source(path: Path, encoding: str) -> Source:
         The file is missing, damaged, wrongly encoded or of another kind.
     """
     suffix = kind_of_file(path)
-    if suffix in (".parquet", ".pq"):
+    if suffix not in TABULAR:
+        raise Refused(path, f"columns are read from {', '.join(TABULAR)} files; not from {suffix or 'this one'}.")
+    text = None if suffix in (".parquet", ".pq") else read_text(path, encoding)
+    if text is None:
         return _open_parquet(path, encoding)
-    if suffix in TABULAR:
-        text = read_text(path, encoding)
-        return _open_csv(path, encoding, text) if suffix == ".csv" else _open_json_lines(path, encoding, text)
-    raise Refused(path, f"columns are read from {', '.join(TABULAR)} files; not from {suffix or 'this one'}.")
+    return _open_csv(path, encoding, text) if suffix == ".csv" else _open_json_lines(path, encoding, text)
 
 
 def _open_parquet(path: Path, encoding: str) -> Source:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import Block, PemState, PemTotal
+from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
 
 __all__ = ["PemKMeans"]
 
@@ -69,11 +69,11 @@ class PemKMeans:
             raise InputError(f"`start_seed` must not be negative; got {self.start_seed}.")
         self._blocks()
 
-    def _blocks(self) -> tuple[Block, ...]:
+    def _blocks(self) -> tuple[VectorBlock, ...]:
         cap = min(self.high, self.bound)
         size = self.clusters * self.features
-        sums = Block(size, self.bound, self.share, cap, nonnegative=True, fraction_bits=self.fraction_bits)
-        return sums, Block(self.clusters, 1.0, 1.0 - self.share, nonnegative=True)
+        sums = VectorBlock(size, self.bound, self.share, cap, nonnegative=True, fraction_bits=self.fraction_bits)
+        return sums, VectorBlock(self.clusters, 1.0, 1.0 - self.share, nonnegative=True)
 
     def init(self) -> PemState:
         """Centres from the seed."""

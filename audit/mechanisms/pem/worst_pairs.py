@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.pem.algorithm import Block
+from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
 from ksdp.audit.mechanisms.pem.apriori import PemApriori
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
@@ -43,7 +43,7 @@ def _enough(noise: float) -> int:
     return int(min(_MOST, 10 + 20 * noise))
 
 
-def _spread(budget: Budget, block: Block, servers: int) -> float:
+def _spread(budget: Budget, block: VectorBlock, servers: int) -> float:
     """Deviation of all servers' noise on an entry of a block, in its units and for the share that is sampled."""
     return math.sqrt(2 * servers) * budget.scale(block) * 2.0**-block.fraction_bits / budget.sampling
 

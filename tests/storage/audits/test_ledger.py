@@ -47,6 +47,27 @@ def test_the_same_audit_is_written_down_once(store: Store) -> None:
     assert read_attempts(store, "q") == (ONE,)
 
 
+def test_names_inside_of_names_are_not_taken_for_them(store: Store) -> None:
+    assert record_attempt(store, dataclasses.replace(ONE, audit="ab", statistics='"audit": "a"'))
+    assert record_attempt(store, ONE)
+    assert record_attempt(store, dataclasses.replace(ONE, audit="b"))
+    assert [one.audit for one in read_attempts(store, "q")] == ["ab", "a", "b"]
+
+
+def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(store: Store) -> None:
+    path = store.root / "audits" / "ledger.jsonl"
+    for number in range(3):
+        record_attempt(store, numbered(number))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b"{}\n", lines[2]]))
+    assert record_attempt(store, numbered(3))
+    with pytest.raises(StoreError, match="ledger"):
+        read_attempts(store, "q")
+    path.write_bytes(path.read_bytes() + b"no line of a ledger\n")
+    with pytest.raises(StoreError, match="ledger"):
+        record_attempt(store, numbered(4))
+
+
 @pytest.mark.parametrize("cut", [1, 7, 60])
 def test_a_line_that_a_crash_cut_short_is_no_attempt(store: Store, cut: int) -> None:
     for number in range(3):
