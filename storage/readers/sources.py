@@ -15,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ksdp.storage.readers.files import Refused, kind_of_file, read_text
+from ksdp.storage.readers.limits import MOST_ROWS
 
 __all__ = ["TABULAR", "Source", "open_source"]
 
@@ -63,6 +64,8 @@ def _open_parquet(path: Path, encoding: str) -> Source:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         schema, rows = file.schema_arrow, int(file.metadata.num_rows)
         names = tuple(schema.names)
+        if rows > MOST_ROWS:
+            raise Refused(path, f"says that it has {rows} rows; at most {MOST_ROWS} are read.")
     except (pa.ArrowException, OSError, ValueError):
         raise damaged from None
 
