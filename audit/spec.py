@@ -33,6 +33,8 @@ __all__ = [
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
+MOST_RUNS = 1_000_000
+"""Runs in an arm: more is a slip of the keyboard, and would take years."""
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -108,12 +110,12 @@ class DesignSpec(Section, frozen=True):
     unit: Literal["document", "group"] = "document"
     """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
-    with_runs: Annotated[int, Field(ge=2)] = 200
+    with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
     looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] = 1
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none."""
-    fresh_runs: Annotated[int, Field(ge=0)] | None = None
+    fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""

@@ -127,7 +127,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
         with output, listener:
             given = [str(listener.fileno()), str(os.getpid())]
             process = subprocess.Popen(
-                [sys.executable, "-m", "ksdp.flows.prefect_child", *given],
+                [sys.executable, "-P", "-m", "ksdp.flows.prefect_child", *given],
                 env=os.environ
                 | {"PREFECT_UI_API_URL": f"{url}/api"}
                 | {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in idle},
@@ -136,6 +136,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
                 stderr=output,
                 preexec_fn=die_with_parent,
                 pass_fds=[listener.fileno()],
+                umask=0o077,
                 start_new_session=calendar,  # Ctrl-C is ours to hear: runs are stopped before their server
             )
         try:

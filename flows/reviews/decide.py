@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.more_runs import topped_up, wanted_factor
 from ksdp.audit.results.summary import Summary
@@ -24,7 +26,16 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import append, states
 from ksdp.storage.store import Store
 
-__all__ = ["WantedRuns", "decide", "more_runs"]
+__all__ = ["Signer", "WantedRuns", "decide", "more_runs"]
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who decides."""
+
+    name: str
+    key: Ed25519PrivateKey | None = None
+    """Signs what is decided; None: nothing does."""
 
 
 def decide(
@@ -33,12 +44,14 @@ def decide(
     documents: Sequence[str],
     decision: str,
     reason: str,
-    reviewer: str,
+    reviewer: str | Signer,
     now: datetime,
     *,
     saw: int | None = None,
 ) -> list[Entry]:
     """Record one decision about documents of an audit, all or none; the entries of the log.
+
+    A `Signer` signs the entries.
 
     Whether a second person must confirm is the policy of the store. `more-runs` is recorded only; `more_runs`
     runs them.
@@ -57,8 +70,9 @@ def decide(
     if not documents:
         raise InputError("`documents` must name at least one.")
     kind = Decision(decision)
-    proposals = [Proposal(audit, document, kind, reason, reviewer, saw) for document in documents]
-    return append(Store.open(store, create=False), proposals, now)
+    signer = reviewer if isinstance(reviewer, Signer) else Signer(reviewer)
+    proposals = [Proposal(audit, document, kind, reason, signer.name, saw) for document in documents]
+    return append(Store.open(store, create=False), proposals, now, key=signer.key)
 
 
 @dataclass(frozen=True)
@@ -168,7 +182,6 @@ def more_runs(
 
     Parameters
     ----------
-    store : Path
     audit : str
         The one to continue.
     wanted : WantedRuns, optional

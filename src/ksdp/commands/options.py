@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
@@ -22,6 +24,7 @@ __all__ = [
     "WorkersOption",
     "asked_dask",
     "exit_code",
+    "signing_key",
     "tell",
 ]
 
@@ -62,9 +65,20 @@ def asked_dask(dask: str | None, insecure: bool) -> str | None:
     InputError
         If it has no TLS and nobody said that this is meant.
     """
+    from ksdp.flows.audits.audit_here import HERE
     from ksdp.tasks.cluster import dask_address
 
-    return dask_address(dask, insecure)
+    return dask if dask == HERE else dask_address(dask, insecure)
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
+    from ksdp.storage.keys import load_private, needs_passphrase
+
+    secret = None
+    if needs_passphrase(path):
+        secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
+    return load_private(path, passphrase=secret)
 
 
 def exit_code(summary: Summary | ViewsSummary) -> int:

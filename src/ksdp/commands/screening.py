@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,13 +15,11 @@ from ksdp.commands.options import (
     StoreOption,
     WorkersOption,
     asked_dask,
+    signing_key,
 )
-from ksdp.commands.reviews import tell_chain
+from ksdp.commands.review_log import tell_chain
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-__all__ = ["keys", "screen", "signing_key", "verify"]
+__all__ = ["keys", "screen", "verify"]
 
 
 _SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
@@ -38,16 +36,6 @@ def keys(
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True).encode() if passphrase else None
     made = make_identity(folder, name, passphrase=secret)
     typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
-
-
-def signing_key(path: Path) -> Ed25519PrivateKey:
-    """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
-    from ksdp.storage.keys import load_private, needs_passphrase
-
-    secret = None
-    if needs_passphrase(path):
-        secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
-    return load_private(path, passphrase=secret)
 
 
 def screen(

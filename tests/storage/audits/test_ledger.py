@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.attempts import Attempt
 from ksdp.storage.audits.ledger import read_attempts, record_attempt, remembered_sensitive
+from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.finding_tables import VERDICTS
 from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
@@ -113,7 +113,7 @@ def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any)
     columns |= {"document": list(verdicts), "verdict": list(verdicts.values()), "statistic": ["s"] * len(verdicts)}
     columns["detected"] = [False] * len(verdicts)
     folder.mkdir(parents=True)
-    pq.write_table(VERDICTS.of(columns), folder / "verdicts.parquet")
+    write_sealed_table(folder / "verdicts.parquet", VERDICTS.of(columns))
     write_summary(folder, example(audit=audit, **changes))
     return dataclasses.replace(ONE, audit=audit, attempt=audit)
 
