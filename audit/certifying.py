@@ -61,6 +61,10 @@ def paired_advantages(plan: Plan, document: int, pairs: int) -> NDArray[np.float
             f"mechanism {mechanism.name!r} adds no noise whose size is public and fixed before the run; "
             "nothing bounds every attack on it."
         )
+    if plan.spec.parties.others == "drawn":
+        raise SpecError(
+            "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
+        )
     sizes = {name: mechanism.deviation(name) or 0.0 for name in names}
     others = design.pool[design.pool != document]
     found = np.empty(pairs)

@@ -41,6 +41,8 @@ class Purpose(IntEnum):
     """Noise of the canaries; place: lane, run."""
     CERTIFICATE = 9
     """Who is in a pair of runs; place: document, pair."""
+    OTHERS = 10
+    """Which documents the other parties hold, where nobody knows; place: lane, run."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

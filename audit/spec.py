@@ -13,11 +13,13 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.levers_spec import LeversSpec
 
 __all__ = [
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
+    "LeversSpec",
     "MechanismSpec",
     "PartiesSpec",
     "Spec",
@@ -72,10 +74,12 @@ class CorpusSpec(_Section):
     max_features: Annotated[int, Field(ge=1)] | None = None
     weighting: Literal["counts", "tf-idf"] | None = None
     """Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
-    idf: Literal["global", "party"] = "global"
-    """Whose documents the inverse document frequency counts: everybody's, or each party's own."""
+    idf: Literal["global", "party", "public"] = "global"
+    """Whose documents the inverse document frequency counts: everybody's, each party's own, or those of
+    `levers.reference`."""
     rows: Literal["l2", "none"] | None = None
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
+    levers: LeversSpec = LeversSpec()
 
 
 class MechanismSpec(BaseModel):
@@ -97,6 +101,20 @@ class PartiesSpec(_Section):
     """Data of parties outside the coalition: it hides the victim's."""
     coalition: Fraction | Rows | None = None
     """Data of the coalition, whose share is subtracted from every announced sum."""
+    me: str | None = None
+    """A party of `corpus.party`: databases are drawn from its documents alone, and sizes given as fractions refer
+    to them. The other parties that the corpus names stand beside them."""
+    others: Literal["fixed", "drawn", "colluding"] = "fixed"
+    """Beside `me`: all of the others' documents in every run; half of them, drawn anew for each, where nobody
+    knows what they hold; or all of them in a coalition that subtracts its share."""
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> PartiesSpec:
+        if self.me is not None and (self.honest is not None or self.coalition is not None):
+            raise ValueError("`me` excludes `honest` and `coalition`: the others are those that the corpus names.")
+        if self.me is None and self.others != "fixed":
+            raise ValueError("`others` goes with `me`.")
+        return self
 
 
 class DesignSpec(_Section):
@@ -233,6 +251,8 @@ class Spec(_Section):
     def _fits(self) -> Spec:
         if self.views is not None and self.statistics.sees == "final":
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
+        if self.views is not None and self.views.coalitions and self.parties.me is not None:
+            raise ValueError("`views.coalitions` must be left out where `parties.me` is given.")
         if self.views is not None and self.views.coalitions and self.parties.coalition is not None:
             raise ValueError("`parties.coalition` must be left out where `views.coalitions` are given.")
         if self.decision.over_statistics == "max-t" and self.design.looks not in (1, (1.0,)):

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.groups import documents_of, unit_count, unit_names
+from ksdp.audit.groups import documents_of, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
+from ksdp.audit.party_view import size_base
 from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Evidence
@@ -90,7 +91,7 @@ def screen(
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
     if "undecided" in rules.allowed:
-        units = unit_count(corpus, spec.design.unit)
+        units = size_base(spec, corpus)
         check_undecided(make_plan(round_spec(spec, 1, rules.rounds, units, None), corpus))
     planned = plan_search(spec, corpus, quota=search.quota, documents=search.documents) if search else None
     rounds = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)

@@ -18,7 +18,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of o
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, dashboard, findings, mechanisms, pem, reviews, runs, schedules, screening
+from ksdp.commands import (
+    audits,
+    columns,
+    dashboard,
+    findings,
+    mechanisms,
+    pem,
+    reviews,
+    runs,
+    schedules,
+    screening,
+)
 
 __all__ = ["app", "main"]
 
@@ -38,6 +49,7 @@ for _name, _command in (
     ("demo", audits.demo),
     ("audit", audits.audit),
     ("plan", audits.plan),
+    ("columns", columns.columns),
     ("test", audits.evaluate_statistics),
     ("list", findings.list_audits),
     ("show", findings.show),
