@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.levers_spec import LeversSpec
 
 __all__ = [
@@ -246,15 +247,14 @@ class Spec(_Section):
     store: StoreSpec = StoreSpec()
     views: ViewsSpec | None = None
     """None: one audit of one view."""
+    gain: GainSpec = GainSpec()
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
         if self.views is not None and self.statistics.sees == "final":
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
-        if self.views is not None and self.views.coalitions and self.parties.me is not None:
-            raise ValueError("`views.coalitions` must be left out where `parties.me` is given.")
-        if self.views is not None and self.views.coalitions and self.parties.coalition is not None:
-            raise ValueError("`parties.coalition` must be left out where `views.coalitions` are given.")
+        if self.views is not None and self.views.coalitions and (self.parties.coalition or self.parties.me):
+            raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
         if self.decision.over_statistics == "max-t" and self.design.looks not in (1, (1.0,)):
             raise ValueError("`decision.over_statistics` max-t goes with one look only.")
         if self.design.kind != "shared" and self.design.documents is None:
@@ -263,8 +263,8 @@ class Spec(_Section):
 
     @property
     def hash(self) -> str:
-        """`sha256:` over the complete spec, defaults included."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """`sha256:` over the complete spec, defaults included, but for `gain`, on which no audit depends."""
+        text = json.dumps(self.model_dump(mode="json", exclude={"gain"}), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

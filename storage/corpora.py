@@ -25,7 +25,7 @@ from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 
-__all__ = ["RawCorpus", "corpus_features", "find_source", "load_corpus", "read_source"]
+__all__ = ["RawCorpus", "column_names", "corpus_features", "find_source", "load_corpus", "read_source"]
 
 DEMO = "demo"
 
@@ -73,7 +73,7 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     weighting = spec.weighting or WEIGHTING[source.kind]
     rows = spec.rows or ("l2" if weighting == "tf-idf" else "none")
     raw = source.matrix
-    levers = read_levers(spec, base, _names(spec, base), raw.shape[1], raw)
+    levers = read_levers(spec, base, column_names(spec, base), raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
         raise SpecError(
             "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
@@ -100,13 +100,13 @@ def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
     CorpusError
         If the vocabulary cannot be read, or holds a term twice.
     """
-    names = _names(spec, base)
+    names = column_names(spec, base)
     if names is None:
         raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
     return levered_names(spec, base, names) if spec.levers.any else names
 
 
-def _names(spec: CorpusSpec, base: Path) -> tuple[str, ...] | None:
+def column_names(spec: CorpusSpec, base: Path) -> tuple[str, ...] | None:
     """Names of the columns before any lever."""
     if spec.vocabulary is not None:
         return read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
