@@ -33,6 +33,8 @@ class LeversSpec(BaseModel):
     """Add up columns by a public hash of their names into so many."""
     basis: str | None = None
     """A public basis (npy, one row a column that is left, r orthonormal columns): rows become their r products."""
+    directions: _Count | None = None
+    """Of the basis, the first so many."""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Rows longer than this are scaled down to it."""
 

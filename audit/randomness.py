@@ -55,6 +55,8 @@ class Purpose(IntEnum):
     """Runs that measure what is learnt."""
     MORE = 106
     """Seed of the audit that looks again at documents chosen by an earlier one; place: runs asked for."""
+    SEARCHED = 107
+    """Seed of the spec that a search over levers recommends: its audit shares no run with the search."""
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

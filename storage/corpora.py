@@ -25,7 +25,15 @@ from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 
-__all__ = ["RawCorpus", "column_names", "corpus_features", "find_source", "load_corpus", "read_source"]
+__all__ = [
+    "RawCorpus",
+    "column_names",
+    "corpus_columns",
+    "corpus_features",
+    "find_source",
+    "load_corpus",
+    "read_source",
+]
 
 DEMO = "demo"
 
@@ -104,6 +112,11 @@ def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
     if names is None:
         raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
     return levered_names(spec, base, names) if spec.levers.any else names
+
+
+def corpus_columns(spec: CorpusSpec, base: Path) -> int:
+    """How many columns there are before any lever."""
+    return int(read_source(spec, base, nonnegative=False).matrix.shape[1])
 
 
 def column_names(spec: CorpusSpec, base: Path) -> tuple[str, ...] | None:

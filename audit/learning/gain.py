@@ -96,7 +96,7 @@ def party_labels(rows: Rows, asked: GainSpec, rng: np.random.Generator) -> NDArr
         return rows.party
     count = asked.parties or 3
     names = np.array([f"alike {number}" for number in range(1, count + 1)])
-    return names[rng.permutation(rows.judge.shape[0]) % count]
+    return np.asarray(names[rng.permutation(rows.judge.shape[0]) % count])
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +122,12 @@ def _split(rows: Rows, asked: GainSpec, seed: int, number: int) -> _Split:
     return _Split(number, labels, test, train, shown, tuple(np.unique(labels[train]).tolist()))
 
 
-def gain_scores(mechanism: Mechanism, rows: Rows, asked: GainSpec, seed: int) -> Iterator[Score]:
+def gain_scores(
+    mechanism: Mechanism, rows: Rows, asked: GainSpec, seed: int, *, baselines: bool = True
+) -> Iterator[Score]:
     """Every learner's scores, split by split.
+
+    Without `baselines` those of the run alone, on everybody's documents, in the same splits.
 
     Raises
     ------
@@ -139,6 +143,11 @@ def gain_scores(mechanism: Mechanism, rows: Rows, asked: GainSpec, seed: int) ->
         def parts(matrix: sp.csr_array, split: _Split = split) -> list[sp.csr_array]:
             return [_rows(matrix, split.train & (split.labels == name)) for name in split.names]
 
+        if not baselines:
+            learnt = learn(run, parts(rows.learn), rows.lift, rng)
+            for measure, value in _judge(learnt, learnt, rows, split, ALL).items():
+                yield Score(number, "run", "", ALL, measure, value)
+            continue
         best = learn(exact, parts(rows.judge), None, rng)
         learners: list[tuple[str, str, Learnt]] = [
             ("run", "", learn(run, parts(rows.learn), rows.lift, rng)),

@@ -8,7 +8,7 @@ from ksdp.audit.learning.gain import gain_scores
 from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
-from ksdp.storage.levered import load_rows
+from ksdp.storage.learning.levered import load_rows
 
 __all__ = ["measure_gain"]
 

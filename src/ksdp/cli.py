@@ -61,6 +61,7 @@ for _name, _command in (
     ("claim", mechanisms.claim),
     ("keys", screening.keys),
     ("gain", learning.gain),
+    ("advise", learning.advise),
     ("screen", screening.screen),
     ("verify", screening.verify),
     ("decide", reviews.decide),

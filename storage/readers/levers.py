@@ -83,7 +83,9 @@ def read_levers(
         buckets = np.array([_bucket(labels[column], asked.hashed) for column in columns], dtype=np.int64)
         if idf is not None:
             raise SpecError('`corpus.levers.hashed` and `idf = "public"` do not go together: buckets have no idf.')
-    basis = None if asked.basis is None else _basis(_path(base, asked.basis))
+    if asked.directions is not None and asked.basis is None:
+        raise SpecError("`corpus.levers.directions` goes with `basis`.")
+    basis = None if asked.basis is None else _basis(_path(base, asked.basis))[:, : asked.directions]
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
     return Levers(kept, idf, centre, scale, buckets, asked.hashed, basis, asked.clip)
 

@@ -33,6 +33,8 @@ from ksdp.audit.verdicts.certificate import knows_all_others
 __all__ = ["Moments"]
 
 Floats = NDArray[np.float64]
+_FULL = 0.25
+"""Share of entries from which a dense product is faster."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Moments(GaussianReleases):
         features = matrix.shape[1]
         check_rank(self.rank, features)
         clipped = clip_rows(matrix, self.row_bound)
-        share = np.asarray((clipped.T @ clipped).toarray())[np.triu_indices(features)]
+        share = _triangle(clipped)
         total = yield NoisySum(share, self.scale(features))
         return PartyResult({"moments": total, "V": self._leading(total, features)})
 
@@ -149,8 +151,7 @@ class Moments(GaussianReleases):
         """The triangle of the victim's and the honest parties' moments, for pairs of runs (`audit.certifying`)."""
         held = [clip_rows(database.parties[i], self.row_bound) for i in database.outside]
         features = held[0].shape[1]
-        total = sum(np.asarray((rows.T @ rows).toarray()) for rows in held)
-        triangle = np.asarray(total)[np.triu_indices(features)]
+        triangle = np.sum([_triangle(rows) for rows in held], axis=0)
         seen = {"V": self._leading(triangle, features), "moments": triangle}
         return Observables({name: seen[name] for name in self.opened})
 
@@ -174,3 +175,11 @@ class Moments(GaussianReleases):
         rows = vectors.T[::-1]
         largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
         return np.ascontiguousarray(rows * np.where(largest < 0, -1.0, 1.0))
+
+
+def _triangle(rows: sp.csr_array) -> Floats:
+    """The upper triangle of X^T X; by a dense product where rows of few columns are full, as after a basis."""
+    full = rows.nnz > _FULL * rows.shape[0] * rows.shape[1]
+    dense = rows.toarray() if full else None
+    moments = (rows.T @ rows).toarray() if dense is None else dense.T @ dense
+    return np.asarray(moments)[np.triu_indices(rows.shape[1])]
