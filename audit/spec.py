@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ksdp.audit.errors import SpecError
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.levers_spec import LeversSpec
+from ksdp.audit.parties_spec import PartiesSpec
 
 __all__ = [
     "CorpusSpec",
@@ -23,6 +24,7 @@ __all__ = [
     "LeversSpec",
     "MechanismSpec",
     "PartiesSpec",
+    "Section",
     "Spec",
     "StatisticsSpec",
     "StoreSpec",
@@ -34,16 +36,18 @@ __all__ = [
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
+MOST_RUNS = 1_000_000
+"""Runs in an arm: more is a slip of the keyboard, and would take years."""
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Section(BaseModel, extra="forbid", frozen=True):
+    """A table of a spec: unknown keys are refused."""
 
 
-class CorpusSpec(_Section):
+class CorpusSpec(Section, frozen=True):
     """Where the documents are and how they become rows."""
 
     path: str
@@ -95,43 +99,20 @@ class MechanismSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-class PartiesSpec(_Section):
-    """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
-
-    honest: Fraction | Rows | None = None
-    """Data of parties outside the coalition: it hides the victim's."""
-    coalition: Fraction | Rows | None = None
-    """Data of the coalition, whose share is subtracted from every announced sum."""
-    me: str | None = None
-    """A party of `corpus.party`: databases are drawn from its documents alone, and sizes given as fractions refer
-    to them. The other parties that the corpus names stand beside them."""
-    others: Literal["fixed", "drawn", "colluding"] = "fixed"
-    """Beside `me`: all of the others' documents in every run; half of them, drawn anew for each, where nobody
-    knows what they hold; or all of them in a coalition that subtracts its share."""
-
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> PartiesSpec:
-        if self.me is not None and (self.honest is not None or self.coalition is not None):
-            raise ValueError("`me` excludes `honest` and `coalition`: the others are those that the corpus names.")
-        if self.me is None and self.others != "fixed":
-            raise ValueError("`others` goes with `me`.")
-        return self
-
-
-class DesignSpec(_Section):
+class DesignSpec(Section, frozen=True):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
     unit: Literal["document", "group"] = "document"
     """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
-    with_runs: Annotated[int, Field(ge=2)] = 200
+    with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
     looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] = 1
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none."""
-    fresh_runs: Annotated[int, Field(ge=0)] | None = None
-    """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
+    fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
+    """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
@@ -150,7 +131,7 @@ class DesignSpec(_Section):
         return self.with_runs // 4 if self.fresh_runs is None else self.fresh_runs
 
 
-class StatisticsSpec(_Section):
+class StatisticsSpec(Section, frozen=True):
     """What the adversary looks at."""
 
     families: tuple[str, ...] = ("paper", "geometry", "rounds", "pem")
@@ -164,7 +145,7 @@ class StatisticsSpec(_Section):
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
 
 
-class DecisionSpec(_Section):
+class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
@@ -207,7 +188,7 @@ class DecisionSpec(_Section):
         return self.procedure or ("by" if self.error == "fdr" else "holm")
 
 
-class ViewsSpec(_Section):
+class ViewsSpec(Section, frozen=True):
     """Several views of the same runs, each audited at an equal part of the level."""
 
     coalitions: tuple[Annotated[float, Field(ge=0, lt=1)] | Annotated[int, Field(ge=0)], ...] = ()
@@ -223,7 +204,7 @@ class ViewsSpec(_Section):
         return self
 
 
-class StoreSpec(_Section):
+class StoreSpec(Section, frozen=True):
     """What is kept."""
 
     observables: Literal["all", "last", "none"] = "last"
@@ -234,7 +215,7 @@ class StoreSpec(_Section):
     """Of stored observables and values."""
 
 
-class Spec(_Section):
+class Spec(Section, frozen=True):
     """A whole audit."""
 
     seed: Annotated[int, Field(ge=0)] = 0

@@ -11,15 +11,15 @@ import numpy as np
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.learning.advice import Advice, Baselines, Tried, advise
 from ksdp.audit.learning.gain import ALL, Score, gain_scores, interval
 from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
-from ksdp.audit.learning.leak import sampled_leak
-from ksdp.audit.learning.lever_space import LEVERS, Setting, at_setting, described, lever_space, settings
 from ksdp.audit.party_view import size_base
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise
+from ksdp.audit.screening.leak import sampled_leak
 from ksdp.audit.screening.lever_search import most_allowed
+from ksdp.audit.screening.lever_space import LEVERS, Setting, at_setting, described, lever_space, settings
 from ksdp.audit.screening.search_sample import sampled_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.progress import current

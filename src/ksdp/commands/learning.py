@@ -59,9 +59,9 @@ def advise(
     workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search the levers for a run that gains something and gives little away; or say from how many documents on."""
+    """Search the levers for a run that gains something and gives little away; or how many documents it takes."""
     from ksdp.audit.errors import InputError
-    from ksdp.audit.learning.lever_space import LEVERS
+    from ksdp.audit.screening.lever_space import LEVERS
     from ksdp.flows.learning.advice import advise_spec
     from ksdp.flows.learning.advise import Limits
     from ksdp.flows.prepare import read_spec_file

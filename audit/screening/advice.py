@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ksdp.audit.learning.gain import Interval
-from ksdp.audit.learning.leak import Leak
-from ksdp.audit.learning.lever_space import Setting, described
+from ksdp.audit.screening.leak import Leak
+from ksdp.audit.screening.lever_space import Setting, described
 
 __all__ = ["ADVICE_VERSION", "Advice", "Baselines", "Tried", "advise", "documents_needed"]
 
