@@ -97,8 +97,8 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=optuna.samplers.NSGAIISampler(seed=spec.seed % 2**31)
     )
-    for setting in _first(space, count):
-        study.enqueue_trial(dict(setting))
+    for proposed in _first(space, count):
+        study.enqueue_trial(dict(proposed))
     for _ in range(20 * count):
         if len(tried) >= count:
             break
