@@ -13,12 +13,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.gain_spec import GainSpec
+from ksdp.audit.levers_spec import LeversSpec
+from ksdp.audit.parties_spec import PartiesSpec
 
 __all__ = [
     "CertificateSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
+    "LeversSpec",
     "MechanismSpec",
     "PartiesSpec",
     "Section",
@@ -76,10 +80,12 @@ class CorpusSpec(Section, frozen=True):
     max_features: Annotated[int, Field(ge=1)] | None = None
     weighting: Literal["counts", "tf-idf"] | None = None
     """Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
-    idf: Literal["global", "party"] = "global"
-    """Whose documents the inverse document frequency counts: everybody's, or each party's own."""
+    idf: Literal["global", "party", "public"] = "global"
+    """Whose documents the inverse document frequency counts: everybody's, each party's own, or those of
+    `levers.reference`."""
     rows: Literal["l2", "none"] | None = None
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
+    levers: LeversSpec = LeversSpec()
 
 
 class MechanismSpec(BaseModel):
@@ -92,15 +98,6 @@ class MechanismSpec(BaseModel):
     def parameters(self) -> dict[str, Any]:
         """The mechanism's own parameters."""
         return dict(self.model_extra or {})
-
-
-class PartiesSpec(Section, frozen=True):
-    """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
-
-    honest: Fraction | Rows | None = None
-    """Data of parties outside the coalition: it hides the victim's."""
-    coalition: Fraction | Rows | None = None
-    """Data of the coalition, whose share is subtracted from every announced sum."""
 
 
 class DesignSpec(Section, frozen=True):
@@ -243,13 +240,14 @@ class Spec(Section, frozen=True):
     """None: one audit of one view."""
     certificate: CertificateSpec | None = None
     """None: nothing is certified."""
+    gain: GainSpec = GainSpec()
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
         if self.views is not None and self.statistics.sees == "final":
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
-        if self.views is not None and self.views.coalitions and self.parties.coalition is not None:
-            raise ValueError("`parties.coalition` must be left out where `views.coalitions` are given.")
+        if self.views is not None and self.views.coalitions and (self.parties.coalition or self.parties.me):
+            raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
         if self.decision.over_statistics == "max-t" and self.design.looks not in (1, (1.0,)):
             raise ValueError("`decision.over_statistics` max-t goes with one look only.")
         if self.design.kind != "shared" and self.design.documents is None:
@@ -264,8 +262,8 @@ class Spec(Section, frozen=True):
 
     @property
     def hash(self) -> str:
-        """`sha256:` over the complete spec, defaults included."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """`sha256:` over the complete spec, defaults included, but for `gain`, on which no audit depends."""
+        text = json.dumps(self.model_dump(mode="json", exclude={"gain"}), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -21,8 +21,10 @@ import typer
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.commands import (
     audits,
+    columns,
     dashboard,
     findings,
+    learning,
     mechanisms,
     pem,
     review_log,
@@ -52,6 +54,7 @@ for _name, _command in (
     ("demo", audits.demo),
     ("audit", audits.audit),
     ("plan", audits.plan),
+    ("columns", columns.columns),
     ("test", audits.evaluate_statistics),
     ("list", findings.list_audits),
     ("show", findings.show),
@@ -61,6 +64,8 @@ for _name, _command in (
     ("mechanisms", mechanisms.mechanisms),
     ("claim", mechanisms.claim),
     ("keys", screening.keys),
+    ("gain", learning.gain),
+    ("advise", learning.advise),
     ("screen", screening.screen),
     ("verify", screening.verify),
     ("decide", reviews.decide),
