@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ksdp.audit.spec import MechanismSpec, validated
 
-__all__ = ["FeaturesSpec", "PartySpec", "PrecisionSpec", "RunSpec", "TimeoutsSpec", "parse_run_spec"]
+__all__ = ["FeaturesSpec", "FinalSpec", "PartySpec", "PrecisionSpec", "RunSpec", "TimeoutsSpec", "parse_run_spec"]
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -56,6 +56,17 @@ class TimeoutsSpec(_Section):
     """Until a lost connection is back."""
 
 
+class FinalSpec(_Section):
+    """How the final output is computed on shares, where `mechanism.opens` is "final"."""
+
+    computing: Annotated[tuple[str, ...], Field(min_length=3, max_length=3)] | None = None
+    """The three parties that compute; must be given where there are more."""
+    block: Annotated[int, Field(ge=1)] | None = None
+    """Vectors iterated. Default: 2 rank + 10."""
+    rounds: Annotated[int, Field(ge=1, le=1000)] = 30
+    """Iterations."""
+
+
 class PartySpec(_Section):
     """One party, or the server."""
 
@@ -76,6 +87,7 @@ class RunSpec(_Section):
     precision: PrecisionSpec = PrecisionSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
     parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
+    final: FinalSpec | None = None
     server: PartySpec | None = None
     """Who collects, where the mechanism needs that; it holds no documents."""
 
