@@ -26,6 +26,7 @@ from benchmarks import (
     every_round,
     figure_3,
     hidden,
+    hidden_leak,
     ks_cost,
     normed_sum,
     peers,
@@ -59,6 +60,7 @@ def main() -> None:
             workers=chosen.workers,
         ),
         "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
+        "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

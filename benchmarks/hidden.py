@@ -83,6 +83,7 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...]) -> No
     protocol = write_protocol(folder, name, parameters, names)
     read = read_run(protocol)
     with tempfile.TemporaryDirectory() as out:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         ends = run_local(read, protocol, folder, Path(out), uncleared=True)
         if any(end["code"] for end in ends.values()):
             raise SystemExit("\n".join(f"{party}: {end['said']}" for party, end in ends.items()))
@@ -96,10 +97,11 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...]) -> No
     assert isinstance(mechanism, PDSVD)
     whole = sp.csr_array(sp.vstack(_rows(read, folder, names).parties, format="csr"))
     exact = PDSVD(rank=mechanism.rank).run(Database((whole,)), np.random.default_rng(0))
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy, most = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, after.ru_maxrss / 1024
     print(
         f"{name:9} opens {mechanism.opens:11} {len(names)} parties, {read.terms.features} terms, rank "
-        f"{mechanism.rank}: {seconds:7.1f} s, {rounds} rounds, {sent / 1e6:.1f} MB sent by one, "
+        f"{mechanism.rank}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, {sent / 1e6:.1f} MB sent by one, "
         f"{most:.0f} MB the largest process so far, sine to the exact result "
         f"{subspace_sine(found['V'], exact['V']):.1e}",
         flush=True,

@@ -11,6 +11,8 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 __all__ = ["COMPUTING", "FinalTerms", "check_final", "final_terms", "opens_final", "trusted_words"]
 
 COMPUTING = 3
+ROUNDS = 24
+"""Iterations unless said otherwise."""
 MOST_FEATURES = 1 << 13
 
 
@@ -58,7 +60,7 @@ def final_terms(
     block: int | None = None,
     rounds: int | None = None,
 ) -> FinalTerms:
-    """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 30 iterations.
+    """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 24 iterations.
 
     Raises
     ------
@@ -83,7 +85,7 @@ def final_terms(
     block = min(2 * mechanism.rank + 10, most) if block is None else block
     if not mechanism.rank <= block <= most:
         raise InputError(f"`final.block` must be from {mechanism.rank} to {most}; got {block}.")
-    return FinalTerms(tuple(sorted(computing)), block, 30 if rounds is None else rounds)
+    return FinalTerms(tuple(sorted(computing)), block, ROUNDS if rounds is None else rounds)
 
 
 def trusted_words(computing: tuple[str, ...]) -> str:

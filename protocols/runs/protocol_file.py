@@ -63,7 +63,7 @@ class FinalSpec(_Section):
     """The three parties that compute; must be given where there are more."""
     block: Annotated[int, Field(ge=1)] | None = None
     """Vectors iterated. Default: 2 rank + 10."""
-    rounds: Annotated[int, Field(ge=1, le=1000)] = 30
+    rounds: Annotated[int, Field(ge=1, le=1000)] = 24
     """Iterations."""
 
 

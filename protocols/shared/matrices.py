@@ -41,7 +41,7 @@ def _polynomial(step: tuple[int, int], square: Integers) -> Integers:
 
 
 async def reciprocal(shares: Shares, value: Integers) -> Integers:
-    """1 / z at `SCALE_FRACTION`, for z in [2^-24, 1] at `FRACTION`; less than that for smaller ones."""
+    """1 / z at `SCALE_FRACTION`, to 1e-8, for z in [2^-24, 1] at `FRACTION`; less than that for smaller ones."""
     close, found = value, np.full(value.shape, 1 << SCALE_FRACTION, dtype=object)
     for a, b in quadratic_steps(SMALLEST_SCALE):
         factor = ((a << FRACTION) - b * close) % PRIME

@@ -4,7 +4,7 @@ Block power iteration with more vectors than wanted: A = S / trace(S), Q <- orth
 then the projector on the k leading Ritz vectors (`matrices.leading`). What is opened, in this order, is a function
 of the result alone (but for errors below what `Settings` says):
 
-1. one bit, that the run has converged: the residual |(I - QQ^T) A Q P|_F is below 2^-17 theta, theta between the
+1. one bit, that the run has converged: the residual |(I - QQ^T) A Q P|_F is below 2^-19 theta, theta between the
    eigenvalues k and k + 1, and these are more than 2^-18 of the trace apart;
 2. W = Q P Q^T start, which spans V: everybody makes the same orthonormal basis C of it;
 3. where sigma is revealed C A C^T, of which V and sigma are the eigenvectors and values; else the projectors on
@@ -42,7 +42,7 @@ _PUBLIC = 24
 _BASIS = 40
 _OUT = 30
 """Fraction bits of what is opened."""
-_RESIDUAL = 34
+_RESIDUAL = 38
 """-log2 of the squared residual, relative, at which a run has converged."""
 _SPARE = 24
 _GROWTH = 8
