@@ -25,6 +25,8 @@ from benchmarks import (
     data_folder,
     every_round,
     figure_3,
+    hidden,
+    hidden_leak,
     ks_cost,
     normed_sum,
     peers,
@@ -57,6 +59,8 @@ def main() -> None:
             with_runs=chosen.with_runs,
             workers=chosen.workers,
         ),
+        "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
+        "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -69,6 +73,10 @@ def main() -> None:
     parser.add_argument("--with-runs", type=int, default=100)
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--parties", nargs="+", type=int, default=[3])
+    parser.add_argument("--features", nargs="+", type=int, default=[500, 1000])
+    parser.add_argument("--ranks", nargs="+", type=int, default=[7])
+    parser.add_argument("--today", action="store_true")
     parser.add_argument("--leak", action="store_true")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
