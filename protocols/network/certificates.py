@@ -79,13 +79,13 @@ def _certificate(
 
 
 def make_credentials(
-    name: str, identity: Ed25519PrivateKey, peers: Mapping[str, Ed25519PublicKey], *, now: datetime
+    identity: Ed25519PrivateKey, peers: Mapping[str, Ed25519PublicKey], *, now: datetime
 ) -> Credentials:
     """Contexts for one run.
 
     Parameters
     ----------
-    name : str
+    identity : Ed25519PrivateKey
         This party's.
     peers : mapping from name to public key
         The only ones who are accepted.

@@ -109,13 +109,7 @@ def test_every_form_answers_whatever_is_sent(
 
 @pytest.mark.parametrize("letter", ["\u202e", "\u200b", "\u2066", "\x07"])
 def test_letters_that_are_not_seen_are_refused_in_a_reason(own_store: Store, letter: str) -> None:
-    form = {
-        "document": "mail-00007",
-        "saw": "0",
-        "decision": "exclude",
-        "reason": f"keep{letter}it",
-        "back": "/queue",
-    }
+    form = decision(reason=f"keep{letter}it")
     answer = visit(own_store).post("/audits/svd-09/decisions", data=form, headers={"Origin": ORIGIN})
     assert answer.status_code == 422
     assert "not seen" in answer.text
