@@ -87,7 +87,8 @@ def test_a_leaf_of_long_ago_is_refused() -> None:
 def test_the_pin_is_checked_besides_the_chain() -> None:
     ada, bob = credentials("ada", "bob"), credentials("bob", "ada")
     there, _ = handshake(ada.server, bob.clients["ada"])
-    for known in ({"bob": PUBLIC["eve"]}, {"eve": PUBLIC["bob"]}, {}):
+    assert peer_of(there, {"robert": PUBLIC["bob"]}) == "robert"  # a name is what the protocol file calls a key
+    for known in ({"bob": PUBLIC["eve"]}, {}):
         with pytest.raises(ProtocolError, match="no key that is named"):
             peer_of(there, known)
 
