@@ -95,8 +95,6 @@ def after_look(
         Of `open_documents(before)`, in that order; of every document at the first look.
     number : int
         Of the look, from 0.
-    look : Look
-    rule : DecisionSpec
     paper : columns of the paper's own statistics
     counted : Counted, optional
         At the first look; the documents tested there, and no fresh runs, by default.
@@ -175,7 +173,6 @@ def after_fresh(standing: Standing, log10_p: ArrayLike, rule: DecisionSpec) -> S
     log10_p : shape (n_chosen,)
         Of "the attack's advantage is at most the margin", of `for_fresh_runs(standing, rule)`; 0 where not
         measured.
-    rule : DecisionSpec
     """
     at = for_fresh_runs(standing, rule)
     if not len(at):

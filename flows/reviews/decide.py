@@ -182,7 +182,6 @@ def more_runs(
 
     Parameters
     ----------
-    store : Path
     audit : str
         The one to continue.
     wanted : WantedRuns, optional

@@ -178,10 +178,8 @@ def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict
 
     Parameters
     ----------
-    mechanism : Mechanism
     sizes : tuple of int
         Rows of every party; empty where nobody was told.
-    features : int
     """
     if not isinstance(mechanism, GaussianReleases):
         return None

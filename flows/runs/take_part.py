@@ -59,7 +59,6 @@ def enter_documents(
 
     Parameters
     ----------
-    run : Run
     corpus : Path
         An audit's spec (TOML), of which `[corpus]` counts, or a count matrix with the columns of the run.
     clearance : Path, optional

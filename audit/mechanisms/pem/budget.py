@@ -173,7 +173,6 @@ def tight_epsilon(budget: Budget, delta: float, iterations: int | None = None) -
 
     Parameters
     ----------
-    budget : Budget
     delta : float
         In (0, 1).
     iterations : int, optional

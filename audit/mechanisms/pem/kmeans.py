@@ -25,7 +25,6 @@ class PemKMeans:
 
     Parameters
     ----------
-    clusters, features : int
     bound : float
         L_x: largest L1 norm of a record; for one-hot rows the number of attributes.
     high : float
@@ -34,7 +33,6 @@ class PemKMeans:
         Of epsilon for the sums; the rest is for the counts.
     least : float
         A noisy count below this is not divided by.
-    start_seed : int
     fraction_bits : int
         Sums are whole multiples of 2^-fraction_bits; 0 for records of whole numbers.
 

@@ -55,8 +55,6 @@ def kmeans_pair(mechanism: PemKMeans, budget: Budget, servers: int) -> Pair:
     ----------
     mechanism : PemKMeans
         Its number of features is not looked at.
-    budget : Budget
-    servers : int
     """
     cap = min(mechanism.high, mechanism.bound)
     entries = np.full(math.ceil(mechanism.bound / cap), cap)
@@ -95,8 +93,6 @@ def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:
     ----------
     mechanism : PemLogistic
         With as few features as its label's column allows.
-    budget : Budget
-    servers : int
     """
     label = mechanism.label % mechanism.features
     column = 0 if label else 1
@@ -117,8 +113,6 @@ def apriori_pair(mechanism: PemApriori, budget: Budget, servers: int) -> Pair:
     ----------
     mechanism : PemApriori
         With two items.
-    budget : Budget
-    servers : int
     """
     (block,) = mechanism.init().blocks
     room = max(1 - mechanism.support, 0.01)
