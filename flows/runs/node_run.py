@@ -142,7 +142,7 @@ def _mesh(run: Run, name: str, identity: Ed25519PrivateKey, listen: Address, not
         name,
         listen,
         {peer: Peer(peer, run.address(peer), key) for peer, key in keys.items()},
-        make_credentials(name, identity, keys, now=now),
+        make_credentials(identity, keys, now=now),
         limit=_largest(run),
         times=LinkTimes(message=times.message, reconnect=times.reconnect),
         observe=lambda what, peer: note(what=what, peer=peer),
