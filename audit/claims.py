@@ -24,14 +24,14 @@ has no power. `refutable_factor` is the largest share of the noise that would ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from typing import Any, Protocol, cast, runtime_checkable
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
-from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of
+from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of, with_sampler
 from ksdp.audit.mechanisms.privacy.noise import Counted
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.verdicts.effect import epsilon_lower_bound
@@ -41,7 +41,6 @@ __all__ = [
     "LEAST_RUNS",
     "ClaimFinding",
     "Claims",
-    "as_it_runs",
     "audit_claim",
     "check_runs",
     "claim_generator",
@@ -191,22 +190,6 @@ def claiming(mechanism: Mechanism | Claims) -> Claims:
     return mechanism
 
 
-def as_it_runs(mechanism: Mechanism) -> Mechanism:
-    """The mechanism with the vetted sampler, which real parties draw from whatever a spec simulates with.
-
-    One that has no choice of sampler is what it is.
-    """
-    return _with_sampler(mechanism, "discrete")
-
-
-def _with_sampler(mechanism: Any, sampler: str) -> Any:
-    if not is_dataclass(mechanism) or isinstance(mechanism, type):
-        return mechanism
-    if "sampler" not in {f.name for f in fields(mechanism) if f.init}:
-        return mechanism
-    return replace(mechanism, sampler=sampler)
-
-
 def claim_generator(seed: int) -> np.random.Generator:
     """The draws of a claim's audit: those of the seed itself, which no audit of documents uses."""
     return np.random.default_rng(seed)
@@ -309,4 +292,4 @@ def _with_half_the_noise(mechanism: Claims) -> Claims | None:
     broken: Any = type(kind.__name__, (kind,), {"noise_factor": _HALF * kind.noise_factor})
     given: dict[str, Any] = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}
     weak: Claims = broken(**given)
-    return cast(Claims, _with_sampler(weak, "fast"))
+    return with_sampler(weak, "fast")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ksdp.audit.claims import ClaimFinding, as_it_runs, audit_claim, check_runs, claim_generator, claiming
+from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
+from ksdp.audit.mechanisms.guarantee import as_it_runs
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec

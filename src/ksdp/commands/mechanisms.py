@@ -55,6 +55,7 @@ def claim(
     The finding is stored: audits of the same mechanism show it, and the same command reads it.
     """
     from datetime import UTC, datetime
+    from functools import partial
 
     from ksdp.flows.audits.claims import run_claim
     from ksdp.flows.prepare import read_spec_file
@@ -62,8 +63,8 @@ def claim(
 
     parsed, _ = read_spec_file(spec)
     with terminal():
-        asked = {"runs": runs, "confidence": confidence, "simulated": simulated}
-        done = run_claim(parsed, store, clock=lambda: datetime.now(UTC), **asked)
+        asked = partial(run_claim, parsed, store, clock=lambda: datetime.now(UTC))
+        done = asked(runs=runs, confidence=confidence, simulated=simulated)
     finding = done.finding
     if finding.refuted:
         typer.secho(f"REFUTED: {finding.mechanism} does not keep its claim.", err=True, fg="red", bold=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksdp.audit.claims import ClaimFinding, as_it_runs, audit_claim
+from ksdp.audit.claims import ClaimFinding, audit_claim
 from ksdp.audit.errors import StoreError
+from ksdp.audit.mechanisms.guarantee import as_it_runs
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower
 from ksdp.audit.plan import parameters_of
 from ksdp.storage.audits.claims import ClaimInputs, read_claim, shown_claim, write_claim
