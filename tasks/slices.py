@@ -15,14 +15,14 @@ from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import ArmTests, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.fresh_effects import Attack, Effect, best_threshold, learned_scores, measure_effect
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan
 from ksdp.tasks.blocks import discard
 
-__all__ = ["Flagged", "Slice", "SliceTests", "curve", "effects", "slices", "test_slice"]
+__all__ = ["Flagged", "Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
 
 # A slice's values of all runs stay below this in a worker.
 _SLICE_BYTES = 256 * 2**20
@@ -102,7 +102,7 @@ def _canaries(ref: AuditRef, part: Slice, plan: Plan) -> ArmTests:
     """Tests of the canaries of a slice's documents, against the bits that everything else is tested against."""
     documents = max(len(plan.design.targets(part.lane)) - part.group * ROW_GROUP, 0)
     inclusion, values = gather(ref, part, [CANARY], slice(0, min(documents, ROW_GROUP)))
-    return compare_arms({CANARY: values[0]}, inclusion)
+    return canary_arms(values[0], inclusion)
 
 
 def _joint(ref: AuditRef, part: Slice, plan: Plan, tests: ArmTests, permutations: int) -> Iterator[Floats]:
@@ -175,7 +175,16 @@ class Flagged:
     column: str
 
 
-def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> list[Effect]:
+@dataclass(frozen=True, eq=False)
+class SliceEffects:
+    """Effects of some documents of a slice, and what its canaries say of the fresh runs."""
+
+    effects: list[Effect]
+    canaries: ArmTests
+    """Of all documents of the slice, in one column."""
+
+
+def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> SliceEffects:
     """Effects of some documents on the fresh runs; threshold, direction and learner come from the first look.
 
     Parameters
@@ -201,7 +210,7 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
                 for at, row in enumerate(rows[some]):
                     effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision)
                     found += [effect] if effect else []
-    return found
+    return SliceEffects(found, _canaries(fresh, part, later))
 
 
 def _effect(
