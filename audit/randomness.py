@@ -41,6 +41,10 @@ class Purpose(IntEnum):
     """Noise of the canaries; place: lane, run."""
     CERTIFICATE = 9
     """Who is in a pair of runs; place: document, pair."""
+    KEPT = 12
+    """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
+    POPULATION = 13
+    """Documents that stand for all audited ones."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

@@ -113,6 +113,9 @@ class DesignSpec(_Section):
     still undecided are measured further, and the audit ends where there is none."""
     fresh_runs: Annotated[int, Field(ge=0)] | None = None
     """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
+    without_runs: Literal["needed", "all"] = "needed"
+    """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed, and some
+    more runs make up for it; `all`: every run is looked at for every document."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None

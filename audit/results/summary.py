@@ -28,7 +28,7 @@ from ksdp.audit.spec import Spec
 
 __all__ = ["VERSION", "Summary", "check_version"]
 
-VERSION = 1
+VERSION = 2
 """Of the format; one more wherever a key comes, goes or changes its meaning."""
 
 

@@ -33,6 +33,7 @@ from ksdp.audit.statistics.products import (
     gram,
     has_mean,
     padded_transpose,
+    rows_times,
 )
 
 __all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm", "feature_diagonal", "scatter_norm", "spectrum"]
@@ -233,7 +234,8 @@ def _d_square_sum(observables: Observables, documents: Documents, revealed: bool
     if norm == 0.0:
         return squared.copy()
     lengths = np.sqrt(squared)
-    energies = basis_products(observables, documents) ** 2 @ spectrum(observables, documents, revealed=revealed)
+    squares = basis_products(observables, documents) ** 2
+    energies = rows_times(squares, spectrum(observables, documents, revealed=revealed))
     cross = np.divide(energies, norm * lengths, out=np.zeros_like(lengths), where=lengths > 0)
     return np.maximum(1.0 - 2.0 * cross + squared, 0.0)
 

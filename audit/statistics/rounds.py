@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR
-from ksdp.audit.statistics.products import announced, csr_arrays, has_mean
+from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, row_squares, rows_times
 
 __all__ = ["ROUNDS", "LargestScale", "RoundCount", "SpanEnergy", "SpanLeverage", "wide_products"]
 
@@ -77,14 +77,14 @@ def wide_products(documents: Documents, rows: Floats) -> Singles:
 
 
 def _span_products(observables: Observables, documents: Documents) -> Floats:
-    """Products of the documents with `span`, centred where the run announces a mean; squared, shape (n, rows)."""
+    """Products of the documents with `span`, centred where the run announces a mean, shape (n, rows)."""
 
     def compute() -> Floats:
         rows = announced(observables, "span")
         found = wide_products(documents, rows)
         if has_mean(observables):
             found -= (rows @ announced(observables, "mean").ravel()).astype(np.float32)
-        return cast(Floats, np.square(found))
+        return cast(Floats, found)
 
     return cast(Floats, observables.derive(("span products", documents), compute))
 
@@ -101,7 +101,7 @@ class SpanEnergy:
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
-        return np.asarray(_span_products(observables, documents).sum(axis=1, dtype=np.float64))
+        return row_squares(_span_products(observables, documents))
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ class SpanLeverage:
         if largest == 0.0:
             return np.zeros(len(documents))
         weights = np.where(sigma > 0, 1.0 / np.maximum(sigma, SIGMA_FLOOR * largest) ** 2, 0.0)
-        return np.asarray(_span_products(observables, documents) @ weights, dtype=np.float64)
+        squares = np.square(_span_products(observables, documents))
+        return rows_times(squares, weights)
 
 
 @dataclass(frozen=True)

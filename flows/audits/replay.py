@@ -9,6 +9,7 @@ import numpy as np
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.interim_looks import FIRST, Stage
+from ksdp.audit.kept_runs import levelled
 from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.testing import compare_arms
@@ -82,13 +83,18 @@ def _again(plan: Plan, look: Stage, row: int, statistic: str) -> dict[str, Any]:
     place = int(np.flatnonzero(alone.design.targets(lane) == row)[0])
     blocks = [block for block in alone.blocks if block.lane == lane]
     current().stage("sample", sum(len(block) for block in blocks))
-    values, bits = [], []
+    measurements = []
     for block in blocks:
         measured = measure(alone, block, sample(alone, block), alone.statistics)
-        values.append(measured.values[statistic][place : place + 1])
-        bits.append(measured.inclusion[place : place + 1])
+        measurements.append(measured)
         advance(len(block))
-    tests = compare_arms({statistic: np.concatenate(values, axis=1)}, np.concatenate(bits, axis=1))
+    one = slice(place, place + 1)
+    inclusion = np.concatenate([part.inclusion[one] for part in measurements], axis=1)
+    values = np.concatenate([part.values[statistic][one] for part in measurements], axis=1)
+    some = [part.kept[one] for part in measurements if part.kept is not None]
+    kept = np.concatenate(some, axis=1) if some else None
+    bits, read = levelled(inclusion, kept, [values], alone.read_runs)
+    tests = compare_arms({statistic: read[0]}, bits)
     return {
         "n_with": int(tests.n_with[0, 0]),
         "n_without": int(tests.n_without[0, 0]),
