@@ -37,7 +37,7 @@ _MOST_PERMUTATIONS = 200_000
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
 # A mean and a covariance of some dozen coefficients need no more documents.
-_POPULATION = 2048
+_POPULATION = 1024
 # Families whose last bit hangs on a document's place among others.
 _BY_PLACE = ("paper-blocks", COEFFICIENTS)
 # Strata of blocks before the first look, where a part of the without runs is kept.

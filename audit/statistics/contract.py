@@ -44,7 +44,9 @@ class Documents:
     def at(self, places: NDArray[np.int64]) -> Documents:
         """Some of the documents, in this order, as the same population sees them. Not for groups."""
         matrix = sp.csr_array(self.matrix[places])
-        return Documents(matrix, self.background, population=self.population or self)
+        some = Documents(matrix, self.background, population=self.population or self)
+        some.__dict__["squared_norms"] = self.squared_norms[places]
+        return some
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])
