@@ -23,6 +23,7 @@ from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import expected_arms, kept_without
 from ksdp.audit.learners_asked import LEARNED, LEARNED_PREFIX
+from ksdp.audit.measured_documents import measured_documents, take_rows
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
@@ -177,8 +178,7 @@ class Plan:
         count = len(self.units)
         numbers = np.concatenate([self.design.targets(block.lane), count + np.arange(CONTROLS)])
         sizes = {"block_runs": self.block_runs, "every": self.every}
-        whole = kept_without(self.design.seed, block, numbers, count + CONTROLS, **sizes)
-        return inclusion | whole[:, None]
+        return inclusion | kept_without(self.design.seed, block, numbers, count + CONTROLS, **sizes)[:, None]
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.
@@ -213,6 +213,20 @@ class Plan:
     def audited(self) -> NDArray[np.int64]:
         """Units that are audited, in the order of the result."""
         return np.concatenate([self.design.targets(lane) for lane in range(self.design.lanes)])
+
+    def rows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of the audited units at places of the result, ascending."""
+        return np.sort(self.audited[places])
+
+    @property
+    def bytes_a_value(self) -> int:
+        """Of a stored number."""
+        return np.dtype(self.spec.store.precision).itemsize
+
+    @property
+    def kept_values(self) -> int:
+        """Numbers of a run's observables that go to the store."""
+        return sum(math.prod(a.shape) for a in self.announced if a.name in self.kept)
 
     def documents(self, lane: int) -> Documents:
         """The lane's documents with the adversary's background knowledge."""
@@ -276,23 +290,9 @@ def _written(value: Any) -> str:
     return f"{value.__module__}:{value.__qualname__}" if callable(value) else repr(value)
 
 
-def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
-    """These rows, in this order."""
-    return sp.csr_array(matrix[rows])
-
-
 @lru_cache(maxsize=4)
 def _documents(plan: Plan, lane: int) -> Documents:
-    targets = plan.design.targets(lane)
-    whole = len(targets) == len(plan.units)
-    matrix = plan.units.matrix if whole else take_rows(plan.units.matrix, targets)
-    population = Documents(take_rows(plan.units.matrix, plan.population), plan.background)
-    if plan.units.order is None:
-        return Documents(matrix, plan.background, population=population)
-    members, starts = plan.units.members(targets)
-    everybody = Documents(take_rows(plan.corpus.matrix, plan.units.members(plan.population)[0]), plan.background)
-    rows = Documents(take_rows(plan.corpus.matrix, members), plan.background, population=everybody)
-    return Documents(matrix, plan.background, rows, starts, population)
+    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.population, plan.background)
 
 
 def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:

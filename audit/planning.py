@@ -91,12 +91,13 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if learners and rank is not None:
         chosen += coefficients(rank, seen)
     block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
-    every = _every(spec, design, chosen, block_runs)
+    every = _every(spec, design, block_runs)
     if every > 1:
         design = _with_more_runs(design, every, block_runs)
     looks = plan_looks(spec, design.runs, block_runs * every)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
     population = _population(design, spec.seed)
+    every = 1 if _reads_all(spec, chosen) else every
     plan = Plan(
         spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, every
     )
@@ -118,27 +119,32 @@ def _population(design: Design, seed: int) -> NDArray[np.int64]:
     return np.sort(audited)
 
 
-def _every(spec: Spec, design: Design, chosen: Sequence[Statistic], block_runs: int) -> int:
-    """Of how many blocks of runs one keeps a document's without arm; 1 where all runs are needed.
+def _every(spec: Spec, design: Design, block_runs: int) -> int:
+    """Of how many blocks of runs one may keep a document's without arm: by the design alone, so that audits of the
+    same runs under other statistics have the same number of them."""
+    needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
+    if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
+        return 1
+    asked = spec.design.looks
+    first = design.runs * (1 / asked if isinstance(asked, int) else asked[0])
+    every = best_every(design.share)
+    # With few blocks the draw is lumpy, and there is little to save.
+    while every > 1 and first < _FEWEST_STRATA * every * block_runs:
+        every //= 2
+    return every
 
-    Learners and permutations read whole runs, groups are few. Statistics of other packages may look at who else is
-    measured, which is then not the same in both arms.
+
+def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:
+    """Whether tests need all runs of every document.
+
+    Learners and permutations read whole runs. Statistics of other packages may look at who else is measured, which
+    is then not the same in both arms.
     """
     own = all(
         type(statistic).__module__.startswith("ksdp.") and statistic.family not in _BY_PLACE
         for statistic in chosen
     )
-    learns = bool(learners_asked(spec.statistics)[1])
-    needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
-    if not (needed and own and isinstance(design, Shared)) or learns or spec.decision.joint:
-        return 1
-    asked = spec.design.looks
-    first = design.runs * (1 / asked if isinstance(asked, int) else asked[0])
-    every = best_every(min(design.share, 1 - design.share)) if design.share < 0.5 else 1
-    # With few blocks the draw is lumpy, and there is little to save.
-    while every > 1 and first < _FEWEST_STRATA * every * block_runs:
-        every //= 2
-    return every
+    return not own or bool(learners_asked(spec.statistics)[1]) or spec.decision.joint
 
 
 def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:

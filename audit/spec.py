@@ -20,6 +20,7 @@ __all__ = [
     "DesignSpec",
     "MechanismSpec",
     "PartiesSpec",
+    "Section",
     "Spec",
     "StatisticsSpec",
     "StoreSpec",
@@ -31,16 +32,18 @@ __all__ = [
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
+MOST_RUNS = 1_000_000
+"""Runs in an arm: more is a slip of the keyboard, and would take years."""
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Section(BaseModel, extra="forbid", frozen=True):
+    """A table of a spec: unknown keys are refused."""
 
 
-class CorpusSpec(_Section):
+class CorpusSpec(Section, frozen=True):
     """Where the documents are and how they become rows."""
 
     path: str
@@ -90,7 +93,7 @@ class MechanismSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-class PartiesSpec(_Section):
+class PartiesSpec(Section, frozen=True):
     """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
 
     honest: Fraction | Rows | None = None
@@ -99,20 +102,20 @@ class PartiesSpec(_Section):
     """Data of the coalition, whose share is subtracted from every announced sum."""
 
 
-class DesignSpec(_Section):
+class DesignSpec(Section, frozen=True):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
     unit: Literal["document", "group"] = "document"
     """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
-    with_runs: Annotated[int, Field(ge=2)] = 200
+    with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
     looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] = 1
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none."""
-    fresh_runs: Annotated[int, Field(ge=0)] | None = None
-    """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
+    fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
+    """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
     """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed, and some
     more runs make up for it; `all`: every run is looked at for every document."""
@@ -134,7 +137,7 @@ class DesignSpec(_Section):
         return self.with_runs // 4 if self.fresh_runs is None else self.fresh_runs
 
 
-class StatisticsSpec(_Section):
+class StatisticsSpec(Section, frozen=True):
     """What the adversary looks at."""
 
     families: tuple[str, ...] = ("paper", "geometry", "rounds", "pem")
@@ -148,7 +151,7 @@ class StatisticsSpec(_Section):
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
 
 
-class DecisionSpec(_Section):
+class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
@@ -191,7 +194,7 @@ class DecisionSpec(_Section):
         return self.procedure or ("by" if self.error == "fdr" else "holm")
 
 
-class ViewsSpec(_Section):
+class ViewsSpec(Section, frozen=True):
     """Several views of the same runs, each audited at an equal part of the level."""
 
     coalitions: tuple[Annotated[float, Field(ge=0, lt=1)] | Annotated[int, Field(ge=0)], ...] = ()
@@ -207,7 +210,7 @@ class ViewsSpec(_Section):
         return self
 
 
-class StoreSpec(_Section):
+class StoreSpec(Section, frozen=True):
     """What is kept."""
 
     observables: Literal["all", "last", "none"] = "last"
@@ -218,7 +221,7 @@ class StoreSpec(_Section):
     """Of stored observables and values."""
 
 
-class Spec(_Section):
+class Spec(Section, frozen=True):
     """A whole audit."""
 
     seed: Annotated[int, Field(ge=0)] = 0

@@ -14,14 +14,13 @@ from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summar
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.dashboards.audits.report import render_report
-from ksdp.flows.audits.artifacts import publish_audit
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.flows.audits.steps import Steps
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
-from ksdp.storage.findings import write_curves, write_effects, write_findings, write_summary
-from ksdp.storage.store import Store, write_whole
+from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
+from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
-from ksdp.tasks.steps import draw_curves
 
 __all__ = ["conclude"]
 
@@ -67,7 +66,7 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
 
 async def conclude(
     stages: Sequence[AuditRef],
-    address: str,
+    steps: Steps,
     tested: Tested,
     effects: Sequence[Effect],
     tallies: tuple[Tally, Tally],
@@ -83,7 +82,7 @@ async def conclude(
     """
     wanted = _curves_wanted(tested, stages)
     current().stage("curves", len(wanted))
-    curves = await draw_curves(address, wanted, lambda _: advance(1))
+    curves = await steps.draw(wanted, lambda _: advance(1))
 
     first, plan = stages[0], tested.plan
     store = Store(Path(first.store))
@@ -111,11 +110,6 @@ async def conclude(
     filed = Filed(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
     summary = summarise(tested, effects, cost, filed)
     write_summary(folder, summary)
-    page = render_report(store, first.audit)
-
-    def write(part: Path) -> None:
-        part.write_text(page, encoding="utf-8")
-
-    write_whole(folder / "report.html", write)
-    await publish_audit(store, summary)
+    write_report(folder, render_report(store, first.audit))
+    await steps.publish(store, summary)
     return summary

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.kept_runs import more_runs
@@ -95,11 +93,9 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     plan = make_plan(spec, corpus)
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
     n_with, n_without = plan.arms
-    size = np.dtype(spec.store.precision).itemsize
-    announced = sum(int(np.prod(a.shape)) for a in plan.announced if a.name in plan.kept)
     targets = documents // plan.design.lanes
     kept = share + (1 - share) / plan.every
-    values = int(plan.runs * kept) * (targets + CONTROLS) * statistics * size
+    values = int(plan.runs * kept) * (targets + CONTROLS) * statistics
     seconds = _seconds_a_run(plan)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
@@ -120,7 +116,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "seconds_a_run": seconds,
         "cpu_hours": seconds * plan.runs / 3600,
         "value_bytes": int(values),
-        "bytes": int(values + (plan.runs * announced * size if spec.store.observables != "none" else 0)),
+        "bytes": (values + plan.runs * plan.kept_values) * plan.bytes_a_value,
         "n_with": n_with,
         "n_without": n_without,
         "detectable_D": float(minimal_detectable(*arms)),

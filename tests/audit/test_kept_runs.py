@@ -110,6 +110,11 @@ def test_all_runs_are_read_where_they_are_needed(corpus: Corpus, sections: dict)
     assert plan_of(corpus, **sections).every == 1
 
 
+def test_other_statistics_have_the_same_runs(corpus: Corpus) -> None:
+    blocks = plan_of(corpus, statistics={"families": ["paper-blocks"]})
+    assert (blocks.every, blocks.runs) == (1, plan_of(corpus).runs)
+
+
 @pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf", "pd-pca"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_what_is_measured_is_what_all_runs_would_give(corpus: Corpus, mechanism: str, precision: str) -> None:
