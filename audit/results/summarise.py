@@ -183,6 +183,7 @@ def _design(plan: Plan, held: NDArray[np.int64]) -> DesignSummary:
         coalition_rows=len(plan.coalition),
         share=plan.design.share,
         n_with=(int(held.min()), int(np.median(held)), int(held.max())),
+        every=plan.every,
     )
 
 

@@ -114,7 +114,7 @@ async def _looks(
         canaries.append(ArmTests.join([part.canaries for part in tested]))
         if standing is not None and len(documents) > len(open_documents(standing)):
             documents = documents[open_documents(standing)]  # a design whose targets cannot leave
-        counted, may_clear = Counted(whole.counted, fresh=whole.fresh_runs > 0), whole.coverage.may_clear
+        counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.every), whole.coverage.may_clear
         standing = after_look(standing, documents, number, look, whole.spec.decision, paper, counted, may_clear)
         if not len(open_documents(standing)):
             break

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, hypergeom, norm
 
 from ksdp.audit.canaries import judge_canaries
@@ -94,12 +95,20 @@ def test_a_test_is_of_the_distance_and_of_the_tails() -> None:
         assert tests.distance[:, column].tolist() == table.distance.tolist()
 
 
-def test_bands_are_the_best_split_of_two_dkw_bands() -> None:
-    best = min(
-        math.sqrt(math.log(2 / (0.01 * s)) / 80) + math.sqrt(math.log(2 / (0.01 * (1 - s))) / 600)
-        for s in np.linspace(0.02, 0.98, 49)
-    )
-    assert band_width(np.array([40]), np.array([300]), 0.01)[0] == pytest.approx(best)
+def test_bands_are_as_wide_as_both_sides_together_need() -> None:
+    m, n = 40, 300
+    x0, y0 = (math.sqrt(math.log(2) / (2 * size)) for size in (m, n))
+
+    def outside(t: float) -> float:
+        """Measured less true: twice P(X + Y >= t), Massart's tails; true less measured: Hoeffding at one point."""
+        x = np.linspace(x0, t + 2, 400_001)
+        later = np.where(t - x <= y0, 1.0, np.exp(-2 * n * np.maximum(t - x, y0) ** 2))
+        both = 0.5 * later[0] + np.trapezoid(4 * m * x * np.exp(-2 * m * x**2) * later, x)
+        return 2 * both + math.exp(-2 * t**2 * m * n / (m + n))
+
+    best = brentq(lambda t: outside(t) - 0.01, 0.1, 1)
+    assert band_width(np.array([m]), np.array([n]), 0.01)[0] == pytest.approx(best, rel=1e-4)
+    best = band_width(np.array([m]), np.array([n]), 0.01)[0]
     low, high = distance_band(np.array([0.5, 0.9]), np.array([40, 0]), np.array([300, 300]), 0.01)
     assert low.tolist() == pytest.approx([max(0.5 - best, 0), 0])
     assert high.tolist() == pytest.approx([min(0.5 + best, 1), 1])

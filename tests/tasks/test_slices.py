@@ -37,6 +37,7 @@ def corpus() -> Corpus:
 
 DESIGNS = {
     "shared": {"party_size": 30, "with_runs": 40},
+    "part of the without runs": {"party_size": 4, "with_runs": 100},
     "poisson": {"party_size": 30, "with_runs": 40, "sampling": "poisson"},
     "balanced": {"kind": "balanced", "party_size": 30, "with_runs": 40, "documents": 12},
     "literal": {"kind": "literal", "party_size": 30, "with_runs": 24, "documents": ["d3", "d40", "d71"]},
