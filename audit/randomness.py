@@ -40,7 +40,9 @@ class Purpose(IntEnum):
     CANARY = 8
     """Noise of the canaries; place: lane, run."""
     CERTIFICATE = 9
-    """Who is in a pair of runs; place: document, pair."""
+    """Who is in a pair of runs; place: pair, then document."""
+    CERTIFICATE_COINS = 10
+    """What the mechanism draws in both runs of a pair; place: pair."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

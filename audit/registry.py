@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -29,6 +30,9 @@ __all__ = [
 ]
 
 
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
 @dataclasses.dataclass(frozen=True)
 class CallableMechanism:
     """A plain function `(database, rng) -> {name: array}` with the shapes that it declares."""
@@ -48,11 +52,14 @@ class CallableMechanism:
 
 
 def _by_path(path: str, what: str) -> Any:
+    if not _PATH.fullmatch(path):
+        raise SpecError(f"`{what}` {path!r} must be a name, or module:object.")
     module, _, attribute = path.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise SpecError(f"`{what}` {path!r} cannot be imported: {error}.") from error
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        told = " ".join(str(error).split())[:200]
+        raise SpecError(f"`{what}` {path!r} cannot be imported: {type(error).__name__}: {told}.") from error
 
 
 def mechanism_names() -> list[str]:
@@ -60,15 +67,20 @@ def mechanism_names() -> list[str]:
     return sorted(entry_points(group="ksdp.mechanisms").names)
 
 
-def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
+def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool = False) -> Mechanism:
     """Build a mechanism from its name and parameters.
+
+    Parameters
+    ----------
+    installed : bool
+        Take names of installed mechanisms only: for files that strangers wrote. Importing a module runs it.
 
     Raises
     ------
     SpecError
         If there is no such mechanism, or a parameter it does not have.
     """
-    if ":" in name:
+    if ":" in name and not installed:
         factory = _by_path(name, "mechanism.name")
     else:
         entries = entry_points(group="ksdp.mechanisms", name=name)
@@ -78,16 +90,27 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
     if not isinstance(factory, type):
         if parameters:
             raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
-        return cast(Mechanism, factory)
+        return _checked(factory, name)
+    if not dataclasses.is_dataclass(factory):
+        raise SpecError(f"`mechanism` {name!r} must be a dataclass or a mechanism; it is another class.")
     known = [field.name for field in dataclasses.fields(factory) if field.init]
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; it has {', '.join(known)}.")
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:
-        return cast(Mechanism, factory(**frozen))
+        return _checked(factory(**frozen), name)
+    except SpecError:
+        raise
     except (TypeError, ValueError) as error:
         raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
+
+
+def _checked(made: Any, name: str) -> Mechanism:
+    missing = [part for part in ("name", "version", "observables", "run") if not hasattr(made, part)]
+    if missing:
+        raise SpecError(f"`mechanism` {name!r} is no mechanism: it has no `{missing[0]}`.")
+    return cast(Mechanism, made)
 
 
 def described_mechanisms() -> list[dict[str, Any]]:
@@ -179,6 +202,8 @@ def select_statistics(
     for name in names:
         if ":" in name:
             statistic = _by_path(name, "statistics.names")
+            if not all(hasattr(statistic, part) for part in ("name", "version", "needs", "evaluate")):
+                raise SpecError(f"`statistics.names` {name!r} is no statistic.")
             wanted[statistic.name] = statistic
         elif name in every:
             wanted[name] = every[name]

@@ -15,11 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ksdp.audit.errors import SpecError
 
 __all__ = [
+    "CertificateSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
     "MechanismSpec",
     "PartiesSpec",
+    "Section",
     "Spec",
     "StatisticsSpec",
     "StoreSpec",
@@ -31,16 +33,18 @@ __all__ = [
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
+MOST_RUNS = 1_000_000
+"""Runs in an arm: more is a slip of the keyboard, and would take years."""
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Section(BaseModel, extra="forbid", frozen=True):
+    """A table of a spec: unknown keys are refused."""
 
 
-class CorpusSpec(_Section):
+class CorpusSpec(Section, frozen=True):
     """Where the documents are and how they become rows."""
 
     path: str
@@ -90,7 +94,7 @@ class MechanismSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-class PartiesSpec(_Section):
+class PartiesSpec(Section, frozen=True):
     """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
 
     honest: Fraction | Rows | None = None
@@ -99,20 +103,20 @@ class PartiesSpec(_Section):
     """Data of the coalition, whose share is subtracted from every announced sum."""
 
 
-class DesignSpec(_Section):
+class DesignSpec(Section, frozen=True):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
     unit: Literal["document", "group"] = "document"
     """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
-    with_runs: Annotated[int, Field(ge=2)] = 200
+    with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
     looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] = 1
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none."""
-    fresh_runs: Annotated[int, Field(ge=0)] | None = None
-    """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
+    fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
+    """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
@@ -131,7 +135,7 @@ class DesignSpec(_Section):
         return self.with_runs // 4 if self.fresh_runs is None else self.fresh_runs
 
 
-class StatisticsSpec(_Section):
+class StatisticsSpec(Section, frozen=True):
     """What the adversary looks at."""
 
     families: tuple[str, ...] = ("paper", "geometry", "rounds", "pem")
@@ -145,7 +149,7 @@ class StatisticsSpec(_Section):
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
 
 
-class DecisionSpec(_Section):
+class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
@@ -188,7 +192,7 @@ class DecisionSpec(_Section):
         return self.procedure or ("by" if self.error == "fdr" else "holm")
 
 
-class ViewsSpec(_Section):
+class ViewsSpec(Section, frozen=True):
     """Several views of the same runs, each audited at an equal part of the level."""
 
     coalitions: tuple[Annotated[float, Field(ge=0, lt=1)] | Annotated[int, Field(ge=0)], ...] = ()
@@ -204,7 +208,16 @@ class ViewsSpec(_Section):
         return self
 
 
-class StoreSpec(_Section):
+class CertificateSpec(Section, frozen=True):
+    """Paired runs that bound every attack, where noise of a density that is known is added."""
+
+    pairs: Annotated[int, Field(ge=2)] = 200
+    """Each costs a run of the mechanism for every document: no certificate unless it is asked for."""
+    level: Fraction | None = None
+    """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
+
+
+class StoreSpec(Section, frozen=True):
     """What is kept."""
 
     observables: Literal["all", "last", "none"] = "last"
@@ -215,7 +228,7 @@ class StoreSpec(_Section):
     """Of stored observables and values."""
 
 
-class Spec(_Section):
+class Spec(Section, frozen=True):
     """A whole audit."""
 
     seed: Annotated[int, Field(ge=0)] = 0
@@ -228,6 +241,8 @@ class Spec(_Section):
     store: StoreSpec = StoreSpec()
     views: ViewsSpec | None = None
     """None: one audit of one view."""
+    certificate: CertificateSpec | None = None
+    """None: nothing is certified."""
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
@@ -240,6 +255,12 @@ class Spec(_Section):
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self
+
+    @property
+    def certificate_level(self) -> float:
+        """The level of the certificate, the default filled in."""
+        given = None if self.certificate is None else self.certificate.level
+        return self.decision.for_clear / 10 if given is None else given
 
     @property
     def hash(self) -> str:

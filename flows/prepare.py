@@ -12,6 +12,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
@@ -77,14 +78,37 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
     InputError
         If anything is refused; the store is then as it was.
     """
-    return prepare_stored(spec, spec_corpus(spec, base), store, may_sample=True)
+    corpus = spec_corpus(spec, base)
+    if meant := _percent_meant(spec, len(corpus.ids)):
+        current().say(meant)
+    return prepare_stored(spec, corpus, store, may_sample=True)
+
+
+def _percent_meant(spec: Spec, documents: int) -> str:
+    """What to say where a party size in rows looks like one in per cent; empty where it does not."""
+    size = spec.design.party_size
+    if isinstance(size, float) or size > 100 or size * 50 > documents:
+        return ""
+    return (
+        f"`design.party_size = {size}` means {size} of {documents} documents ({100 * size / documents:.2g} %); "
+        f"{size} per cent are {size / 100:g}."
+    )
 
 
 def prepare_stored(
-    spec: Spec, corpus: Corpus, store: Path, *, may_sample: bool, asked: Asked | None = None
+    spec: Spec,
+    corpus: Corpus,
+    store: Path,
+    *,
+    may_sample: bool,
+    asked: Asked | None = None,
+    plan: Plan | None = None,
 ) -> Prepared:
-    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what."""
-    plan = make_plan(spec, corpus)
+    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what.
+
+    `plan` is that of the spec and the corpus, where it was made before.
+    """
+    plan = plan or make_plan(spec, corpus)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
     asked = asked or Asked(spec.hash, corpus.hash)

@@ -64,6 +64,10 @@ class VerdictRow:
     detectable_distance: float
     """The measured D at which it would surely have been called sensitive."""
     runs_to_decide: float
+    certified_bound: float | None
+    """Of the advantage of every attack; None where no paired runs were made."""
+    knows_all: float | None
+    """Advantage of whoever knows all other documents, on average over databases; None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class StatisticTestRow:
 
 @dataclass(frozen=True)
 class EffectRow:
-    """`effects.parquet`: one flagged document on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
+    """`effects.parquet`: one detected leak on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
 
     document: str
     statistic: str
@@ -118,6 +122,11 @@ class ViewsRow:
     document: str
     verdict: str
     log10_adjusted_p: float
+    """Of no leak at all."""
+    log10_adjusted_p_below: float
+    """Of an advantage of at least the margin, over all views: small where every view is below it."""
+    detected: bool
+    """In some view."""
     view: str
     statistic: str
     distance: float
@@ -160,8 +169,10 @@ class Table(Generic[Row]):
         Raises
         ------
         KeyError, pyarrow.ArrowException
-            If a column is missing or of another type.
+            If a column is missing, unknown, or of another type.
         """
+        if unknown := sorted(set(columns) - set(self.columns)):
+            raise KeyError(f"{self.row.__name__} has no column {unknown[0]!r}.")
         return pa.table({name: columns[name] for name in self.columns}, schema=self.schema)
 
     def rows(self, table: pa.Table) -> list[Row]:

@@ -19,7 +19,8 @@ from ksdp.audit.results.parts import (
     StoredValues,
     VerdictCounts,
 )
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
 
 SPEC = parse_spec({"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}})
@@ -58,6 +59,8 @@ def example(**changes: Any) -> Summary:
         chance=ChanceSummary(0.1, 0.2),
         looks=(LookSummary(200, 0.05, 5, 1, 1),),
         fresh=None,
+        certificate=None,
+        knows_all=None,
         corpus_about=CorpusSummary(5, 40, 100, 0, None),
         design=DesignSummary("shared", "document", "fixed", 2, 0, 0, 0.4, (60, 80, 90)),
         spec=SPEC,

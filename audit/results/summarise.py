@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.canaries import judge_canaries
+from ksdp.audit.certifying import Certificate, knows_all
 from ksdp.audit.interim_verdicts import Standing
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
+from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.results.parts import (
     AnnouncedArray,
     ChanceSummary,
@@ -29,7 +31,8 @@ from ksdp.audit.results.parts import (
     StatisticSummary,
     VerdictCounts,
 )
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.fresh_effects import Effect
@@ -55,6 +58,7 @@ class Tested:
     shuffled: Sequence[NDArray[np.float64]]
     canaries: Sequence[ArmTests]
     """One a look."""
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def detectable(tested: Tested) -> NDArray[np.float64]:
 
 def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
     """Documents by verdict."""
-    return VerdictCounts(**{v.value: int((verdict == v).sum()) for v in Verdict})
+    return VerdictCounts(**{v.value.replace(" ", "_"): int((verdict == v).sum()) for v in Verdict})
 
 
 def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> ChanceSummary:
@@ -117,6 +121,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
     levels = [look.level for look in plan.looks[: len(tested.canaries)]]
     canaries = judge_canaries(tested.canaries, plan.spec.decision, levels)
     judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
+    judged = void_where_contradicted(judged, tested.certificate)
     runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
@@ -144,6 +149,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
+        certificate=certificate_summary(tested.certificate, tested.standing, plan.spec.decision.margin),
+        knows_all=knows_all(plan.mechanism),
         corpus_about=CorpusSummary(
             documents=len(plan.corpus),
             features=plan.corpus.features,
@@ -204,7 +211,7 @@ def _paper_alone(tested: Tested) -> PaperAlone | None:
     smallest = tests.log10_p[:, paper].min(axis=1)
     return PaperAlone(
         statistics=tuple(columns[n].name for n in paper),
-        sensitive=int(tested.standing.paper.sum()),
+        detected=int(tested.standing.paper.sum()),
         median_D=float(np.median(np.nan_to_num(tests.distance[:, paper]).max(axis=1))),
         mean_smallest_p=float((10**smallest).mean()),
         uncorrected_below_level=int((smallest <= np.log10(tested.plan.spec.decision.level)).sum()),

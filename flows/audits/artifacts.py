@@ -1,15 +1,28 @@
-"""What Prefect's pages show of an audit: its result, its statistics and its report."""
+"""What Prefect's pages show of an audit: how far it is; its result, its statistics and its report."""
 
 from __future__ import annotations
 
-from prefect.artifacts import acreate_link_artifact, acreate_markdown_artifact, acreate_table_artifact
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from prefect.artifacts import (
+    acreate_link_artifact,
+    acreate_markdown_artifact,
+    acreate_progress_artifact,
+    acreate_table_artifact,
+    aupdate_progress_artifact,
+)
 from prefect.logging import get_run_logger
 
 from ksdp.audit.results.summary import Summary
+from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.store import Store
 
-__all__ = ["publish_audit"]
+__all__ = ["publish_audit", "shown"]
 
 
 async def publish_audit(store: Store, summary: Summary) -> None:
@@ -53,9 +66,33 @@ def _markdown(summary: Summary, origin: Origin | None) -> str:
         f"({summary.cached_runs} from the store), {summary.seconds:.0f} s."
     )
     said.append(
-        "| sensitive | clear | undecided |\n|---|---|---|\n"
-        f"| {counts.sensitive} | {counts.clear} | {counts.undecided} |"
+        "| sensitive | clear | certified clear | undecided |\n|---|---|---|---|\n"
+        f"| {counts.sensitive} | {counts.clear} | {counts.certified_clear} | {counts.undecided} |"
     )
     said += [f"- {damaged}" for damaged in summary.damaged_blocks]
     said.append(f"Report: `{summary.report}`")
     return "\n\n".join(said) + "\n"
+
+
+async def _follow(artifact: Any, share: Callable[[], float]) -> None:
+    while True:
+        await asyncio.sleep(2.0)
+        await aupdate_progress_artifact(artifact, progress=share())
+
+
+@asynccontextmanager
+async def shown(tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:
+    """Keep a progress artifact of the flow run up to date inside; at its end it says how far it came."""
+    before = tally.runs
+
+    def share() -> float:
+        return min(100.0, 100.0 * (tally.runs - before) / total)
+
+    artifact: Any = await acreate_progress_artifact(key=key, progress=0.0, description=what)
+    following = asyncio.create_task(_follow(artifact, share))
+    try:
+        yield
+    finally:
+        following.cancel()
+        with contextlib.suppress(Exception):  # a bar that stands still is no failed audit
+            await asyncio.wait_for(aupdate_progress_artifact(artifact, progress=share()), 5.0)

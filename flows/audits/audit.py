@@ -1,30 +1,29 @@
 """The audit: sample, measure, test, decide; again until nothing is open; confirm; report.
 
-1. `sample_blocks`: every block of runs that the store does not hold is drawn, run and measured on the workers.
-2. `test_slices`: tests of every open document under every statistic; decisions at the level of this look.
-3. `measure_flagged`: what was flagged is measured once more, on fresh runs.
-4. `conclude`: controls, verdicts, curves, findings; Parquet, HTML and a Prefect artifact.
+1. `sample`: every block of runs that the store does not hold is drawn, run and measured.
+2. `test`: tests of every open document under every statistic; decisions at the level of this look.
+3. `confirm`: what was flagged is measured once more, on fresh runs.
+4. `certify`: where the spec asks for it, pairs of runs that differ in one document bound every attack.
+5. `conclude`: controls, verdicts, curves, findings; Parquet, HTML and a Prefect artifact.
+
+Who does the work, Prefect's tasks on Dask's workers or this process, is said by `Steps`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from prefect import flow
-
-from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
-from ksdp.audit.interim_looks import FIRST, FRESH, Stage, fresh_seed
+from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
     Counted,
     Standing,
     after_fresh,
     after_look,
+    detected_documents,
     for_fresh_runs,
     open_documents,
 )
@@ -33,51 +32,31 @@ from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests
 from ksdp.audit.verdicts.fresh_effects import Effect
-from ksdp.flows.audits.block_counts import Tally, shown
+from ksdp.flows.audits.block_counts import Tally
+from ksdp.flows.audits.certify import certified
 from ksdp.flows.audits.conclude import conclude
+from ksdp.flows.audits.steps import Steps
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
 from ksdp.tasks.blocks import observables_present
 from ksdp.tasks.slices import Flagged, Slice, SliceTests, slices
-from ksdp.tasks.steps import measure_flagged, sample_blocks, test_slices
 
-__all__ = ["audit"]
-
-# A Prefect task is worth a twentieth of the audit; two in flight keep every worker busy across their ends.
-_TASKS = 20
-_IN_FLIGHT = 2
+__all__ = ["run_stages"]
 
 
-async def _sample(ref: AuditRef, address: str, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
-    size = max(1, -(-len(blocks) // _TASKS))
-    gate = asyncio.Semaphore(_IN_FLIGHT)
-
-    async def chunk(first: int) -> None:
-        some = blocks[first : first + size]
-        async with gate:
-            await sample_blocks(ref, address, some, tally, first, first + len(some) - 1, attempt)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for first in range(0, len(blocks), size):
-                group.create_task(chunk(first))
-    except BaseExceptionGroup as several:
-        raise several.exceptions[0] from None  # the others are its echoes; a person wants the fault itself
-
-
-async def _measured(ref: AuditRef, address: str, tally: Tally) -> Plan:
+async def _measured(ref: AuditRef, steps: Steps, tally: Tally) -> Plan:
     """All blocks of a stage."""
-    plan = await asyncio.to_thread(open_plan, ref)
+    plan = await steps.aside(open_plan, ref)
     current().stage(f"sample {ref.stage}".rstrip(), plan.runs)
     what = f"runs of the mechanism{f' ({ref.stage})' if ref.stage else ''}"
-    async with shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
-        await _sample(ref, address, plan.blocks, tally)
+    async with steps.shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
+        await steps.sample(ref, plan.blocks, tally)
     return plan
 
 
-async def _test(ref: AuditRef, address: str, plan: Plan, tally: Tally) -> list[SliceTests]:
+async def _test(ref: AuditRef, steps: Steps, plan: Plan, tally: Tally) -> list[SliceTests]:
     """Test; a block found damaged is computed again, once."""
     parts = slices(plan)
     current().stage(f"test {ref.stage}".rstrip(), len(parts))
@@ -86,12 +65,12 @@ async def _test(ref: AuditRef, address: str, plan: Plan, tally: Tally) -> list[S
         advance(1)
 
     try:
-        return await test_slices(ref, address, parts, done)
+        return await steps.test(ref, parts, done)
     except DamagedBlock as error:
         current().say(f"{error} It is computed again.")
         tally.damaged.append(str(error))
-        await _sample(ref, address, plan.blocks, Tally(), attempt=1)
-        return await test_slices(ref, address, parts, done, attempt=1)
+        await steps.sample(ref, plan.blocks, Tally(), attempt=1)
+        return await steps.test(ref, parts, done, attempt=1)
 
 
 def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[ArmTests, list[ArmTests]]:
@@ -109,24 +88,24 @@ def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[ArmTests, list[A
 
 
 async def _looks(
-    first: AuditRef, address: str, tally: Tally, seconds: dict[str, float]
+    first: AuditRef, steps: Steps, tally: Tally, seconds: dict[str, float]
 ) -> tuple[Tested, tuple[AuditRef, ...]]:
     """Look after look, until no verdict is open; what they gave, and the stages they were made in."""
-    whole = await asyncio.to_thread(open_audit, first)
+    whole = await steps.aside(open_audit, first)
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
     standing: Standing | None = None
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if standing is not None:
-            rows = np.sort(whole.audited[open_documents(standing)])
+            rows = whole.rows_at(open_documents(standing))
             stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             refs.append(first.at(stage.name))
         began = time.monotonic()
-        plan = await _measured(refs[-1], address, tally)
+        plan = await _measured(refs[-1], steps, tally)
         sampled = time.monotonic()
-        tested = await _test(refs[-1], address, plan, tally)
+        tested = await _test(refs[-1], steps, plan, tally)
         seconds["sample"] += sampled - began
         seconds["test"] += time.monotonic() - sampled
         documents, own = _by_lane(plan, tested)
@@ -143,27 +122,27 @@ async def _looks(
     return Tested(whole, len(refs), standing, controls, shuffled, canaries), tuple(refs)
 
 
-async def _confirm(first: AuditRef, tested: Tested, address: str, tally: Tally) -> list[Effect]:
+async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[Effect]:
     """Measure what was detected on fresh runs."""
     plan, decisions = tested.plan, tested.standing.decisions
-    at = np.flatnonzero(decisions.detected)
+    at = detected_documents(tested.standing)
     if not len(at) or not plan.fresh_runs:
         return []
     columns = [plan.columns[c].name for c in decisions.strongest[at]]
     plain = {s.name for s in plan.statistics}
     wanted = plain if set(columns) - plain else set(columns)  # a learner needs them all
     names = tuple(s.name for s in plan.statistics if s.name in wanted)
-    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, np.sort(plan.audited[at]), names)
+    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, plan.rows_at(at), names)
     write_stage(Store(Path(first.store)).audit(first.audit), stage)
     fresh = first.at(FRESH)
-    if not first.may_sample and not await asyncio.to_thread(observables_present, fresh):
+    if not first.may_sample and not await steps.aside(observables_present, fresh):
         current().say("the fresh runs' observables are not in the store: nothing is confirmed without sampling")
         return []
-    later = await _measured(fresh, address, tally)
+    later = await _measured(fresh, steps, tally)
     flagged = {int(row): Flagged(int(row), column) for row, column in zip(plan.audited[at], columns, strict=True)}
     parts = [(part, some) for part in slices(later) if (some := _flagged_in(later, part, flagged))]
     current().stage("confirm", len(parts))
-    return await measure_flagged(first, fresh, address, parts, lambda _: advance(1))
+    return await steps.confirm(first, fresh, parts, lambda _: advance(1))
 
 
 def _with_fresh(tested: Tested, effects: Sequence[Effect]) -> Tested:
@@ -171,7 +150,7 @@ def _with_fresh(tested: Tested, effects: Sequence[Effect]) -> Tested:
     rule, standing = tested.plan.spec.decision, tested.standing
     known = {effect.row: effect.log10_p_above for effect in effects}
     rows = tested.plan.audited[for_fresh_runs(standing, rule)]
-    log10_p = np.array([known.get(int(row), 0.0) for row in rows])
+    log10_p = [known.get(int(row), 0.0) for row in rows]
     return replace(tested, standing=after_fresh(standing, log10_p, rule))
 
 
@@ -180,26 +159,25 @@ def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Fl
     return [flagged[int(row)] for row in rows if int(row) in flagged]
 
 
-@flow(name="audit", flow_run_name="audit {audit}", validate_parameters=False)
-async def audit(store: str, audit: str, corpus: str, address: str, may_sample: bool = True) -> Summary:
-    """Run a prepared audit on Dask workers and return its summary.
+async def run_stages(first: AuditRef, steps: Steps) -> Summary:
+    """Run a prepared audit, whose corpus and spec the store holds, and return its summary.
 
     Parameters
     ----------
-    store, audit, corpus : str
-        Folder of the store, id of the audit, hash of the corpus: what `prepare` stored.
-    address : str
-        Of the Dask scheduler.
-    may_sample : bool
-        False: fail rather than run the mechanism (`ksdp test`).
+    first : AuditRef
+        Its first look.
+    steps : Steps
+        Who does the work.
     """
     started = time.monotonic()
-    first = AuditRef(store, audit, corpus, may_sample, FIRST)
     tally, fresh = Tally(), Tally()
-    seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0}
-    tested, stages = await _looks(first, address, tally, seconds)
+    seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0, "certify": 0.0}
+    tested, stages = await _looks(first, steps, tally, seconds)
     began = time.monotonic()
-    effects = await _confirm(first, tested, address, fresh)
+    effects = await _confirm(first, tested, steps, fresh)
     tested = _with_fresh(tested, effects)
-    seconds["confirm"] = time.monotonic() - began
-    return await conclude(stages, address, tested, effects, (tally, fresh), seconds, started)
+    certifies = time.monotonic()
+    seconds["confirm"] = certifies - began
+    tested = await certified(first, steps, tested)
+    seconds["certify"] = time.monotonic() - certifies
+    return await conclude(stages, steps, tested, effects, (tally, fresh), seconds, started)

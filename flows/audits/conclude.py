@@ -8,20 +8,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ksdp.audit.certifying import knows_all
 from ksdp.audit.results.parts import Provenance, StoredValues
 from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summarise
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.dashboards.audits.report import render_report
-from ksdp.flows.audits.artifacts import publish_audit
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.flows.audits.steps import Steps
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
-from ksdp.storage.findings import write_curves, write_effects, write_findings, write_summary
-from ksdp.storage.store import Store, write_whole
+from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
+from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
-from ksdp.tasks.steps import draw_curves
 
 __all__ = ["conclude"]
 
@@ -65,9 +66,19 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
     )
 
 
+def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
+    """What is known of every attack, by column."""
+    found, everybody = tested.certificate, knows_all(tested.plan.mechanism)
+    if found is not None:
+        return {"certified_bound": found.bound, "knows_all": found.mean}
+    if everybody is not None:
+        return {"knows_all": np.full(len(tested.standing.tests), everybody)}
+    return {}
+
+
 async def conclude(
     stages: Sequence[AuditRef],
-    address: str,
+    steps: Steps,
     tested: Tested,
     effects: Sequence[Effect],
     tallies: tuple[Tally, Tally],
@@ -83,7 +94,7 @@ async def conclude(
     """
     wanted = _curves_wanted(tested, stages)
     current().stage("curves", len(wanted))
-    curves = await draw_curves(address, wanted, lambda _: advance(1))
+    curves = await steps.draw(wanted, lambda _: advance(1))
 
     first, plan = stages[0], tested.plan
     store = Store(Path(first.store))
@@ -91,7 +102,13 @@ async def conclude(
     standing = tested.standing
     columns = [(column.name, column.version) for column in plan.columns]
     write_findings(
-        folder, plan.units.ids[plan.audited], columns, standing.tests, standing.decisions, detectable(tested)
+        folder,
+        plan.units.ids[plan.audited],
+        columns,
+        standing.tests,
+        standing.decisions,
+        detectable(tested),
+        _known(tested),
     )
     write_effects(folder, plan.units.ids, effects)
     write_curves(folder, curves)
@@ -111,11 +128,6 @@ async def conclude(
     filed = Filed(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
     summary = summarise(tested, effects, cost, filed)
     write_summary(folder, summary)
-    page = render_report(store, first.audit)
-
-    def write(part: Path) -> None:
-        part.write_text(page, encoding="utf-8")
-
-    write_whole(folder / "report.html", write)
-    await publish_audit(store, summary)
+    write_report(folder, render_report(store, first.audit))
+    await steps.publish(store, summary)
     return summary

@@ -16,8 +16,9 @@ import scipy.sparse as sp
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.guarantee import measured
-from ksdp.audit.results.summarise import chance
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summarise import chance, count_verdicts
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
@@ -70,7 +71,7 @@ def _summary(
         smallest = tested.log10_p[:, paper].min(axis=1)
         alone = {
             "statistics": [names[column] for column in paper],
-            "sensitive": int((own.verdict == Verdict.SENSITIVE).sum()),
+            "detected": int(own.detected.sum()),
             "median_D": float(np.median(np.nan_to_num(tested.distance[:, paper]).max(axis=1))),
             "mean_smallest_p": float((10**smallest).mean()),
             "uncorrected_below_level": int((smallest <= np.log10(rule.level)).sum()),
@@ -88,7 +89,7 @@ def _summary(
         "documents": len(tested),
         "runs": runs,
         "valid": True,
-        "verdicts": {v.value: int((decisions.verdict == v).sum()) for v in Verdict},
+        "verdicts": asdict(count_verdicts(decisions.verdict)),
         "detected": int(decisions.detected.sum()),
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},
@@ -117,6 +118,8 @@ def _summary(
         "chance": asdict(chance(*arms)),
         "looks": [{"runs": runs, "level": rule.level, "tested": len(tested), "sensitive": 0, "clear": 0}],
         "fresh": None,
+        "certificate": None,
+        "knows_all": None,
         "corpus_about": {
             "documents": len(tested),
             "features": 12164,
@@ -234,7 +237,7 @@ def build_audit(
         _store_values(store, summary, values, inclusion)
     folder = store.audit(summary["audit"])
     write_spec(folder, parsed)
-    write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable)
+    write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable, {})
     write_curves(folder, _curves(values, inclusion, known, names, family, decisions, tested))
     write_summary(folder, Summary.from_json(summary))
     return store, summary["audit"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.summary import VERSION
+from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
@@ -40,7 +40,8 @@ def test_findings_of_a_document(tmp_path: Path) -> None:
     tests = compare_arms(values, inclusion)
     decisions = decide(tests, DecisionSpec())
     ids = np.array(list("abcde"))
-    write_findings(tmp_path, ids, [("one", 1), ("two", 3)], tests, decisions, np.full(5, 0.2))
+    known = {"knows_all": np.ones(5)}
+    write_findings(tmp_path, ids, [("one", 1), ("two", 3)], tests, decisions, np.full(5, 0.2), known)
     assert read_verdicts(tmp_path)["document"].to_pylist() == list("abcde")
     held, free = rng.normal(2, 1, 40), rng.normal(size=90)
     effect = measure_effect(2, "one", Attack(1.0, above=True), held, free, 0.05)

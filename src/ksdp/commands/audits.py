@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption, exit_code, tell
+from ksdp.commands.options import (
+    DaskOption,
+    InsecureDaskOption,
+    JsonOption,
+    StoreOption,
+    WorkersOption,
+    asked_dask,
+    exit_code,
+    tell,
+)
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -23,6 +32,7 @@ def audit(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec; interrupted, the same command resumes."""
@@ -30,6 +40,7 @@ def audit(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         summary = _run(read, base, store, workers=workers, dask=dask)
     tell(summary, as_json)
@@ -44,6 +55,10 @@ def _run(spec: Spec, base: Path, store: Path, *, workers: int | None, dask: str 
     from ksdp.flows.audits.views import run_views
 
     return run_views(spec, base, store, workers=workers, dask=dask)
+
+
+def _pairs(runs: int) -> str:
+    return f"pairs     {runs} runs besides, for the certificate\n" if runs else ""
 
 
 def plan(
@@ -65,6 +80,7 @@ def plan(
     typer.echo(
         f"{said['documents']} {said['unit']}s, {said['runs']} runs in {said['blocks']} blocks, "
         f"{len(said['statistics'])} statistics\n"
+        f"{_pairs(said['certificate_runs'])}"
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{said['bytes'] / 1e9:.1f} GB\n"
         f"finds     a leak of advantage {said['detectable_D']:.2f}, 8 times in 10, even as the only one\n"
@@ -85,6 +101,7 @@ def evaluate_statistics(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate new statistics on cached observables, without a single run of the mechanism."""
@@ -92,6 +109,7 @@ def evaluate_statistics(
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         summary = run_test(store, audit, names, workers=workers, dask=dask)
     tell(summary, as_json)

@@ -45,7 +45,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         typer.echo(
             f"{summary.audit}  {summary.provenance.finished}  {summary.mechanism:12}  "
             f"{summary.documents:>7} {unit}s  {counts.sensitive:>6} sensitive  "
-            f"{counts.clear:>6} clear  {counts.undecided:>6} undecided"
+            f"{counts.clear:>6} clear  {counts.certified_clear:>6} certified  {counts.undecided:>6} undecided"
             f"{'  over ' + str(len(summary.views)) + ' views' if isinstance(summary, ViewsSummary) else ''}"
             f"{'' if summary.valid else '  VOID'}"
         )
@@ -76,10 +76,17 @@ def show(
         return
     verdict = found.verdict
     typer.echo(
-        f"{document}: {verdict.verdict}; adjusted p of no leak 10^{verdict.log10_adjusted_p:.1f}, of at most "
-        f"the margin 10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin "
-        f"10^{verdict.log10_adjusted_p_below:.1f}"
+        f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of no leak "
+        f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
+        f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
     )
+    if verdict.certified_bound is not None:
+        typer.echo(
+            f"no attack has an advantage above {verdict.certified_bound:.3f}; whoever knows all other documents "
+            f"has {verdict.knows_all:.3f} on average"
+        )
+    elif verdict.knows_all is not None:
+        typer.echo(f"whoever knows all other documents has an advantage of {verdict.knows_all:g}")
     for row in found.tests:
         typer.echo(
             f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "
@@ -96,6 +103,10 @@ def show(
         )
     else:
         typer.echo(f"surely found from a measured D of {found.verdict.detectable_distance:.3f}")
+
+
+def _detected(leak: bool) -> str:
+    return ", a leak is detected" if leak else ""
 
 
 def _rate(rate: float | None, low: float | None) -> str:
@@ -141,8 +152,10 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
         typer.echo(json.dumps(row_json(found)))
         return
     typer.echo(
-        f"{document}: {found.verdict}, adjusted p 10^{found.log10_adjusted_p:.1f} ({found.view}, "
-        f"{found.statistic}, D {found.distance:.3f} [{found.band_low:.3f}, {found.band_high:.3f}])\n"
+        f"{document}: {found.verdict}{_detected(found.detected)}; adjusted p of no leak "
+        f"10^{found.log10_adjusted_p:.1f} ({found.view}, {found.statistic}, D {found.distance:.3f} "
+        f"[{found.band_low:.3f}, {found.band_high:.3f}]), of at least the margin "
+        f"10^{found.log10_adjusted_p_below:.1f}\n"
         f"  sensitive in {', '.join(found.sensitive_in) or 'no view'}; clear in "
         f"{', '.join(found.clear_in) or 'no view'}"
     )

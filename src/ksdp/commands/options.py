@@ -9,16 +9,35 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
 
-__all__ = ["KEYS", "DaskOption", "JsonOption", "StoreOption", "WorkersOption", "exit_code", "tell"]
+__all__ = [
+    "KEYS",
+    "DaskOption",
+    "InsecureDaskOption",
+    "JsonOption",
+    "StoreOption",
+    "WorkersOption",
+    "asked_dask",
+    "exit_code",
+    "signing_key",
+    "tell",
+]
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder of the store; made where there is none.")]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Worker processes; one a core by default.")
 ]
-DaskOption = Annotated[str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead.")]
+DaskOption = Annotated[
+    str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead: tls://HOST:PORT.")
+]
+InsecureDaskOption = Annotated[
+    bool, typer.Option("--insecure-dask", help="The scheduler has no TLS, and nobody else can reach it.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 KEYS = (
@@ -36,6 +55,30 @@ KEYS = (
     "unread",
 )
 """Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
+
+
+def asked_dask(dask: str | None, insecure: bool) -> str | None:
+    """The scheduler that a person named, before anything is read or written.
+
+    Raises
+    ------
+    InputError
+        If it has no TLS and nobody said that this is meant.
+    """
+    from ksdp.flows.audits.audit_here import HERE
+    from ksdp.tasks.cluster import dask_address
+
+    return dask if dask == HERE else dask_address(dask, insecure)
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
+    from ksdp.storage.keys import load_private, needs_passphrase
+
+    secret = None
+    if needs_passphrase(path):
+        secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
+    return load_private(path, passphrase=secret)
 
 
 def exit_code(summary: Summary | ViewsSummary) -> int:
@@ -69,19 +112,35 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
     for view in summary.views if isinstance(summary, ViewsSummary) else ():
         typer.echo(
             f"{view.name:24} {view.verdicts.sensitive} sensitive ({view.sensitive_here_alone} here alone), "
-            f"{view.verdicts.clear} clear, {view.verdicts.undecided} undecided   audit {view.audit}"
+            f"{_clear(view.verdicts)}, {view.verdicts.undecided} undecided   audit {view.audit}"
             f"{'' if view.valid else '   VOID'}",
             err=True,
         )
     typer.echo(
-        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {counts.clear} clear, "
+        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {_clear(counts)}, "
         f"{counts.undecided} undecided; a leak of {summary.detected} detected "
         f"({summary.runs} runs, {summary.seconds:.1f} s)",
         err=True,
     )
     if not isinstance(summary, ViewsSummary):
         _tell_claim(summary)
+        _tell_certificate(summary)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
+
+
+def _clear(counts: VerdictCounts) -> str:
+    """Those that are certified apart, where there are any."""
+    certified = f", {counts.certified_clear} certified clear" if counts.certified_clear else ""
+    return f"{counts.clear} clear{certified}"
+
+
+def _tell_certificate(summary: Summary) -> None:
+    """What is known of every attack, and of somebody who knows all other documents."""
+    from ksdp.dashboards.audits.certificate_sentences import certified, stronger
+
+    for label, said in (("bound", certified(summary)), ("knows all", stronger(summary))):
+        if said is not None:
+            typer.echo(f"{label:9} {said}", err=True)
 
 
 def _tell_claim(summary: Summary) -> None:

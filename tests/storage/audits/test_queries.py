@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter, Findings
+from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.finding_tables import EFFECTS, EffectRow
 
 NAMES = ("best-cosine", "sigma", "w-max")
@@ -45,6 +46,7 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
             "largest_band_high": np.nanmax(distance, axis=1, initial=0) + 0.1,
             "n_with": rng.integers(0, 4, n), "n_without": 9, "detectable_distance": 0.3,
             "runs_to_decide": rng.choice([10.0, 20.0, np.inf, np.nan], n),
+            "certified_bound": np.round(rng.random(n), 1), "knows_all": 0.5,
         }
     )  # fmt: skip
     statistics = pd.DataFrame(
@@ -56,7 +58,7 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
     )  # fmt: skip
     for name, table in (("verdicts", verdicts), ("statistics", statistics)):
         columns = {column: table[column].to_numpy() for column in table}  # NaN stays NaN, as a flow writes it
-        pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+        write_sealed_table(folder / f"{name}.parquet", pa.table(columns))
     return verdicts, statistics
 
 
@@ -77,6 +79,7 @@ def by_hand(verdicts: pd.DataFrame, chosen: Filter) -> list[str]:
     keys = {
         "evidence": lambda r: (r.log10_p, -(-1 if np.isnan(r.distance) else r.distance), r.place),
         "advantage": lambda r: (-(-1 if np.isnan(r.distance) else r.distance), r.place),
+        "bound": lambda r: (-r.certified_bound, r.place),
         "band": lambda r: (-r.largest_band_high, r.place),
         "id": lambda r: (r.document, r.place),
         "file": lambda r: r.place,
@@ -168,7 +171,7 @@ def test_effects_are_read_where_there_are_any(tmp_path: Path) -> None:
     assert Findings(tmp_path).effects("x") == ()
     rows = [EffectRow(name, "sigma", 20, 30, *np.linspace(at, 1, 13)) for name, at in (("x", 0.5), ("y", 0.1))]
     columns = {name: [getattr(row, name) for row in rows] for name in EFFECTS.columns}
-    pq.write_table(EFFECTS.of(columns), tmp_path / "effects.parquet")
+    write_sealed_table(tmp_path / "effects.parquet", EFFECTS.of(columns))
     assert Findings(tmp_path).effects("x") == (rows[0],)
 
 

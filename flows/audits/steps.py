@@ -1,0 +1,72 @@
+"""What an audit asks to be done, whoever does it: Prefect's tasks on Dask's workers, or this process alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.design import Block
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.flows.audits.block_counts import Tally
+from ksdp.storage.audits.pairs import PairsPart
+from ksdp.storage.findings import Curve
+from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.slices import Flagged, Slice, SliceTests
+
+__all__ = ["Steps"]
+
+Result = TypeVar("Result")
+
+
+class Steps(Protocol):
+    """The steps of an audit. A later `attempt` computes again what an earlier one has."""
+
+    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call something that takes a while, without holding up what else this process does."""
+        ...
+
+    async def sample(self, ref: AuditRef, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
+        """Make sure that the values of these blocks are stored."""
+        ...
+
+    async def test(
+        self, ref: AuditRef, parts: Sequence[Slice], done: Callable[[SliceTests], None], attempt: int = 0
+    ) -> list[SliceTests]:
+        """Tests of every document under every statistic."""
+        ...
+
+    async def confirm(
+        self,
+        ref: AuditRef,
+        fresh: AuditRef,
+        parts: Sequence[tuple[Slice, Sequence[Flagged]]],
+        done: Callable[[list[Effect]], None],
+    ) -> list[Effect]:
+        """Effects of flagged documents on fresh runs."""
+        ...
+
+    async def certify(
+        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
+    ) -> list[NDArray[np.float64]]:
+        """Advantages of the best attack on pairs of runs that differ in one document."""
+        ...
+
+    async def draw(
+        self, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]
+    ) -> list[Curve]:
+        """The values behind the tests that the report draws: (stage, lane, row, statistic) each."""
+        ...
+
+    def shown(self, tally: Tally, total: int, key: str, what: str) -> AbstractAsyncContextManager[None]:
+        """Show how far the runs are, where somebody else than the command's terminal looks."""
+        ...
+
+    async def publish(self, store: Store, summary: Summary) -> None:
+        """Tell others of the result."""
+        ...
