@@ -98,7 +98,8 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...]) -> No
     whole = sp.csr_array(sp.vstack(_rows(read, folder, names).parties, format="csr"))
     exact = PDSVD(rank=mechanism.rank).run(Database((whole,)), np.random.default_rng(0))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    busy, most = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, after.ru_maxrss / 1024
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    most = after.ru_maxrss / 1024
     print(
         f"{name:9} opens {mechanism.opens:11} {len(names)} parties, {read.terms.features} terms, rank "
         f"{mechanism.rank}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "

@@ -145,13 +145,8 @@ _OPENED = {
 
 def _sentences(grounds: Grounds) -> list[str]:
     groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
-    return [
-        grounds.statement,
-        *groups,
-        *_certified(grounds),
-        grounds.evidence.sentence(),
-        _OPENED[opens_of(grounds.plan.mechanism)],
-    ]
+    opens = _OPENED[opens_of(grounds.plan.mechanism)]
+    return [grounds.statement, *groups, *_certified(grounds), grounds.evidence.sentence(), opens]
 
 
 def _certified(grounds: Grounds) -> list[str]:
