@@ -167,7 +167,7 @@ class Plan:
         return expected_arms(self.design.runs, self.design.share, self.every)
 
     def kept_runs(self, block: Block, inclusion: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-        """Which values of a block are measured, given its bits, shape (n_documents + CONTROLS, n_runs); None: all."""
+        """Which values are measured, given a block's bits, shape (n_documents + CONTROLS, n_runs); None: all."""
         if self.every == 1:
             return None
         count = len(self.units)
