@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any, cast
 
@@ -22,6 +24,7 @@ from ksdp.audit.statistics.contract import Statistic
 __all__ = [
     "CallableMechanism",
     "described_mechanisms",
+    "lent",
     "make_mechanism",
     "mechanism_names",
     "select_statistics",
@@ -47,12 +50,33 @@ class CallableMechanism:
         return Observables({name: np.asarray(array) for name, array in self.function(database, rng).items()})
 
 
+_lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")
+
+
+@contextmanager
+def lent(objects: Mapping[str, Any]) -> Iterator[None]:
+    """Let mechanisms and statistics that exist in this process alone be found by these names, inside.
+
+    A name that is used again must mean the same: what is stored under it is not computed again.
+    """
+    token = _lent.set({**_lent.get({}), **objects})
+    try:
+        yield
+    finally:
+        _lent.reset(token)
+
+
 def _by_path(path: str, what: str) -> Any:
     module, _, attribute = path.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise SpecError(f"`{what}` {path!r} cannot be imported: {error}.") from error
+        raise SpecError(
+            f"`{what}` {path!r} cannot be imported: {error}. Modules are looked for beside the spec and "
+            "on `PYTHONPATH`."
+        ) from error
+    except Exception as error:
+        raise SpecError(f"`{what}` {path!r} cannot be imported: it raises {type(error).__name__}.") from error
 
 
 def mechanism_names() -> list[str]:
@@ -68,7 +92,9 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
     SpecError
         If there is no such mechanism, or a parameter it does not have.
     """
-    if ":" in name:
+    if name in (here := _lent.get({})):
+        factory = here[name]
+    elif ":" in name:
         factory = _by_path(name, "mechanism.name")
     else:
         entries = entry_points(group="ksdp.mechanisms", name=name)
@@ -76,18 +102,53 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
             raise SpecError(f"`mechanism.name` must be one of {', '.join(mechanism_names())}; got {name!r}.")
         factory = next(iter(entries)).load()
     if not isinstance(factory, type):
+        _require(factory, _MECHANISM, "mechanism", name)
         if parameters:
             raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
         return cast(Mechanism, factory)
+    if not dataclasses.is_dataclass(factory):
+        raise SpecError(f"`mechanism` {name!r} must be a frozen dataclass, or an object made of one.")
     known = [field.name for field in dataclasses.fields(factory) if field.init]
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; it has {', '.join(known)}.")
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:
-        return cast(Mechanism, factory(**frozen))
+        made = cast(Mechanism, factory(**frozen))
+        _require(made, _MECHANISM, "mechanism", name)
+        return made
+    except SpecError:
+        raise
     except (TypeError, ValueError) as error:
         raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
+
+
+_MECHANISM = ("name", "version", "observables", "run")
+_STATISTIC = ("name", "version", "family", "needs", "evaluate")
+
+
+def _require(made: Any, wanted: Iterable[str], what: str, name: str) -> None:
+    missing = [attribute for attribute in wanted if not hasattr(made, attribute)]
+    if missing:
+        raise SpecError(f"the {what} {name!r} must have {_listed(wanted)}; it has no {_listed(missing)}.")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _own_statistic(path: str) -> Statistic:
+    """A statistic of somebody's own: an object, or a class that needs no arguments."""
+    made = _by_path(path, "statistics.names")
+    if isinstance(made, type):
+        try:
+            made = made()
+        except TypeError as error:
+            raise SpecError(f"the statistic {path!r} is a class that needs arguments; name an object.") from error
+    _require(made, _STATISTIC, "statistic", path)
+    if isinstance(made.needs, str):
+        raise SpecError(f"`needs` of the statistic {path!r} must be a tuple of names; got a string.")
+    return cast(Statistic, made)
 
 
 def described_mechanisms() -> list[dict[str, Any]]:
@@ -147,7 +208,11 @@ def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> 
 
 
 def select_statistics(
-    families: Iterable[str], names: Iterable[str], announced: Iterable[str], background: Iterable[str] = ()
+    families: Iterable[str],
+    names: Iterable[str],
+    announced: Iterable[str],
+    background: Iterable[str] = (),
+    own: Iterable[Statistic] = (),
 ) -> tuple[tuple[Statistic, ...], dict[str, str]]:
     """Choose the statistics that can be computed from what a mechanism announces.
 
@@ -156,6 +221,7 @@ def select_statistics(
     families, names : statistics wanted, by family and one by one
     announced : names of the observables
     background : names of what the adversary knows besides
+    own : statistics that the mechanism brings
 
     Returns
     -------
@@ -175,11 +241,13 @@ def select_statistics(
     for family in families:
         if family not in known:
             raise SpecError(f"`statistics.families` must be among {', '.join(sorted(known))}; got {family!r}.")
-    wanted = {s.name: s for s in every.values() if s.family in families}
+    wanted = {s.name: s for s in every.values() if s.family in families} | {s.name: s for s in own}
     for name in names:
-        if ":" in name:
-            statistic = _by_path(name, "statistics.names")
-            wanted[statistic.name] = statistic
+        if name in (here := _lent.get({})):
+            wanted[name] = here[name]
+        elif ":" in name:
+            own_one = _own_statistic(name)
+            wanted[own_one.name] = own_one
         elif name in every:
             wanted[name] = every[name]
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
@@ -41,15 +43,22 @@ class Asked:
     """Hash of the whole corpus."""
 
 
-def read_spec_file(path: Path) -> tuple[Spec, Path]:
+def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
     """Read a TOML spec: (spec, folder that its paths are relative to).
+
+    Where it names somebody's own mechanism or statistic (`module:object`), its folder is looked at last for
+    modules; worker processes of this machine inherit that. With `own_code` False it is not: what is read beside
+    other people's files runs no code that lies there.
 
     Raises
     ------
     SpecError
         If the file is not there, is not TOML, or is refused.
     """
-    return parse_spec(read_toml(path, "the spec")), path.resolve().parent
+    spec, folder = parse_spec(read_toml(path, "the spec")), path.resolve().parent
+    if own_code and names_own_code(spec) and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    return spec, folder
 
 
 def audit_id(spec: Spec, corpus_hash: str) -> str:
@@ -85,6 +94,7 @@ def prepare_stored(
 ) -> Prepared:
     """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what."""
     plan = make_plan(spec, corpus)
+    try_own_code(plan)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
     asked = asked or Asked(spec.hash, corpus.hash)

@@ -16,6 +16,7 @@ from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import DecisionSpec, Spec
+from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
 from ksdp.flows.prepare import spec_corpus
@@ -87,6 +88,7 @@ def _runs_for_margin(share: float, documents: int, columns: int, rule: DecisionS
 
 def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     plan = make_plan(spec, corpus)
+    try_own_code(plan)
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
     n_with = max(1, round(share * plan.design.runs))
     n_without = plan.design.runs - n_with

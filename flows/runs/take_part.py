@@ -84,7 +84,7 @@ def enter_documents(
         raise InputError("`--clearance` and `--uncleared` exclude each other.")
     spec_hash = None
     if corpus.suffix == ".toml":
-        spec, base = read_spec_file(corpus)
+        spec, base = read_spec_file(corpus, own_code=False)
         found, spec_hash = spec.corpus, spec.hash
     else:
         if run.spec.features.vocabulary is None:
