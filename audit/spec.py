@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -70,8 +71,9 @@ class CorpusSpec(_Section):
     min_documents: Annotated[int, Field(ge=1)] = 2
     """Terms found in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
-    weighting: Literal["counts", "tf-idf"] | None = None
-    """Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
+    weighting: Literal["counts", "tf-idf", "standardised"] | None = None
+    """`standardised`: each column to mean 0 and standard deviation 1, for tables whose columns have units.
+    Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
     idf: Literal["global", "party"] = "global"
     """Whose documents the inverse document frequency counts: everybody's, or each party's own."""
     rows: Literal["l2", "none"] | None = None
@@ -248,6 +250,24 @@ class Spec(_Section):
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
+def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
+    """What an unknown key may have been meant to be, and what is permitted; empty where that is not known."""
+    for part in where[:-1]:
+        field = model.model_fields.get(str(part))
+        models = [m for m in (*get_args(field.annotation), field.annotation) if _is_model(m)] if field else []
+        if not models:
+            return ""
+        model = models[0]
+    known, wrong = list(model.model_fields), str(where[-1])
+    close = get_close_matches(wrong, known, n=1)
+    meant = f"did you mean `{close[0]}`? " if close else ""
+    return f"there is no such key; {meant}Permitted are {', '.join(known)}."
+
+
+def _is_model(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseModel)
+
+
 def parse_spec(tables: Mapping[str, Any]) -> Spec:
     """Check the tables of a spec.
 
@@ -275,5 +295,6 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
             where = ".".join(
                 str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function"))
             )
-            lines.append(f"`{where or what}`: {problem['msg']}")
+            hint = _permitted(model, problem["loc"]) if problem["type"] == "extra_forbidden" else ""
+            lines.append(f"`{where or what}`: {hint or problem['msg']}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

@@ -90,8 +90,6 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-
-
 @contextlib.contextmanager
 def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
     """Start a server (without waiting for it), or use one: that `PREFECT_API_URL` names, or that of `ksdp serve`.

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus import Corpus, twins
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
+from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
@@ -22,7 +23,16 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.store import Store, content_key
 from ksdp.tasks.audit_ref import AuditRef
 
-__all__ = ["Asked", "Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
+__all__ = [
+    "Asked",
+    "Prepared",
+    "audit_id",
+    "corpus_notes",
+    "prepare",
+    "prepare_stored",
+    "read_spec_file",
+    "spec_corpus",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +96,23 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
     InputError
         If anything is refused; the store is then as it was.
     """
-    return prepare_stored(spec, spec_corpus(spec, base), store, may_sample=True)
+    corpus = spec_corpus(spec, base)
+    for line in corpus_notes(corpus):
+        current().say(line)
+    return prepare_stored(spec, corpus, store, may_sample=True)
+
+
+def corpus_notes(corpus: Corpus) -> list[str]:
+    """What a person must know of the rows: those that were left out, and those that are alike."""
+    notes = []
+    if corpus.left_out:
+        some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
+        notes.append(
+            f"{len(corpus.left_out)} rows without any feature are left out ({some}): nothing is said of them."
+        )
+    if alike := twins(corpus):
+        notes.append(f"{alike} documents are twins of another: they look safer than they are.")
+    return notes
 
 
 def prepare_stored(

@@ -96,6 +96,10 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     """
     if spec.path == MEMORY:
         return _handed_over(nonnegative)
+    if nonnegative and spec.weighting == "standardised":
+        raise SpecError(
+            "`corpus.weighting` standardised gives negative entries, which this mechanism does not take."
+        )
     return weighed_corpus(read_source(spec, base, nonnegative=nonnegative), spec)
 
 
@@ -261,6 +265,8 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         if not applies and getattr(spec, key) is not None:
             raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {path.name}.")
     weighting = spec.weighting or WEIGHTING[kind]
+    if weighting == "standardised" and kind != "table":
+        raise SpecError(f"`corpus.weighting` standardised is for tables; {path.name} is read as {kind}.")
     if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
         raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 

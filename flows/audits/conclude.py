@@ -117,4 +117,5 @@ async def conclude(
 
     write_whole(folder / "report.html", write)
     await steps.publish(store, summary)
+    current().say(f"audit {first.audit} is finished: {folder / 'report.html'}")
     return summary

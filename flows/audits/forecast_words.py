@@ -25,6 +25,7 @@ def forecast_words(said: Mapping[str, Any]) -> str:
         f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(said),
     ]
+    lines += [f"note      {note}" for note in said.get("notes", ())]
     if said["unread"]:
         lines.append(
             f"unread    {', '.join(said['unread'])}: nobody looks at it, so that no document can be clear"
@@ -40,6 +41,6 @@ def _margin(said: Mapping[str, Any]) -> list[str]:
     return [
         f"          the spec's {said['margin']:.2f} takes {said['runs_for_margin']} runs: set "
         f"`design.with_runs = {said['with_runs_for_margin']}`"
-        if "with_runs_for_margin" in said
+        if said.get("with_runs_for_margin")
         else f"          the spec's {said['margin']:.2f} takes {said['runs_for_margin']} runs"
     ]

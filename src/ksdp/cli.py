@@ -11,14 +11,27 @@ import atexit
 import contextlib
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of one thread; so are we
 
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import audits, dashboard, findings, mechanisms, pem, reviews, runs, schedules, screening
+from ksdp.commands import (
+    audits,
+    dashboard,
+    findings,
+    init,
+    mechanisms,
+    pem,
+    reviews,
+    runs,
+    schedules,
+    screening,
+    tables,
+)
+from ksdp.grouped_help import GroupedCommands
 
 __all__ = ["app", "main"]
 
@@ -31,11 +44,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    add_completion=False,
+    cls=GroupedCommands,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 for _name, _command in (
     ("demo", audits.demo),
+    ("init", init.init),
     ("audit", audits.audit),
     ("plan", audits.plan),
     ("test", audits.evaluate_statistics),
@@ -43,6 +58,9 @@ for _name, _command in (
     ("show", findings.show),
     ("report", findings.report),
     ("replay", findings.replay),
+    ("export", tables.export),
+    ("tables", tables.tables),
+    ("sql", tables.sql),
     ("review", dashboard.review),
     ("mechanisms", mechanisms.mechanisms),
     ("claim", mechanisms.claim),
@@ -66,6 +84,24 @@ for _name, _command in (
     ("pem", pem.pem),
 ):
     app.command(_name)(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"ksdp {version('ksdp')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave."),
+    ] = False,
+) -> None:
+    """Measure, document by document, what a private learning protocol gives away, before it is run."""
 
 
 def main() -> None:

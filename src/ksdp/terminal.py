@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from rich.console import Console
 from rich.progress import (
@@ -60,7 +63,12 @@ class _Bars:
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """Show stages as bars while something runs; where there is no terminal, as one line each."""
+    """Show stages as bars while something runs; where there is no terminal, as one line each. SIGTERM ends it."""
+    with _ended_by_sigterm():
+        yield from _shown()
+
+
+def _shown() -> Iterator[None]:
     if not Console(stderr=True).is_terminal:
         with listening(_StageLines()) as lines:
             yield
@@ -75,6 +83,29 @@ def terminal() -> Iterator[None]:
     )
     with Progress(*columns, console=Console(stderr=True)) as progress, listening(_Bars(progress)):
         yield
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """At SIGTERM say one line and be gone, with all children: what is in the store is whole at any moment."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        import psutil
+
+        os.write(2, b"\nstopped; the same command resumes from what is stored.\n")
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                child.kill()
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _StageLines:
