@@ -45,7 +45,6 @@ def paired_advantages(plan: Plan, document: int, pairs: int) -> NDArray[np.float
         Of the shared design with databases of a fixed size.
     document : int
         Unit of the corpus.
-    pairs : int
 
     Raises
     ------

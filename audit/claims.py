@@ -32,7 +32,7 @@ import numpy as np
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of
-from ksdp.audit.mechanisms.privacy.noise import Counted
+from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.verdicts.effect import epsilon_lower_bound
 from ksdp.audit.verdicts.gaussian_bound import gaussian_epsilon_low, refutable_factor, spread_differs
@@ -68,7 +68,7 @@ class Claims(Protocol):
         """The (epsilon, delta) that is claimed for parties of these sizes."""
         ...
 
-    def counts(self, sizes: Sequence[int], features: int) -> tuple[Counted, ...]:
+    def counts(self, sizes: Sequence[int], features: int) -> tuple[PrivacyCost, ...]:
         """The epsilon of all releases together, by several ways of counting."""
         ...
 
@@ -93,7 +93,7 @@ class ClaimFinding:
     guarantee: Guarantee
     claimed_epsilon: float
     claimed_delta: float
-    counted: tuple[Counted, ...]
+    counted: tuple[PrivacyCost, ...]
     """By the mechanism's own ledger, for the sizes of the pair."""
     measured_low: float
     """The epsilon at the claimed delta that the runs prove, at least; holds with `confidence`."""
@@ -127,7 +127,7 @@ class ClaimFinding:
         """What `as_json` gave."""
         plain = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
         plain["guarantee"] = Guarantee.from_json(stored["guarantee"])
-        plain["counted"] = tuple(Counted(**way) for way in stored["counted"])
+        plain["counted"] = tuple(PrivacyCost(**way) for way in stored["counted"])
         return cls(**plain)
 
     def sentence(self) -> str:

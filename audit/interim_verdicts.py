@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.spec import DecisionSpec
@@ -21,6 +21,7 @@ __all__ = [
     "Standing",
     "after_fresh",
     "after_look",
+    "detected_documents",
     "for_fresh_runs",
     "open_documents",
     "without_clear",
@@ -69,6 +70,11 @@ def open_documents(standing: Standing) -> NDArray[np.int64]:
     return np.flatnonzero((standing.decisions.verdict == Verdict.UNDECIDED) & ~standing.settled)
 
 
+def detected_documents(standing: Standing) -> NDArray[np.int64]:
+    """Places of the documents under which a leak was detected, ascending."""
+    return np.flatnonzero(standing.decisions.detected)
+
+
 def after_look(
     before: Standing | None,
     tests: ArmTests,
@@ -89,8 +95,6 @@ def after_look(
         Of `open_documents(before)`, in that order; of every document at the first look.
     number : int
         Of the look, from 0.
-    look : Look
-    rule : DecisionSpec
     paper : columns of the paper's own statistics
     counted : Counted, optional
         At the first look; the documents tested there, and no fresh runs, by default.
@@ -156,7 +160,7 @@ def for_fresh_runs(standing: Standing, rule: DecisionSpec) -> NDArray[np.int64]:
     return np.flatnonzero(chosen & (rule.margin > 0) & standing.counted.fresh)
 
 
-def after_fresh(standing: Standing, log10_p: NDArray[np.float64], rule: DecisionSpec) -> Standing:
+def after_fresh(standing: Standing, log10_p: ArrayLike, rule: DecisionSpec) -> Standing:
     """Call sensitive what fresh runs prove to be above the margin, at their half of the level.
 
     Given the audit's own runs, which chose these documents and their attacks, the fresh ones are a new sample: the
@@ -169,13 +173,12 @@ def after_fresh(standing: Standing, log10_p: NDArray[np.float64], rule: Decision
     log10_p : shape (n_chosen,)
         Of "the attack's advantage is at most the margin", of `for_fresh_runs(standing, rule)`; 0 where not
         measured.
-    rule : DecisionSpec
     """
     at = for_fresh_runs(standing, rule)
     if not len(at):
         return standing
     decisions = standing.decisions
-    found = np.minimum(adjusted_among(log10_p, rule, len(at)) + math.log10(2), 0.0)
+    found = np.minimum(adjusted_among(np.asarray(log10_p, dtype=np.float64), rule, len(at)) + math.log10(2), 0.0)
     adjusted = decisions.log10_adjusted_above.copy()
     adjusted[at] = np.minimum(adjusted[at], found)
     proved = at[found <= math.log10(rule.level)]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import Purpose, derived_seed
@@ -17,7 +17,7 @@ __all__ = ["topped_up", "wanted_factor"]
 _LEAST, _MOST = 2.0, 16.0
 
 
-def wanted_factor(runs: NDArray[np.float64], runs_to_decide: NDArray[np.float64]) -> float:
+def wanted_factor(runs: ArrayLike, runs_to_decide: ArrayLike) -> float:
     """How many times as many runs would decide every document, between 2 and 16.
 
     Parameters
@@ -34,7 +34,8 @@ def wanted_factor(runs: NDArray[np.float64], runs_to_decide: NDArray[np.float64]
     >>> wanted_factor(np.array([100.0]), np.array([np.nan]))
     2.0
     """
-    factors = runs_to_decide[np.isfinite(runs_to_decide)] / runs[np.isfinite(runs_to_decide)]
+    done, needed = np.asarray(runs, dtype=np.float64), np.asarray(runs_to_decide, dtype=np.float64)
+    factors = (needed / done)[np.isfinite(needed)]
     return float(min(max(_LEAST, *factors), _MOST)) if len(factors) else _LEAST
 
 

@@ -169,6 +169,20 @@ class Plan:
         """Units that are audited, in the order of the result."""
         return np.concatenate([self.design.targets(lane) for lane in range(self.design.lanes)])
 
+    def rows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of the audited units at places of the result, ascending."""
+        return np.sort(self.audited[places])
+
+    @property
+    def bytes_a_value(self) -> int:
+        """Of a stored number."""
+        return np.dtype(self.spec.store.precision).itemsize
+
+    @property
+    def kept_values(self) -> int:
+        """Numbers of a run's observables that go to the store."""
+        return sum(math.prod(a.shape) for a in self.announced if a.name in self.kept)
+
     def documents(self, lane: int) -> Documents:
         """The lane's documents with the adversary's background knowledge."""
         return _documents(self, lane)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,6 +31,9 @@ __all__ = [
     "select_statistics",
     "statistics",
 ]
+
+
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,16 +71,17 @@ def lent(objects: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _by_path(path: str, what: str) -> Any:
+    if not _PATH.fullmatch(path):
+        raise SpecError(f"`{what}` {path!r} must be a name, or module:object.")
     module, _, attribute = path.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        told = " ".join(str(error).split())[:200]
         raise SpecError(
-            f"`{what}` {path!r} cannot be imported: {error}. Modules are looked for beside the spec and "
-            "on `PYTHONPATH`."
+            f"`{what}` {path!r} cannot be imported: {type(error).__name__}: {told}. Modules are looked for beside "
+            "the spec and on `PYTHONPATH`."
         ) from error
-    except Exception as error:
-        raise SpecError(f"`{what}` {path!r} cannot be imported: it raises {type(error).__name__}.") from error
 
 
 def mechanism_names() -> list[str]:
@@ -84,17 +89,22 @@ def mechanism_names() -> list[str]:
     return sorted(entry_points(group="ksdp.mechanisms").names)
 
 
-def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
+def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool = False) -> Mechanism:
     """Build a mechanism from its name and parameters.
+
+    Parameters
+    ----------
+    installed : bool
+        Take names of installed mechanisms only: for files that strangers wrote. Importing a module runs it.
 
     Raises
     ------
     SpecError
         If there is no such mechanism, or a parameter it does not have.
     """
-    if name in (here := _lent.get({})):
+    if not installed and name in (here := _lent.get({})):
         factory = here[name]
-    elif ":" in name:
+    elif ":" in name and not installed:
         factory = _by_path(name, "mechanism.name")
     else:
         entries = entry_points(group="ksdp.mechanisms", name=name)
@@ -107,7 +117,7 @@ def make_mechanism(name: str, parameters: Mapping[str, Any]) -> Mechanism:
             raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
         return cast(Mechanism, factory)
     if not dataclasses.is_dataclass(factory):
-        raise SpecError(f"`mechanism` {name!r} must be a frozen dataclass, or an object made of one.")
+        raise SpecError(f"`mechanism` {name!r} must be a dataclass or a mechanism; it is another class.")
     known = [field.name for field in dataclasses.fields(factory) if field.init]
     unknown = sorted(set(parameters) - set(known))
     if unknown:

@@ -28,6 +28,7 @@ from enum import StrEnum
 
 from ksdp.audit.errors import InputError, StaleDecision
 from ksdp.audit.spec import Spec
+from ksdp.audit.visible_text import is_unseen
 
 __all__ = [
     "LONGEST_NAME",
@@ -244,8 +245,8 @@ def _bounded(name: str, text: str, longest: int, *, lines: bool) -> None:
     if len(text) > longest:
         raise InputError(f"`{name}` must have at most {longest} characters; got {len(text)}.")
     allowed = "\n\t" if lines else ""
-    if any(unicodedata.category(letter) in {"Cc", "Cs"} and letter not in allowed for letter in text):
-        raise InputError(f"`{name}` must not hold control characters.")
+    if any(is_unseen(letter) and letter not in allowed for letter in text):
+        raise InputError(f"`{name}` must not hold control characters, or others that are not seen.")
 
 
 def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.spec_hints import permitted
 
 __all__ = [
     "CorpusSpec",
@@ -21,6 +21,7 @@ __all__ = [
     "DesignSpec",
     "MechanismSpec",
     "PartiesSpec",
+    "Section",
     "Spec",
     "StatisticsSpec",
     "StoreSpec",
@@ -32,16 +33,18 @@ __all__ = [
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
+MOST_RUNS = 1_000_000
+"""Runs in an arm: more is a slip of the keyboard, and would take years."""
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Section(BaseModel, extra="forbid", frozen=True):
+    """A table of a spec: unknown keys are refused."""
 
 
-class CorpusSpec(_Section):
+class CorpusSpec(Section, frozen=True):
     """Where the documents are and how they become rows."""
 
     path: str
@@ -92,7 +95,7 @@ class MechanismSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-class PartiesSpec(_Section):
+class PartiesSpec(Section, frozen=True):
     """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
 
     honest: Fraction | Rows | None = None
@@ -101,20 +104,20 @@ class PartiesSpec(_Section):
     """Data of the coalition, whose share is subtracted from every announced sum."""
 
 
-class DesignSpec(_Section):
+class DesignSpec(Section, frozen=True):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
     unit: Literal["document", "group"] = "document"
     """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
-    with_runs: Annotated[int, Field(ge=2)] = 200
+    with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
     looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] = 1
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none."""
-    fresh_runs: Annotated[int, Field(ge=0)] | None = None
-    """The same number for the fresh runs that measure what was flagged once more; default: a quarter; 0: none."""
+    fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
+    """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
@@ -133,7 +136,7 @@ class DesignSpec(_Section):
         return self.with_runs // 4 if self.fresh_runs is None else self.fresh_runs
 
 
-class StatisticsSpec(_Section):
+class StatisticsSpec(Section, frozen=True):
     """What the adversary looks at."""
 
     families: tuple[str, ...] = ("paper", "geometry", "rounds", "pem")
@@ -147,7 +150,7 @@ class StatisticsSpec(_Section):
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
 
 
-class DecisionSpec(_Section):
+class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
@@ -190,7 +193,7 @@ class DecisionSpec(_Section):
         return self.procedure or ("by" if self.error == "fdr" else "holm")
 
 
-class ViewsSpec(_Section):
+class ViewsSpec(Section, frozen=True):
     """Several views of the same runs, each audited at an equal part of the level."""
 
     coalitions: tuple[Annotated[float, Field(ge=0, lt=1)] | Annotated[int, Field(ge=0)], ...] = ()
@@ -206,7 +209,7 @@ class ViewsSpec(_Section):
         return self
 
 
-class StoreSpec(_Section):
+class StoreSpec(Section, frozen=True):
     """What is kept."""
 
     observables: Literal["all", "last", "none"] = "last"
@@ -217,7 +220,7 @@ class StoreSpec(_Section):
     """Of stored observables and values."""
 
 
-class Spec(_Section):
+class Spec(Section, frozen=True):
     """A whole audit."""
 
     seed: Annotated[int, Field(ge=0)] = 0
@@ -250,24 +253,6 @@ class Spec(_Section):
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
-    """What an unknown key may have been meant to be, and what is permitted; empty where that is not known."""
-    for part in where[:-1]:
-        field = model.model_fields.get(str(part))
-        models = [m for m in (*get_args(field.annotation), field.annotation) if _is_model(m)] if field else []
-        if not models:
-            return ""
-        model = models[0]
-    known, wrong = list(model.model_fields), str(where[-1])
-    close = get_close_matches(wrong, known, n=1)
-    meant = f"did you mean `{close[0]}`? " if close else ""
-    return f"there is no such key; {meant}Permitted are {', '.join(known)}."
-
-
-def _is_model(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, BaseModel)
-
-
 def parse_spec(tables: Mapping[str, Any]) -> Spec:
     """Check the tables of a spec.
 
@@ -295,6 +280,6 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
             where = ".".join(
                 str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function"))
             )
-            hint = _permitted(model, problem["loc"]) if problem["type"] == "extra_forbidden" else ""
+            hint = permitted(model, problem["loc"]) if problem["type"] == "extra_forbidden" else ""
             lines.append(f"`{where or what}`: {hint or problem['msg']}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

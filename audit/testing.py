@@ -119,8 +119,6 @@ def joint_log10_p(
     inclusion : bool, shape (n_documents, n_runs)
     tests : ArmTests
         The plain columns first, then the learned ones.
-    permutations : int
-    rng : np.random.Generator
     """
     plain = len(values)
     joint = over_statistics(np.stack(values), inclusion, tests.log10_p[:, :plain], permutations, rng)

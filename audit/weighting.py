@@ -28,7 +28,7 @@ def tf_idf(
     Parameters
     ----------
     counts : csr_array, shape (n_documents, n_features)
-        Finite and not negative. Documents without terms count in `n`.
+        Canonical, finite and not negative. Documents without terms count in `n`.
     party : array of str, shape (n_documents,), optional
     idf : {"global", "party"}
 
@@ -44,7 +44,8 @@ def tf_idf(
     array([[0.   , 1.386, 0.   ],
            [0.   , 0.   , 0.693]])
     """
-    weighted = canonical(counts)
+    weighted = counts.copy()
+    weighted.eliminate_zeros()
     rows, features = weighted.shape
     if idf == "global":
         member = np.zeros(rows, dtype=np.int64)
@@ -75,7 +76,7 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
     Parameters
     ----------
     matrix : csr_array, shape (n_documents, n_features)
-        Finite.
+        Canonical and finite.
 
     Returns
     -------
@@ -87,16 +88,16 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    units = canonical(matrix, keep_zeros=True)
-    row = np.repeat(np.arange(units.shape[0]), np.diff(units.indptr))
+    documents = matrix.shape[0]
+    row = np.repeat(np.arange(documents), np.diff(matrix.indptr))
     # By the largest entry first: squares of very large or small entries would overflow or vanish.
-    largest = np.zeros(units.shape[0])
-    np.maximum.at(largest, row, np.abs(units.data))
+    largest = np.zeros(documents)
+    np.maximum.at(largest, row, np.abs(matrix.data))
     kept = largest[row] > 0
-    row, data, columns = row[kept], units.data[kept] / largest[row[kept]], units.indices[kept]
-    data /= np.sqrt(np.bincount(row, weights=data**2, minlength=units.shape[0]))[row]
-    pointers = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=units.shape[0]))))
-    return sp.csr_array((data, columns, pointers.astype(units.indptr.dtype)), shape=units.shape)
+    row, data, columns = row[kept], matrix.data[kept] / largest[row[kept]], matrix.indices[kept]
+    data /= np.sqrt(np.bincount(row, weights=data**2, minlength=documents))[row]
+    pointers = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=documents))))
+    return sp.csr_array((data, columns, pointers.astype(matrix.indptr.dtype)), shape=matrix.shape)
 
 
 def standardised(matrix: sp.csr_array) -> sp.csr_array:

@@ -9,8 +9,8 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from ksdp.dashboards import forms
@@ -28,7 +28,7 @@ from ksdp.dashboards.reviews.log_page import read_log_page
 from ksdp.dashboards.reviews.queue_page import read_queue_page
 from ksdp.dashboards.schedules.schedules_page import read_schedule_page, read_schedules_page
 from ksdp.dashboards.screening.screens_page import read_screen_page, read_screens_page
-from ksdp.dashboards.security import Gate
+from ksdp.dashboards.security import BrokenBody, Gate
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.store import Store
 
@@ -171,6 +171,8 @@ def _does(
             return await run_in_threadpool(act, desk, request, form)
         except (LookupError, KsdpError) as error:
             return _trouble(desk, request, error)
+        except (BrokenBody, ClientDisconnect) as error:
+            return PlainTextResponse(f"Refused: {error or 'the body was cut off'}.", 400)
 
     return endpoint
 

@@ -104,7 +104,10 @@ def sign_in(desk: Desk, request: Request, form: Form) -> Response:
     onward = safe_path(form.one("next"), "/")
     if not isinstance(desk.source, TokenReviewers):
         raise LookupError("Nobody signs in here.")
-    name = desk.source.name_of(form.one("token").strip())
+    if desk.source.guesses.too_many(request.client.host if request.client else ""):
+        refused = "Too many tokens that are not known came from this address; wait a minute."
+        return desk.page(request, "page_sign_in", 429, onward=onward, refused=refused)
+    name = desk.source.shown(form.one("token").strip(), request)
     if name is None:
         return desk.page(request, "page_sign_in", 403, onward=onward, refused="This token is not known.")
     response = RedirectResponse(onward, 303)
@@ -114,7 +117,9 @@ def sign_in(desk: Desk, request: Request, form: Form) -> Response:
 
 
 def sign_out(desk: Desk, request: Request, form: Form) -> Response:
-    """Forget who is here."""
+    """Forget who is here, for every copy of the cookie."""
+    if isinstance(desk.source, TokenReviewers):
+        desk.source.end(request)
     response = RedirectResponse("/sign-in", 303)
     response.delete_cookie(COOKIE)
     return response

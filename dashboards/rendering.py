@@ -24,6 +24,7 @@ from ksdp.dashboards.audits.views_report import render_views
 from ksdp.dashboards.reviewers import ReviewerSource
 from ksdp.dashboards.reviews.actions import Actions
 from ksdp.storage.audits.history import screen_ids
+from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
 __all__ = ["Desk", "report_response", "screen_response", "static_files", "timestamp", "views_response"]
@@ -51,6 +52,11 @@ def _share(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
 
 
+def _visible(text: str) -> str:
+    """A reason from the log, with letters that are not seen written as their numbers."""
+    return visible(text, lines=True)
+
+
 @lru_cache(maxsize=8)
 def _static_link(name: str) -> str:
     """The address of a file of ours, which changes with its content."""
@@ -75,7 +81,12 @@ def static_files() -> StaticFiles:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = make_environment()
-    environment.filters |= {"timestamp": timestamp, "runs_needed": _runs_needed, "share": _share}
+    environment.filters |= {
+        "timestamp": timestamp,
+        "runs_needed": _runs_needed,
+        "share": _share,
+        "visible": _visible,
+    }
     environment.globals |= {"link": link, "static": _static_link}
     return environment
 

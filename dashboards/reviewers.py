@@ -6,21 +6,33 @@ import hashlib
 import hmac
 import secrets
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
 from starlette.requests import Request
 
+from ksdp.dashboards.local_peer import is_stranger
 from ksdp.storage.errors import InputError
 
-__all__ = ["COOKIE", "HeaderReviewer", "LocalReviewer", "ReviewerSource", "TokenReviewers", "read_tokens"]
+__all__ = [
+    "COOKIE",
+    "Guesses",
+    "HeaderReviewer",
+    "LocalReviewer",
+    "ReviewerSource",
+    "TokenReviewers",
+    "read_tokens",
+]
 
 COOKIE = "ksdp-reviewer"
 _SHORTEST = 20
 _HOURS = 12
+_MOST_GUESSES, _GUESS_SECONDS, _MOST_ADDRESSES = 10, 60.0, 10_000
 
 
 class ReviewerSource(Protocol):
@@ -38,13 +50,20 @@ class ReviewerSource(Protocol):
 
 @dataclass(frozen=True)
 class LocalReviewer:
-    """Everybody who reaches this machine's loopback is the person who started the dashboard."""
+    """Whoever reaches this machine's loopback as the user who started the dashboard is that person."""
 
     name: str
     signs_in = False
 
     def reviewer(self, request: Request) -> str | None:
-        """The name given."""
+        """The name given; nobody for another user of this machine."""
+        server = request.scope.get("server")
+        if (
+            request.client is not None
+            and server
+            and is_stranger((request.client.host, request.client.port), (server[0], server[1]))
+        ):
+            return None
         return self.name
 
 
@@ -70,6 +89,34 @@ class HeaderReviewer:
 
 
 @dataclass(frozen=True)
+class Guesses:
+    """How often an address has shown a token that is not known: some times a minute, and then nothing is compared.
+
+    A person who mistypes waits a minute; whoever guesses gets nowhere.
+    """
+
+    clock: Callable[[], float]
+    _wrong: dict[str, list[float]] = field(default_factory=dict, repr=False)
+    _held: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def too_many(self, address: str) -> bool:
+        """Whether an address has to wait."""
+        with self._held:
+            return len(self._recent(address)) >= _MOST_GUESSES
+
+    def wrong(self, address: str) -> None:
+        """Count one."""
+        with self._held:
+            if len(self._wrong) >= _MOST_ADDRESSES:
+                for known in [known for known in self._wrong if not self._recent(known)]:
+                    del self._wrong[known]
+            self._wrong[address] = [*self._recent(address), self.clock()]
+
+    def _recent(self, address: str) -> list[float]:
+        return [at for at in self._wrong.get(address, ()) if self.clock() - at < _GUESS_SECONDS]
+
+
+@dataclass(frozen=True)
 class TokenReviewers:
     """Whoever shows a token of the file is the person it was given to.
 
@@ -81,7 +128,33 @@ class TokenReviewers:
     """Name of each SHA-256 of a token, in hex."""
     clock: Callable[[], float] = time.time
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _ended: dict[str, int] = field(default_factory=dict, repr=False)
+    """Cookies that were signed out, and when they would have ended by themselves."""
     signs_in = True
+
+    @cached_property
+    def guesses(self) -> Guesses:
+        """Wrong tokens, by the address that showed them."""
+        return Guesses(self.clock)
+
+    def shown(self, token: str, request: Request) -> str | None:
+        """Whose token a request shows; None too for an address that has shown too many that are not known."""
+        address = request.client.host if request.client else ""
+        if self.guesses.too_many(address):
+            return None
+        name = self.name_of(token)
+        if name is None:
+            self.guesses.wrong(address)
+        return name
+
+    def end(self, request: Request) -> None:
+        """Sign out: the cookie names nobody from now on, wherever a copy of it is."""
+        cookie = request.cookies.get(COOKIE, "")
+        if self._holder(cookie) is not None:
+            now = int(self.clock())
+            for known in [known for known, until in self._ended.items() if until <= now]:
+                self._ended.pop(known, None)
+            self._ended[cookie] = int(cookie.partition(".")[0])
 
     def _signed(self, payload: str) -> str:
         return hmac.new(self._key, payload.encode(), hashlib.sha256).hexdigest()
@@ -97,18 +170,23 @@ class TokenReviewers:
 
     def cookie(self, name: str) -> str:
         """The cookie that says so from now on."""
-        payload = f"{int(self.clock()) + _HOURS * 3600}.{name.encode().hex()}"
+        payload = f"{int(self.clock()) + _HOURS * 3600}.{name.encode().hex()}.{secrets.token_hex(8)}"
         return f"{payload}.{self._signed(payload)}"
 
     def reviewer(self, request: Request) -> str | None:
         """From the cookie, or from an `Authorization: Bearer` header."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return self.name_of(token.strip())
-        payload, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
+            return self.shown(token.strip(), request)
+        return self._holder(request.cookies.get(COOKIE, ""))
+
+    def _holder(self, cookie: str) -> str | None:
+        if cookie in self._ended:
+            return None
+        payload, _, signature = cookie.rpartition(".")
         if not payload or not hmac.compare_digest(signature.encode(), self._signed(payload).encode()):
             return None
-        until, _, name = payload.partition(".")
+        until, name, _ = payload.split(".")
         return bytes.fromhex(name).decode() if int(until) > self.clock() else None
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
+import anyio
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -12,10 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ksdp.dashboards.reviewers import ReviewerSource
 
-__all__ = ["LARGEST_BODY", "Gate", "origins_of"]
+__all__ = ["LARGEST_BODY", "BrokenBody", "Gate", "origins_of"]
 
 LARGEST_BODY = 2 * 2**20
 """Bytes of a form at most: some thousands of ids with a reason."""
+
+_BODY_SECONDS, _READ_SECONDS = 20.0, 30.0
+"""How long the body of a request may take, and how long nobody may read an answer."""
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -71,13 +76,15 @@ class Gate:
                     headers.setdefault(name, value)
                 if any(origin.startswith("https:") for origin in self.origins):
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
-            await send(message)
+            await patient(message)
 
+        patient = _patient(send)
         refusal = self._refusal(request)
-        if refusal is None:
-            await self.app(scope, _limited(receive), guarded)
-        else:
-            await refusal(scope, receive, guarded)
+        with contextlib.suppress(_SlowReader):  # the server closes what was not answered whole
+            if refusal is None:
+                await self.app(scope, _limited(receive), guarded)
+            else:
+                await refusal(scope, receive, guarded)
 
     def _refusal(self, request: Request) -> Response | None:
         hosts = {urlsplit(origin).netloc for origin in self.origins}
@@ -111,15 +118,42 @@ class Gate:
         return (origin is None or origin in self.origins) and site in (None, "same-origin")
 
 
+class BrokenBody(Exception):
+    """The body of a request is longer than it said, or does not come."""
+
+
+class _SlowReader(Exception):
+    """Somebody asked for a page and does not read it."""
+
+
 def _limited(receive: Receive) -> Receive:
-    seen = 0
+    seen, more = 0, True
+    end = anyio.current_time() + _BODY_SECONDS
 
     async def limited() -> Message:
-        nonlocal seen
-        message = await receive()
+        nonlocal seen, more
+        if not more:
+            return await receive()  # of a disconnection, which may take its time
+        try:
+            with anyio.fail_after(max(end - anyio.current_time(), 0.0)):
+                message = await receive()
+        except TimeoutError:
+            raise BrokenBody("the body does not come") from None
         seen += len(message.get("body", b""))
+        more = message.get("more_body", False)
         if seen > LARGEST_BODY:
-            raise ValueError("the body is longer than it said")
+            raise BrokenBody("the body is longer than it said")
         return message
 
     return limited
+
+
+def _patient(send: Send) -> Send:
+    async def patient(message: Message) -> None:
+        try:
+            with anyio.fail_after(_READ_SECONDS):
+                await send(message)
+        except TimeoutError:
+            raise _SlowReader from None
+
+    return patient

@@ -90,7 +90,7 @@ def label(name: str) -> Markup:
     >>> label("<b>")
     Markup('<bdi>&lt;b&gt;</bdi>')
     """
-    clean = "".join("�" if unicodedata.category(c) == "Cc" else c for c in name)
+    clean = "".join("�" if unicodedata.category(c) in ("Cc", "Cf") else c for c in name)
     if len(clean) <= _KEEP:
         return Markup(f"<bdi>{escape(clean)}</bdi>")
     title = clean if len(clean) <= _TITLE else clean[:_TITLE] + "…"

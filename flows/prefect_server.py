@@ -84,10 +84,12 @@ def reached(server: Server) -> Iterator[None]:
         yield
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _listening() -> socket.socket:
+    """A socket that listens on a free port of the loopback: the port is ours before anybody hears of it."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    return listener
 
 
 @contextlib.contextmanager
@@ -111,19 +113,21 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
         yield Server(named.removesuffix("/api"), None, None, None)
         return
     make_home(home)
-    port, password = _free_port(), server_password(home)
-    url = f"http://127.0.0.1:{port}"
+    password = server_password(home)
     there = server_address(home)
     if there is not None:
         with _environment(_named(home, there, password)):
             yield Server(there, None, None, password)
         return
     idle = _IDLE_SERVICES if calendar else _IDLE_SERVICES + _SCHEDULE_SERVICES
+    listener = _listening()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with _environment(_named(home, url, password)):
         log, output = open_log(home)
-        with output:
+        with output, listener:
+            given = [str(listener.fileno()), str(os.getpid())]
             process = subprocess.Popen(
-                [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
+                [sys.executable, "-P", "-m", "ksdp.flows.prefect_child", *given],
                 env=os.environ
                 | {"PREFECT_UI_API_URL": f"{url}/api"}
                 | {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in idle},
@@ -131,6 +135,8 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
                 stdout=output,
                 stderr=output,
                 preexec_fn=die_with_parent,
+                pass_fds=[listener.fileno()],
+                umask=0o077,
                 start_new_session=calendar,  # Ctrl-C is ours to hear: runs are stopped before their server
             )
         try:

@@ -99,6 +99,8 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
     corpus = spec_corpus(spec, base)
     for line in corpus_notes(corpus):
         current().say(line)
+    if meant := _percent_meant(spec, len(corpus.ids)):
+        current().say(meant)
     return prepare_stored(spec, corpus, store, may_sample=True)
 
 
@@ -115,11 +117,31 @@ def corpus_notes(corpus: Corpus) -> list[str]:
     return notes
 
 
+def _percent_meant(spec: Spec, documents: int) -> str:
+    """What to say where a party size in rows looks like one in per cent; empty where it does not."""
+    size = spec.design.party_size
+    if isinstance(size, float) or size > 100 or size * 50 > documents:
+        return ""
+    return (
+        f"`design.party_size = {size}` means {size} of {documents} documents ({100 * size / documents:.2g} %); "
+        f"{size} per cent are {size / 100:g}."
+    )
+
+
 def prepare_stored(
-    spec: Spec, corpus: Corpus, store: Path, *, may_sample: bool, asked: Asked | None = None
+    spec: Spec,
+    corpus: Corpus,
+    store: Path,
+    *,
+    may_sample: bool,
+    asked: Asked | None = None,
+    plan: Plan | None = None,
 ) -> Prepared:
-    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what."""
-    plan = make_plan(spec, corpus)
+    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what.
+
+    `plan` is that of the spec and the corpus, where it was made before.
+    """
+    plan = plan or make_plan(spec, corpus)
     try_own_code(plan)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)

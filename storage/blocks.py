@@ -29,6 +29,7 @@ __all__ = [
     "ROW_GROUP",
     "ObservablesWriter",
     "block_name",
+    "check_block",
     "has_block",
     "read_groups",
     "read_observables",
@@ -65,6 +66,19 @@ def has_block(folder: Path, block: Block, key: str) -> bool:
         return False
     with _opened(path, block, key):
         return True
+
+
+def check_block(folder: Path, block: Block, key: str) -> None:
+    """Read a block to its end, comparing every page with its checksum.
+
+    Raises
+    ------
+    DamagedBlock
+        If it is not there, or not what was written.
+    """
+    with _opened(folder / block_name(block), block, key) as file:
+        for group in range(file.num_row_groups):
+            file.read_row_group(group, use_threads=False)
 
 
 class _opened:  # noqa: N801 - reads as a verb: `with _opened(path, ...) as file`

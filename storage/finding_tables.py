@@ -86,7 +86,7 @@ class StatisticTestRow:
 
 @dataclass(frozen=True)
 class EffectRow:
-    """`effects.parquet`: one flagged document on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
+    """`effects.parquet`: one detected leak on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
 
     document: str
     statistic: str
@@ -118,6 +118,11 @@ class ViewsRow:
     document: str
     verdict: str
     log10_adjusted_p: float
+    """Of no leak at all."""
+    log10_adjusted_p_below: float
+    """Of an advantage of at least the margin, over all views: small where every view is below it."""
+    detected: bool
+    """In some view."""
     view: str
     statistic: str
     distance: float
@@ -160,8 +165,10 @@ class Table(Generic[Row]):
         Raises
         ------
         KeyError, pyarrow.ArrowException
-            If a column is missing or of another type.
+            If a column is missing, unknown, or of another type.
         """
+        if unknown := sorted(set(columns) - set(self.columns)):
+            raise KeyError(f"{self.row.__name__} has no column {unknown[0]!r}.")
         return pa.table({name: columns[name] for name in self.columns}, schema=self.schema)
 
     def rows(self, table: pa.Table) -> list[Row]:

@@ -11,20 +11,28 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.gap import Gap, widest_gap
+from ksdp.audit.results.gap import Gap
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions
 from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.storage.checksums import (
+    check_sealed,
+    is_sealed,
+    read_sealed,
+    unseal,
+    write_sealed_json,
+    write_sealed_table,
+    write_sealed_text,
+)
+from ksdp.storage.curves import Curve, read_curves, read_table, write_curves
 from ksdp.storage.finding_tables import (
-    CURVES,
     EFFECTS,
     STATISTICS,
     VERDICTS,
@@ -33,14 +41,16 @@ from ksdp.storage.finding_tables import (
     VerdictRow,
     row_json,
 )
-from ksdp.storage.store import write_json, write_whole
+from ksdp.storage.store import json_text
 
 __all__ = [
+    "FINDINGS",
     "Curve",
     "DocumentFindings",
     "Gap",
     "StatisticSummary",
     "Summary",
+    "findings_whole",
     "parsed",
     "read_curves",
     "read_document",
@@ -49,9 +59,11 @@ __all__ = [
     "read_statistics",
     "read_summary",
     "read_verdicts",
+    "report_whole",
     "write_curves",
     "write_effects",
     "write_findings",
+    "write_report",
     "write_spec",
     "write_summary",
 ]
@@ -60,30 +72,16 @@ __all__ = [
 Read = TypeVar("Read")
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """The values behind one document's test of one statistic."""
-
-    document: str
-    statistic: str
-    with_values: NDArray[np.float64]
-    """Ascending."""
-    without_values: NDArray[np.float64]
-    gap: Gap | None
-    """Where the two are farthest apart; None where an arm is empty."""
-
-    @classmethod
-    def of(
-        cls, document: str, statistic: str, values: NDArray[np.floating], inclusion: NDArray[np.bool_]
-    ) -> Curve:
-        """Of the values of one document's runs, and which of them held it."""
-        held, free = np.sort(values[inclusion]), np.sort(values[~inclusion])
-        return cls(document, statistic, held, free, widest_gap(held, free))
+FINDINGS = ("verdicts.parquet", "statistics.parquet", "effects.parquet", "curves.parquet")
+_REPORT = "report.html"
 
 
 def write_spec(folder: Path, spec: Spec) -> None:
-    """Write the complete spec, defaults included."""
-    write_json(folder / "spec.json", spec.model_dump(mode="json"))
+    """Write the complete spec, defaults included, unless it is there."""
+    path = folder / "spec.json"
+    text = json_text(spec.model_dump(mode="json"))
+    if not is_sealed([path]) or path.read_text(encoding="utf-8") != text:
+        write_sealed_text(path, text)
 
 
 def read_spec(folder: Path) -> Spec:
@@ -92,16 +90,13 @@ def read_spec(folder: Path) -> Spec:
     Raises
     ------
     StoreError
-        If there is none.
+        If there is none, or it is not what was written.
     """
     try:
-        return parse_spec(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+        content = read_sealed(folder / "spec.json", f"audit {folder.name!r}")
+        return parse_spec(json.loads(content))
     except OSError as error:
         raise StoreError(f"there is no audit {folder.name!r} in this store.") from error
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    write_whole(path, lambda part: pq.write_table(table, part, compression="zstd"))
 
 
 def write_findings(
@@ -147,7 +142,7 @@ def write_findings(
             "runs_to_decide": decisions.runs_to_decide,
         }
     )
-    _write(folder / "verdicts.parquet", verdicts)
+    write_sealed_table(folder / "verdicts.parquet", verdicts)
     rows = STATISTICS.of(
         {
             "document": pa.array(np.repeat(ids.astype(object), count)).dictionary_encode(),
@@ -164,45 +159,35 @@ def write_findings(
             "log10_p_below": decisions.log10_below.ravel(),
         }
     )
-    _write(folder / "statistics.parquet", rows)
+    write_sealed_table(folder / "statistics.parquet", rows)
 
 
 def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]) -> None:
     """Write `effects.parquet`: one row a flagged document on fresh runs; `ids` are those of the whole corpus."""
     renamed = {"document": [str(ids[e.row]) for e in effects], "statistic": [e.column for e in effects]}
     measured = {name: [getattr(e, name) for e in effects] for name in EFFECTS.columns if name not in renamed}
-    _write(folder / "effects.parquet", EFFECTS.of(renamed | measured))
-
-
-def write_curves(folder: Path, curves: Sequence[Curve]) -> None:
-    """Write the values of a few documents: what the report draws."""
-    gaps = [curve.gap for curve in curves]
-    columns = {
-        "document": [curve.document for curve in curves],
-        "statistic": [curve.statistic for curve in curves],
-        "with": [curve.with_values for curve in curves],
-        "without": [curve.without_values for curve in curves],
-        "gap_place": [gap and gap.place for gap in gaps],
-        "gap_with": [gap and gap.share_with for gap in gaps],
-        "gap_without": [gap and gap.share_without for gap in gaps],
-    }
-    _write(folder / "curves.parquet", pa.table(columns, schema=CURVES))
+    write_sealed_table(folder / "effects.parquet", EFFECTS.of(renamed | measured))
 
 
 def write_summary(folder: Path, summary: Summary) -> None:
-    """Write `audit.json`, last: an audit with a summary is finished."""
-    write_json(folder / "audit.json", summary.to_json())
+    """Write `audit.json`, after everything that it sums up; a report that was made of another one is void."""
+    unseal(folder / _REPORT)
+    write_sealed_json(folder / "audit.json", summary.to_json())
 
 
-def _read(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    try:
-        table = pq.read_table(folder / name)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"audit {folder.name!r} has no readable {name}; run it again.") from error
-    missing = [column for column in schema.names if column not in table.schema.names]
-    if missing:
-        raise StoreError(f"{name} of audit {folder.name!r} has no column {missing[0]!r}; run it again.")
-    return table
+def write_report(folder: Path, page: str) -> None:
+    """Write `report.html`, last of all: an audit whose report holds is finished."""
+    write_sealed_text(folder / _REPORT, page)
+
+
+def findings_whole(folder: Path) -> bool:
+    """Whether all that an audit found is there and is what was written, its report aside."""
+    return is_sealed(folder / name for name in ("spec.json", *FINDINGS, "audit.json"))
+
+
+def report_whole(folder: Path) -> bool:
+    """Whether the report is there, is what was written, and is that of this summary."""
+    return is_sealed([folder / _REPORT])
 
 
 def read_summary(folder: Path) -> Summary:
@@ -213,11 +198,14 @@ def read_summary(folder: Path) -> Summary:
     StoreError
         If the audit is not there or not finished, or its summary is damaged or of another version.
     """
+    path = folder / "audit.json"
     try:
-        told = dict(json.loads((folder / "audit.json").read_text(encoding="utf-8")))
+        told = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
-    return parsed(Summary.from_json, told, f"audit {folder.name!r}")
+    summary = parsed(Summary.from_json, told, f"audit {folder.name!r}")
+    check_sealed(path, f"audit {folder.name!r}")
+    return summary
 
 
 def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
@@ -233,17 +221,17 @@ def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], 
 
 def read_verdicts(folder: Path) -> pa.Table:
     """One row a document."""
-    return _read(folder, "verdicts.parquet", VERDICTS.schema)
+    return read_table(folder, "verdicts.parquet", VERDICTS.schema)
 
 
 def read_statistics(folder: Path) -> pa.Table:
     """One row a (document, statistic)."""
-    return _read(folder, "statistics.parquet", STATISTICS.schema)
+    return read_table(folder, "statistics.parquet", STATISTICS.schema)
 
 
 def read_effects(folder: Path) -> pa.Table:
     """One row a flagged document, measured on fresh runs."""
-    return _read(folder, "effects.parquet", EFFECTS.schema)
+    return read_table(folder, "effects.parquet", EFFECTS.schema)
 
 
 @dataclass(frozen=True)
@@ -281,17 +269,3 @@ def read_document(folder: Path, document: str) -> DocumentFindings:
     effects = read_effects(folder)
     fresh = EFFECTS.rows(effects.filter(pc.equal(effects["document"], document)))
     return DocumentFindings(mine[0], tuple(STATISTICS.rows(tests)), fresh[0] if fresh else None)
-
-
-def read_curves(folder: Path) -> list[Curve]:
-    """The curves that the report draws."""
-    return [
-        Curve(
-            row["document"],
-            row["statistic"],
-            np.asarray(row["with"]),
-            np.asarray(row["without"]),
-            None if row["gap_place"] is None else Gap(row["gap_place"], row["gap_with"], row["gap_without"]),
-        )
-        for row in _read(folder, "curves.parquet", CURVES).to_pylist()
-    ]

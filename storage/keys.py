@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def make_identity(folder: Path, name: str, *, passphrase: bytes | None = None) -
     Raises
     ------
     InputError
-        If the name does not fit, the passphrase is empty, or either file is there: a key is never overwritten.
+        If the name does not fit, the passphrase is empty, or both files or the public one alone are there: a key
+        is never overwritten. A private key whose public one is missing gets it.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -76,33 +78,47 @@ def make_identity(folder: Path, name: str, *, passphrase: bytes | None = None) -
     if passphrase == b"":
         raise InputError("`passphrase` must not be empty; leave it out for a key without one.")
     private, public = folder / f"{name}.key", folder / f"{name}.pub"
+    if private.is_file() and not private.is_symlink() and not public.exists() and not public.is_symlink():
+        try:  # killed between the two: the pair is made whole
+            key = load_private(private, passphrase=passphrase)
+        except InputError as error:
+            raise InputError(f"{private} exists; a key is never overwritten ({error})") from error
+        _write_new(public, _shown(key), 0o644)
+        return Identity(name, private, public, fingerprint(key))
     for path in (private, public):
         if path.exists() or path.is_symlink():
             raise InputError(f"{path} exists; a key is never overwritten.")
     key = Ed25519PrivateKey.generate()
     encryption = pem.NoEncryption() if passphrase is None else pem.BestAvailableEncryption(passphrase)
     secret = key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, encryption)
-    shown = key.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _write_new(private, secret, 0o600)
     try:
-        _write_new(public, shown, 0o644)
+        _write_new(public, _shown(key), 0o644)
     except BaseException:
         private.unlink(missing_ok=True)  # half an identity would block its name
         raise
     return Identity(name, private, public, fingerprint(key))
 
 
+def _shown(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
+
+
 def _write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that must not be there; its mode is right from the first moment."""
+    """Write a file that must not be there, whole or not at all; its mode is right from the first moment."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(part, path)  # unlike a rename it replaces nothing
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from error
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def needs_passphrase(path: Path) -> bool:

@@ -102,7 +102,6 @@ def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
 
     Parameters
     ----------
-    path : Path
     held : int, optional
         A descriptor of it that this process was started with.
 

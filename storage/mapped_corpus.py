@@ -13,17 +13,19 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import write_json, write_whole
+from ksdp.storage.checksums import check_sealed, is_sealed, write_sealed, write_sealed_json, write_sealed_table
 
-__all__ = ["open_corpus", "store_corpus"]
+__all__ = ["check_corpus", "open_corpus", "store_corpus"]
 
 _PARTS = ("data", "indices", "indptr")
+CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json")
 
 
 def store_corpus(corpus: Corpus, folder: Path) -> None:
-    """Write a corpus, unless it is there; `corpus.json` comes last and says that it is whole."""
-    if (folder / "corpus.json").is_file():
+    """Write a corpus, unless it is there, whole and as it was written; `corpus.json` comes last."""
+    if is_sealed(folder / name for name in CORPUS_FILES):
         return
+    open_corpus.cache_clear()
     for part in _PARTS:
         array = getattr(corpus.matrix, part)
 
@@ -31,28 +33,41 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
             with path.open("wb") as file:
                 np.save(file, array)
 
-        write_whole(folder / f"{part}.npy", write)
+        write_sealed(folder / f"{part}.npy", write)
     columns = {"id": [str(name) for name in corpus.ids]}
     for name in ("party", "group"):
         column = getattr(corpus, name)
         if column is not None:
             columns[name] = [str(entry) for entry in column]
-    write_whole(folder / "ids.parquet", lambda path: pq.write_table(pa.table(columns), path, compression="zstd"))
-    write_json(
-        folder / "corpus.json",
-        {"hash": corpus.hash, "shape": list(corpus.matrix.shape), "left_out": list(corpus.left_out)},
-    )
+    write_sealed_table(folder / "ids.parquet", pa.table(columns))
+    about = {"hash": corpus.hash, "shape": list(corpus.matrix.shape), "left_out": list(corpus.left_out)}
+    write_sealed_json(folder / "corpus.json", about)
 
 
-@lru_cache(maxsize=2)
-def open_corpus(folder: Path) -> Corpus:
-    """Open a stored corpus without reading its numbers.
+def check_corpus(folder: Path) -> None:
+    """Read a stored corpus once and compare it with what was written.
 
     Raises
     ------
     StoreError
-        If it is not there or not whole.
+        Naming the file that is damaged.
     """
+    for name in CORPUS_FILES:
+        check_sealed(folder / name, f"the corpus {folder.name}", "the command that made it makes it again")
+
+
+@lru_cache(maxsize=2)
+def open_corpus(folder: Path) -> Corpus:
+    """Open a stored corpus; its numbers are read once, to be compared with what was written, and then mapped.
+
+    Raises
+    ------
+    StoreError
+        If it is not there, not whole or damaged.
+    """
+    if not (folder / "corpus.json").is_file():
+        raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
+    check_corpus(folder)
     try:
         about = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         data, indices, indptr = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS)
@@ -66,6 +81,6 @@ def open_corpus(folder: Path) -> Corpus:
     }
     ids = np.array(labels.column("id").to_pylist(), dtype=np.str_)
     corpus = Corpus(matrix, ids, columns["party"], columns["group"], tuple(about["left_out"]))
-    # Hashing would read everything in every worker; the store wrote it once.
+    # The files are what was written, and what was written had this hash.
     corpus.__dict__["hash"] = about["hash"]
     return corpus

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from ksdp.storage.locks import is_locked, lock
+from ksdp.storage.store import write_text
 
 __all__ = ["make_home", "open_log", "server_address", "server_password", "sharing_address"]
+
+_PASSWORD = re.compile(r"ksdp:[A-Za-z0-9_-]{24}")
 
 
 def make_home(home: Path) -> None:
@@ -21,16 +26,17 @@ def make_home(home: Path) -> None:
 def server_password(home: Path) -> str:
     """`user:password` of the server, made on first use and readable by its owner alone."""
     file = home / "password"
-    if not file.is_file():
-        file.touch(mode=0o600)
-        file.write_text(f"ksdp:{secrets.token_urlsafe(18)}", encoding="utf-8")
-    return file.read_text(encoding="utf-8").strip()
+    said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    if not _PASSWORD.fullmatch(said):  # none yet, or a process that was killed left half of one
+        write_text(file, f"ksdp:{secrets.token_urlsafe(18)}")
+        said = file.read_text(encoding="utf-8").strip()
+    return said
 
 
 def open_log(home: Path) -> tuple[Path, BinaryIO]:
     """The server's log: where it is, and open to be added to."""
     path = home / "server.log"
-    return path, path.open("ab")
+    return path, os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
 
 @contextlib.contextmanager
@@ -38,6 +44,7 @@ def sharing_address(home: Path, url: str) -> Iterator[None]:
     """Say where the server is; the lock says that whoever said so lives, and is gone with its process."""
     file = home / "serving"
     with lock(file):
+        file.touch(mode=0o600)
         file.write_text(url, encoding="utf-8")
         yield
 

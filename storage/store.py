@@ -22,9 +22,11 @@ Everything is written under a temporary name, synced and renamed: a file is whol
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import errno
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,19 +36,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 
-__all__ = ["Store", "content_key", "write_arrays", "write_json", "write_text", "write_whole"]
+__all__ = [
+    "Store",
+    "content_key",
+    "json_text",
+    "sweep_parts",
+    "write_arrays",
+    "write_json",
+    "write_text",
+    "write_whole",
+]
 
 
-def content_key(identity: Mapping[str, Any]) -> str:
-    """A short name for everything that `identity` says, independent of the order of its keys."""
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, sync it and rename it into place."""
+    """Let `write` fill a temporary file beside `path`, sync it and rename it into place.
+
+    Raises
+    ------
+    StoreError
+        If the disk is full or may not be written.
+    """
+    try:
+        _write_whole(path, write)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     os.close(handle)
@@ -67,7 +91,12 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON for people: sorted as given, indented."""
-    write_text(path, json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    write_text(path, json_text(content))
+
+
+def json_text(content: Any) -> str:
+    """JSON for people."""
+    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -87,6 +116,33 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
             np.savez(file, **dict[str, Any](arrays))
 
     write_whole(path, write)
+
+
+_PART = re.compile(r"\..+\.part")
+_STALE_SECONDS = 3600.0
+"""A part that nobody has written to for this long is a dead process's."""
+
+
+def _is_part(path: Path) -> bool:
+    """Whether a file is one that `write_whole` was filling."""
+    return _PART.fullmatch(path.name) is not None and path.is_file()
+
+
+def sweep_parts(root: Path, now: float) -> int:
+    """Remove what processes that were killed have left half written; how many files.
+
+    Parameters
+    ----------
+    now : float
+        Seconds since the epoch.
+    """
+    swept = 0
+    for path in root.rglob(".*.part"):
+        with contextlib.suppress(OSError):  # somebody renamed or swept it meanwhile
+            if _is_part(path) and now - path.stat().st_mtime > _STALE_SECONDS:
+                path.unlink()
+                swept += 1
+    return swept
 
 
 @dataclass(frozen=True)
@@ -110,7 +166,7 @@ class Store:
             return cls(root)
         if not create:
             raise StoreError(f"{root} is not a ksdp store; name one with `--store DIR`, or set KSDP_STORE.")
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        if root.exists() and (not root.is_dir() or not all(map(_is_part, root.iterdir()))):
             raise StoreError(f"{root} exists and is not a ksdp store; name an empty or a new folder.")
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o700)
@@ -129,9 +185,14 @@ class Store:
         return folder
 
     def identities(self) -> list[dict[str, Any]]:
-        """What the stored runs depend on."""
-        files = sorted(self.root.glob("runs/*/identity.json"))
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        """What the stored runs depend on; one whose key is not its folder's name is damaged, and left out."""
+        found = []
+        for file in sorted(self.root.glob("runs/*/identity.json")):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                identity = json.loads(file.read_text(encoding="utf-8"))
+                if content_key(identity) == file.parent.name:
+                    found.append(identity)
+        return found
 
     def audit(self, audit: str) -> Path:
         """Folder of an audit."""

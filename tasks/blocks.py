@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.storage.blocks import (
     ObservablesWriter,
     block_name,
+    check_block,
     has_block,
     read_groups,
     read_observables,
@@ -24,7 +27,7 @@ from ksdp.storage.blocks import (
 )
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 
-__all__ = ["BlockDone", "all_present", "compute_block", "discard", "observables_present"]
+__all__ = ["BlockDone", "all_whole", "compute_block", "discard", "observables_present"]
 
 _log = logging.getLogger("ksdp.tasks")
 
@@ -111,20 +114,36 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
 
 
 def observables_present(ref: AuditRef) -> bool:
-    """Whether the observables of every run that a stage's statistics read are in the store, whole."""
-    return open_plan(ref).from_store and _all_whole(ref, [(folders_of(ref).observables, folders_of(ref).key)])
+    """Whether the observables of every run that a stage's statistics read are in the store."""
+    return open_plan(ref).from_store and _all_there(ref, [(folders_of(ref).observables, folders_of(ref).key)])
 
 
-def all_present(ref: AuditRef) -> bool:
-    """Whether every block that a stage's findings rest on is in the store, whole."""
+def all_whole(ref: AuditRef) -> bool:
+    """Whether every block that a stage's findings rest on is in the store and, read to its end, what was written.
+
+    Those that are not are dropped, so that they are made again.
+    """
     folders = folders_of(ref)
     wanted = [(folders.values, folders.values_key)]
     if open_plan(ref).spec.store.observables != "none" and ref.may_sample:
         wanted.append((folders.observables, folders.key))
-    return _all_whole(ref, wanted)
+
+    def whole(asked: tuple[Path, str, Block]) -> bool:
+        folder, key, block = asked
+        try:
+            check_block(folder, block, key)
+        except DamagedBlock:
+            if (folder / block_name(block)).exists():
+                discard(folder, block, [])
+            return False
+        return True
+
+    every = [(folder, key, block) for folder, key in wanted for block in open_plan(ref).blocks]
+    with ThreadPoolExecutor(os.cpu_count()) as readers:
+        return all(list(readers.map(whole, every)))
 
 
-def _all_whole(ref: AuditRef, wanted: Sequence[tuple[Path, str]]) -> bool:
+def _all_there(ref: AuditRef, wanted: Sequence[tuple[Path, str]]) -> bool:
     try:
         return all(has_block(folder, block, key) for folder, key in wanted for block in open_plan(ref).blocks)
     except DamagedBlock:

@@ -1,4 +1,9 @@
-"""Dask workers for an audit: processes of one thread each, on this machine or where somebody runs them."""
+"""Dask workers for an audit: processes of one thread each, on this machine or where somebody runs them.
+
+Dask carries pickles: whoever reaches a scheduler runs code as its owner. The cluster that is started here speaks
+TLS with a key that is made for it, is never written to a file, and that both sides must show; so another user of
+this machine who finds its ports gets nowhere. Its web pages are off.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Workers", "open_workers"]
+from ksdp.audit.errors import InputError
+
+__all__ = ["Workers", "credentials", "dask_address", "open_workers"]
+
+_INSECURE = "insecure+"
+_SECURE = ("tls://", "wss://")
+_ours: dict[str, Any] = {}
+"""What it takes to speak to the clusters that this process started, by address."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +29,33 @@ class Workers:
 
     address: str
     dashboard: str | None
+    """Dask's own pages, where somebody else runs the cluster and shows them."""
     count: int
+
+
+def dask_address(address: str | None, insecure: bool) -> str | None:
+    """The address of somebody's scheduler, as `open_workers` takes it.
+
+    Raises
+    ------
+    InputError
+        If it is not a TLS address, and nobody said that this is meant.
+    """
+    if address is None or address.startswith((*_SECURE, _INSECURE)):
+        return address
+    if not insecure:
+        raise InputError(
+            f"`--dask` must be an address with TLS (tls://HOST:PORT); got {address!r}. Whoever reaches a "
+            "scheduler without TLS runs code as you; `--insecure-dask` says that nobody else can reach it."
+        )
+    return _INSECURE + address
+
+
+def credentials(address: str) -> Any:
+    """What a client shows and asks for at this address: ours where it is ours, else what Dask's settings name."""
+    from distributed.security import Security
+
+    return _ours.get(address) or Security()
 
 
 @contextmanager
@@ -25,12 +64,38 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
 
     The nanny's own malloc setting turns off glibc's dynamic threshold, and NumPy then runs up to ten times
     slower in workers than outside; both thresholds are set here.
+
+    Parameters
+    ----------
+    count : int, optional
+        Processes; one a core by default.
+    address : str, optional
+        As `dask_address` gives it. Keys and certificates are named in Dask's settings (`distributed.comm.tls`).
+
+    Raises
+    ------
+    InputError
+        If the address is not one with TLS, or nothing answers there.
     """
     import dask
     from distributed import Client, LocalCluster
+    from distributed.security import Security
 
     if address is not None:
-        with Client(address, timeout="10s") as client:
+        address = str(dask_address(address, insecure=False)).removeprefix(_INSECURE)
+        try:
+            client = Client(address, timeout="10s", security=credentials(address), set_as_default=False)
+        except (
+            OSError,
+            TypeError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # no scheduler; no certificate; no such scheme
+            raise InputError(
+                f"no Dask scheduler can be spoken to at {address} ({type(error).__name__}); with TLS, certificate "
+                "and key are named by Dask's settings `distributed.comm.tls`."
+            ) from error
+        with client:
             info = client.scheduler_info(n_workers=-1)
             yield Workers(address, client.dashboard_link, len(info["workers"]))
         return
@@ -43,7 +108,14 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
     settings: dict[str, object] = {
         f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in environment.items()
     }
-    settings |= {"distributed.scheduler.worker-saturation": 1.5, "distributed.admin.log-format": "%(message)s"}
+    settings |= {
+        "distributed.scheduler.worker-saturation": 1.5,
+        "distributed.admin.log-format": "%(message)s",
+        # An HTTP server starts in any case: it has nothing to show, and hears this machine alone.
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+    security = Security.temporary()
     with (
         dask.config.set(settings),
         LocalCluster(
@@ -51,9 +123,17 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
+            protocol="tls://",
+            security=security,
             dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             memory_limit="4GiB",
             silence_logs=40,
         ) as cluster,
     ):
-        yield Workers(cluster.scheduler_address, cluster.dashboard_link, len(cluster.workers))
+        started = cluster.scheduler_address
+        _ours[started] = security
+        try:
+            yield Workers(started, None, len(cluster.workers))
+        finally:
+            _ours.pop(started, None)

@@ -10,6 +10,7 @@ from typing import Any
 from ksdp.storage.store import content_key
 from ksdp.tasks.audit_ref import AuditRef, open_plan
 from ksdp.tasks.blocks import compute_block
+from ksdp.tasks.cluster import credentials
 
 __all__ = ["spread", "started_ahead"]
 
@@ -20,10 +21,10 @@ def _connected(address: str) -> Any:
 
     for _ in range(4):
         try:
-            return Client(address, set_as_default=False)
+            return Client(address, security=credentials(address), set_as_default=False)
         except AssertionError:
             time.sleep(0.2)
-    return Client(address, set_as_default=False)
+    return Client(address, security=credentials(address), set_as_default=False)
 
 
 def _submit(

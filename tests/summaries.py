@@ -19,7 +19,8 @@ from ksdp.audit.results.parts import (
     StoredValues,
     VerdictCounts,
 )
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
 
 SPEC = parse_spec({"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}})

@@ -107,7 +107,7 @@ class PaperAlone:
     """What the paper's own statistics would have said."""
 
     statistics: tuple[str, ...]
-    sensitive: int
+    detected: int
     median_D: float
     mean_smallest_p: float
     uncorrected_below_level: int
@@ -163,7 +163,7 @@ class LookSummary:
 
 @dataclass(frozen=True, config=FORMAT)
 class FreshSummary:
-    """What fresh runs measured of the documents that were flagged."""
+    """What fresh runs measured of the documents with a detected leak."""
 
     runs: int
     documents: int

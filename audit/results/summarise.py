@@ -29,7 +29,8 @@ from ksdp.audit.results.parts import (
     StatisticSummary,
     VerdictCounts,
 )
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.fresh_effects import Effect
@@ -204,7 +205,7 @@ def _paper_alone(tested: Tested) -> PaperAlone | None:
     smallest = tests.log10_p[:, paper].min(axis=1)
     return PaperAlone(
         statistics=tuple(columns[n].name for n in paper),
-        sensitive=int(tested.standing.paper.sum()),
+        detected=int(tested.standing.paper.sum()),
         median_D=float(np.median(np.nan_to_num(tests.distance[:, paper]).max(axis=1))),
         mean_smallest_p=float((10**smallest).mean()),
         uncorrected_below_level=int((smallest <= np.log10(tested.plan.spec.decision.level)).sum()),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 from pydantic.dataclasses import dataclass
 
 from ksdp.audit.results.parts import (
@@ -24,29 +23,14 @@ from ksdp.audit.results.parts import (
     StatisticSummary,
     VerdictCounts,
 )
+from ksdp.audit.results.stored_summary import StoredSummary
 from ksdp.audit.spec import Spec
 
-__all__ = ["VERSION", "Summary", "check_version"]
-
-VERSION = 1
-"""Of the format; one more wherever a key comes, goes or changes its meaning."""
-
-
-def check_version(told: Mapping[str, Any]) -> None:
-    """Refuse what another version of the format wrote.
-
-    Raises
-    ------
-    ValueError
-        Naming both versions.
-    """
-    if told.get("version") != VERSION:
-        wrote = f"version {told['version']!r}" if "version" in told else "no version"
-        raise ValueError(f"its summary has {wrote}, and this ksdp reads version {VERSION}")
+__all__ = ["Summary"]
 
 
 @dataclass(frozen=True, config=FORMAT)
-class Summary:
+class Summary(StoredSummary):
     """What an audit found. Counts of documents are of groups where `design.unit` says so."""
 
     version: int
@@ -104,23 +88,3 @@ class Summary:
     def largest_distance(self) -> float:
         """The largest D of any document under any statistic."""
         return max((about.max_D for about in self.statistics.values()), default=0.0)
-
-    def to_json(self) -> dict[str, Any]:
-        """As `audit.json` holds it."""
-        told: dict[str, Any] = _ADAPTER.dump_python(self, mode="json", by_alias=True)
-        return told
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Summary:
-        """What `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it is of another version, or a key is missing, not known, or of another type.
-        """
-        check_version(told)
-        return _ADAPTER.validate_python(told)
-
-
-_ADAPTER = TypeAdapter(Summary)

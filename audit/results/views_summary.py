@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts
+from ksdp.audit.results.stored_summary import VERSION, StoredSummary
 from ksdp.audit.results.summarise import count_verdicts
-from ksdp.audit.results.summary import VERSION, Summary, check_version
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.audit.views import Combined, View
 
@@ -73,7 +72,7 @@ class ViewsProvenance:
 
 
 @dataclass(frozen=True, config=FORMAT)
-class ViewsSummary:
+class ViewsSummary(StoredSummary):
     """What the views found together."""
 
     version: int
@@ -105,26 +104,6 @@ class ViewsSummary:
     seconds: float
     store: str
     report: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As `views/<id>.json` holds it."""
-        told: dict[str, Any] = _ADAPTER.dump_python(self, mode="json", by_alias=True)
-        return told
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> ViewsSummary:
-        """What `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it is of another version, or a key is missing, not known, or of another type.
-        """
-        check_version(told)
-        return _ADAPTER.validate_python(told)
-
-
-_ADAPTER = TypeAdapter(ViewsSummary)
 
 
 def summarise_views(

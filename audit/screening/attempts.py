@@ -7,11 +7,13 @@ statistic, seed, number of looks or of fresh runs makes a new attempt; the same 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ksdp.audit.content_keys import content_key
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
 
 __all__ = ["Attempt", "Attempts", "attempt_of", "count_attempts", "question_of"]
@@ -69,23 +71,36 @@ class Attempts:
         )
 
 
-def _key(content: object) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
 def question_of(spec: Spec, corpus: str) -> str:
-    """Key of what is asked.
+    """Key of what is asked: spelling a default out, or 1 as 1.0, asks nothing new.
+
+    The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten.
 
     Parameters
     ----------
     spec : Spec
-        Its mechanism with parameters, and its parties.
+        Its mechanism with all parameters, and its parties.
     corpus : str
         Hash of the whole corpus, before a screen left anything out.
+
+    Raises
+    ------
+    SpecError
+        If there is no such mechanism, or a parameter it does not have.
     """
-    mechanism, parties = spec.mechanism.model_dump(mode="json"), spec.parties.model_dump(mode="json")
-    return _key({"corpus": corpus, "mechanism": mechanism, "parties": parties})
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
+    parties = spec.parties.model_dump(mode="json")
+    return content_key({"corpus": corpus, "mechanism": _as_numbers(asked), "parties": parties})
+
+
+def _as_numbers(value: Any) -> Any:
+    """Whole numbers as such, however they were written."""
+    if isinstance(value, dict):
+        return {name: _as_numbers(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_as_numbers(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given: str) -> Attempt:
@@ -115,7 +130,7 @@ def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given
         seed=spec.seed,
         margin=spec.decision.margin,
         level=spec.decision.level,
-        statistics=_key(spec.statistics.model_dump(mode="json")),
+        statistics=content_key(spec.statistics.model_dump(mode="json")),
         runs=runs,
         looks=design.looks if isinstance(design.looks, int) else len(design.looks),
         fresh_runs=design.fresh_with_runs,

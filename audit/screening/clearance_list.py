@@ -153,7 +153,6 @@ def screen_statement(
         Verdicts on the list.
     beside : int
         Documents in `among` that are not on the list.
-    rounds : int
     why : str, optional
         Why the listed documents were not audited by themselves, where some were beside them.
     """

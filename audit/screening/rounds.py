@@ -27,7 +27,7 @@ from ksdp.audit.verdicts.bands import band_width
 
 __all__ = [
     "Ended",
-    "Round",
+    "ScreenRound",
     "check_screenable",
     "ending",
     "fewest_documents",
@@ -188,7 +188,7 @@ def no_proof(
 
 
 @dataclass(frozen=True)
-class Round:
+class ScreenRound:
     """What a round was and what it found."""
 
     number: int
@@ -213,7 +213,7 @@ class Round:
     """What one is called."""
 
 
-def ending(done: Round) -> Ended | None:
+def ending(done: ScreenRound) -> Ended | None:
     """Decide after a round whether another one follows (None)."""
     number, sensitive, unit = done.number, done.sensitive, done.unit
     if not sensitive:

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-__all__ = ["TprAtFpr", "advantage_to_epsilon", "epsilon_lower_bound", "share_interval", "tpr_at_fpr"]
+__all__ = ["TprAtFpr", "epsilon_lower_bound", "share_interval", "tpr_at_fpr"]
 
 Floats = NDArray[np.float64]
 
@@ -175,38 +175,6 @@ def tpr_at_fpr(
             )
         )
     return max(attacks, key=lambda attack: attack.tpr_low)
-
-
-def advantage_to_epsilon(advantage_low: Floats | float, delta: float = 0.0) -> Floats:
-    """The epsilon that an advantage disproves: ln((1 + D - 2 delta) / (1 - D)), at least 0.
-
-    (epsilon, delta)-indistinguishability allows TPR - FPR <= (exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1);
-    this is its inverse. Valid for a lower bound of D; `epsilon_lower_bound` is sharper where the leak is in the
-    tails.
-
-    Parameters
-    ----------
-    advantage_low : float or array, in [0, 1]
-    delta : float in [0, 1)
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> advantage_to_epsilon(np.array([0.0, 0.1, 0.5, 1.0])).round(3)
-    array([0.   , 0.201, 1.099,   inf])
-    """
-    advantage = np.asarray(advantage_low, dtype=np.float64)
-    if not ((advantage >= 0) & (advantage <= 1)).all():
-        raise ValueError("`advantage_low` must be in [0, 1].")
-    if not 0 <= delta < 1:
-        raise ValueError(f"`delta` must be in [0, 1); got {delta}.")
-    with np.errstate(divide="ignore"):
-        ratio = (1 + advantage - 2 * delta) / (1 - advantage)
-    return np.asarray(np.log(np.maximum(ratio, 1.0)))
 
 
 def share_interval(hits: int, trials: int, level: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ _STAGES = {
     "prepare": ("reading the corpus", ""),
     "sample": ("running the mechanism", "runs"),
     "test": ("testing documents", "parts"),
-    "confirm": ("measuring what was flagged on fresh runs", "parts"),
+    "confirm": ("measuring detected leaks on fresh runs", "parts"),
     "curves": ("drawing", "pictures"),
 }
 

@@ -116,17 +116,18 @@ def advantage_means(distance: float) -> str:
 
 
 def fresh(summary: Summary) -> list[str]:
-    """What the flagged documents give away on fresh runs; empty where none were made."""
+    """What the documents with a detected leak give away on fresh runs; empty where none were made."""
     found = summary.fresh
     if not found:
         return []
     level = summary.spec.decision.level
-    flagged = f"{_documents(found.documents)} flagged here {'was' if found.documents == 1 else 'were'}"
+    one = found.documents == 1
+    detected = "1 document with a detected leak was" if one else f"{count(found.documents)} documents were"
     runs = f"{count(found.runs)} fresh runs ({count(found.n_with_median)} with each)"
     confirmed = f"{count(found.confirmed)} of {count(found.documents)} are confirmed"
     return [
-        "A document is flagged for the largest of many measured values, which is too large on average. So "
-        f"the {flagged} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
+        "A leak is detected by the largest of many measured values, which is too large on average. So "
+        f"the {detected} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
         f"There the advantage of half of them is at least {decimal(found.median_advantage)}; {confirmed} (each "
         f"by itself, at {percent(level)}).",
         f"{_rarely_wrong(found.median_tpr_at_fpr_01)} The strongest disproves all differential privacy "

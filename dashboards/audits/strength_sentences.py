@@ -15,14 +15,15 @@ def _documents(number: float) -> str:
 
 def paper_alone(summary: Summary) -> str:
     """What the paper's own statistics would have said, with the same correction."""
-    alone, every = summary.paper_alone, summary.verdicts.sensitive
+    alone, every = summary.paper_alone, summary.detected
     assert alone is not None
-    names, found = alone.statistics, alone.sensitive
+    names, found = alone.statistics, alone.detected
     which = f"statistic alone ({names[0]})"
     if len(names) > 1:
         which = f"{len(names)} statistics alone ({', '.join(names)})"
+    leaks = f"{'a leak' if found == 1 else 'leaks'} of {_documents(found)} would have been detected"
     said = (
-        f"With the paper’s {which}, {_documents(found)} would have been flagged; with all "
+        f"With the paper’s {which}, {leaks}; with all "
         f"{len(summary.statistics)} that this audit tried it is {count(every)}."
     )
     if found < every:
@@ -39,8 +40,8 @@ def naive_practice(summary: Summary) -> str:
     more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"
     return (
         f"The paper’s practice, the smallest p-value compared with {level:g} without any correction, would have "
-        f"flagged {count(alone.uncorrected_below_level)}. That number proves little: of {_documents(total)} "
-        f"that leak nothing, this rule flags about {count(level * total)}{more}."
+        f"named {count(alone.uncorrected_below_level)}. That number proves little: of {_documents(total)} "
+        f"that leak nothing, this rule names about {count(level * total)}{more}."
     )
 
 

@@ -14,7 +14,7 @@ from ksdp.dashboards.charts.timeline import Mark, timeline_svg
 from ksdp.storage.errors import InputError, StoreError
 from ksdp.storage.schedules.history import ScheduledRun, due, next_times, read_runs
 from ksdp.storage.schedules.schedule_files import (
-    Asked,
+    RunRequest,
     Schedule,
     ask_now,
     asked,
@@ -46,7 +46,7 @@ class SchedulePage:
     upcoming: tuple[datetime, ...]
     overdue: int
     """Times on the calendar that have passed without a run."""
-    asked: Asked | None
+    asked: RunRequest | None
     timeline: Markup | None
 
 
@@ -123,7 +123,7 @@ def change_schedule(store: Store, name: str, action: str, values: Mapping[str, s
     if action in ("pause", "resume"):
         set_paused(store, name, action == "pause", now)
     elif action in ("run", "run-all"):
-        ask_now(store, name, Asked(at=now, full=action == "run-all"))
+        ask_now(store, name, RunRequest(at=now, full=action == "run-all"))
     elif action == "settings":
         write_schedule(store, check_schedule(_settings(schedule, values)))
     else:

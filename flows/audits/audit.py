@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
@@ -24,6 +22,7 @@ from ksdp.audit.interim_verdicts import (
     Standing,
     after_fresh,
     after_look,
+    detected_documents,
     for_fresh_runs,
     open_documents,
 )
@@ -97,7 +96,7 @@ async def _looks(
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if standing is not None:
-            rows = np.sort(whole.audited[open_documents(standing)])
+            rows = whole.rows_at(open_documents(standing))
             stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             refs.append(first.at(stage.name))
@@ -124,14 +123,14 @@ async def _looks(
 async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[Effect]:
     """Measure what was detected on fresh runs."""
     plan, decisions = tested.plan, tested.standing.decisions
-    at = np.flatnonzero(decisions.detected)
+    at = detected_documents(tested.standing)
     if not len(at) or not plan.fresh_runs:
         return []
     columns = [plan.columns[c].name for c in decisions.strongest[at]]
     plain = {s.name for s in plan.statistics}
     wanted = plain if set(columns) - plain else set(columns)  # a learner needs them all
     names = tuple(s.name for s in plan.statistics if s.name in wanted)
-    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, np.sort(plan.audited[at]), names)
+    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, plan.rows_at(at), names)
     write_stage(Store(Path(first.store)).audit(first.audit), stage)
     fresh = first.at(FRESH)
     if not first.may_sample and not await steps.aside(observables_present, fresh):
@@ -149,7 +148,7 @@ def _with_fresh(tested: Tested, effects: Sequence[Effect]) -> Tested:
     rule, standing = tested.plan.spec.decision, tested.standing
     known = {effect.row: effect.log10_p_above for effect in effects}
     rows = tested.plan.audited[for_fresh_runs(standing, rule)]
-    log10_p = np.array([known.get(int(row), 0.0) for row in rows])
+    log10_p = [known.get(int(row), 0.0) for row in rows]
     return replace(tested, standing=after_fresh(standing, log10_p, rule))
 
 

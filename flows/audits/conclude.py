@@ -18,8 +18,8 @@ from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.steps import Steps
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
-from ksdp.storage.findings import write_curves, write_effects, write_findings, write_summary
-from ksdp.storage.store import Store, write_whole
+from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
+from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
 
 __all__ = ["conclude"]
@@ -110,12 +110,7 @@ async def conclude(
     filed = Filed(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
     summary = summarise(tested, effects, cost, filed)
     write_summary(folder, summary)
-    page = render_report(store, first.audit)
-
-    def write(part: Path) -> None:
-        part.write_text(page, encoding="utf-8")
-
-    write_whole(folder / "report.html", write)
+    write_report(folder, render_report(store, first.audit))
     await steps.publish(store, summary)
     current().say(f"audit {first.audit} is finished: {folder / 'report.html'}")
     return summary

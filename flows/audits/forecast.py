@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.contract import opens_of
@@ -102,10 +100,8 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
     n_with = max(1, round(share * plan.design.runs))
     n_without = plan.design.runs - n_with
-    size = np.dtype(spec.store.precision).itemsize
-    announced = sum(int(np.prod(a.shape)) for a in plan.announced if a.name in plan.kept)
     targets = documents // plan.design.lanes
-    values = plan.runs * (targets + CONTROLS) * statistics * size
+    values = plan.runs * (targets + CONTROLS) * statistics
     seconds = _seconds_a_run(plan)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
@@ -129,7 +125,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "seconds_a_run": seconds,
         "cpu_hours": seconds * plan.runs / 3600,
         "value_bytes": int(values),
-        "bytes": int(values + (plan.runs * announced * size if spec.store.observables != "none" else 0)),
+        "bytes": (values + plan.runs * plan.kept_values) * plan.bytes_a_value,
         "n_with": n_with,
         "n_without": n_without,
         "detectable_D": float(minimal_detectable(*arms)),

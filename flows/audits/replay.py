@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ksdp.audit.errors import InputError
 from ksdp.audit.interim_looks import FIRST, Stage
-from ksdp.audit.plan import Plan
-from ksdp.audit.sampling import measure, sample
-from ksdp.audit.testing import compare_arms
+from ksdp.audit.replaying import measured_again, narrowed_to
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
 from ksdp.storage.audits.stage_tables import stage_names
@@ -51,8 +47,10 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
     named = {s.name: s for s in plan.tested}
     if statistic not in named or statistic not in rows:
         raise InputError(f"`statistic` must be among {', '.join(named)}; got {statistic!r}.")
-    row = int(np.flatnonzero(plan.units.ids == document)[0])
-    again = _again(plan, _last_look(ref, folder, row), row, statistic)
+    row = list(plan.units.ids).index(document)
+    alone = narrowed_to(plan, _last_look(ref, folder, row), row, statistic)
+    current().stage("sample", alone.design.runs)
+    again = measured_again(alone, row, advance)
     stored = {name: getattr(rows[statistic], name) for name in ("n_with", "n_without", "distance", "log10_p")}
     now, then = versions(), summary.provenance.versions
     return {
@@ -74,24 +72,3 @@ def _last_look(ref: AuditRef, folder: Path, row: int) -> Stage:
         if row in stage.rows:
             return stage
     return open_stage(ref.at(FIRST))
-
-
-def _again(plan: Plan, look: Stage, row: int, statistic: str) -> dict[str, Any]:
-    alone = plan.narrowed(Stage(look.name, look.seed, look.runs, np.array([row]), (statistic,)))
-    lane = next(n for n in range(alone.design.lanes) if row in alone.design.targets(n))
-    place = int(np.flatnonzero(alone.design.targets(lane) == row)[0])
-    blocks = [block for block in alone.blocks if block.lane == lane]
-    current().stage("sample", sum(len(block) for block in blocks))
-    values, bits = [], []
-    for block in blocks:
-        measured = measure(alone, block, sample(alone, block), alone.statistics)
-        values.append(measured.values[statistic][place : place + 1])
-        bits.append(measured.inclusion[place : place + 1])
-        advance(len(block))
-    tests = compare_arms({statistic: np.concatenate(values, axis=1)}, np.concatenate(bits, axis=1))
-    return {
-        "n_with": int(tests.n_with[0, 0]),
-        "n_without": int(tests.n_without[0, 0]),
-        "distance": float(tests.distance[0, 0]),
-        "log10_p": float(tests.log10_p[0, 0]),
-    }

@@ -13,6 +13,7 @@ from pathlib import Path
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
+from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.audit_here import HERE, audit_here
 from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
@@ -20,12 +21,12 @@ from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
 from ksdp.storage.audits.stage_tables import stage_names
-from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.findings import findings_whole, read_spec, read_summary, report_whole, write_report
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.blocks import all_present
+from ksdp.tasks.blocks import all_whole
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.spread import started_ahead
 
@@ -89,13 +90,21 @@ def run_prepared(
 def _finished(prepared: Prepared) -> Summary | None:
     """The summary of an audit that this version has finished, if all that it rests on is still there."""
     started = time.monotonic()
-    folder = Store(Path(prepared.ref.store)).audit(prepared.ref.audit)
+    store = Store(Path(prepared.ref.store))
+    folder = store.audit(prepared.ref.audit)
     try:
         summary = read_summary(folder)
-    except StoreError:
-        return None
-    stages = [prepared.ref, *(prepared.ref.at(name) for name in stage_names(folder))]
-    if summary.provenance.versions != versions() or not all(all_present(stage) for stage in stages):
+        if summary.provenance.versions != versions() or not findings_whole(folder):
+            return None
+        stages = [prepared.ref, *(prepared.ref.at(name) for name in stage_names(folder))]
+        whole = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
+        if not all(whole):
+            return None
+        if not report_whole(folder):  # killed after its findings, before their page
+            write_report(folder, render_report(store, prepared.ref.audit))
+    except StoreError as error:
+        if (folder / "audit.json").is_file():
+            current().say(f"{error} It is made again.")
         return None
     return replace(
         summary,
@@ -112,6 +121,7 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, 
     store = Path(refs[0].store)
     if dask == HERE:
         with contextlib.nullcontext() if held else one_at_a_time(store):
+            sweep_parts(store, time.time())
             return audit_here(refs, workers)
     with (
         contextlib.nullcontext() if held else one_at_a_time(store),
@@ -119,7 +129,8 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, 
         open_workers(workers, dask) as cluster,
         started_ahead(cluster.address, refs[0]),
     ):
-        current().say(f"Prefect UI {server.url}   Dask dashboard {cluster.dashboard or cluster.address}")
+        sweep_parts(store, time.time())
+        current().say(f"Prefect UI {server.url}   Dask {cluster.dashboard or cluster.address}")
         with interrupts_wait():
             from ksdp.flows.audits.prefect_audit import audit
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.more_runs import topped_up, wanted_factor
@@ -26,7 +26,16 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import append, states
 from ksdp.storage.store import Store
 
-__all__ = ["WantedRuns", "decide", "more_runs"]
+__all__ = ["Signer", "WantedRuns", "decide", "more_runs"]
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who decides."""
+
+    name: str
+    key: Ed25519PrivateKey | None = None
+    """Signs what is decided; None: nothing does."""
 
 
 def decide(
@@ -35,12 +44,14 @@ def decide(
     documents: Sequence[str],
     decision: str,
     reason: str,
-    reviewer: str,
+    reviewer: str | Signer,
     now: datetime,
     *,
     saw: int | None = None,
 ) -> list[Entry]:
     """Record one decision about documents of an audit, all or none; the entries of the log.
+
+    A `Signer` signs the entries.
 
     Whether a second person must confirm is the policy of the store. `more-runs` is recorded only; `more_runs`
     runs them.
@@ -59,8 +70,9 @@ def decide(
     if not documents:
         raise InputError("`documents` must name at least one.")
     kind = Decision(decision)
-    proposals = [Proposal(audit, document, kind, reason, reviewer, saw) for document in documents]
-    return append(Store.open(store, create=False), proposals, now)
+    signer = reviewer if isinstance(reviewer, Signer) else Signer(reviewer)
+    proposals = [Proposal(audit, document, kind, reason, signer.name, saw) for document in documents]
+    return append(Store.open(store, create=False), proposals, now, key=signer.key)
 
 
 @dataclass(frozen=True)
@@ -147,8 +159,8 @@ def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None)
     if missing:
         raise InputError(f"audit {audit} has no document {missing[0]!r}.")
     mine = rows.loc[list(asked)]
-    done = (mine["n_with"] + mine["n_without"]).to_numpy(dtype=np.float64)
-    factor = wanted_factor(done, mine["runs_to_decide"].to_numpy(dtype=np.float64))
+    done = mine["n_with"] + mine["n_without"]
+    factor = wanted_factor(done, mine["runs_to_decide"])
     return topped_up(read_spec(folder), asked, factor, with_runs=with_runs)
 
 
@@ -170,7 +182,6 @@ def more_runs(
 
     Parameters
     ----------
-    store : Path
     audit : str
         The one to continue.
     wanted : WantedRuns, optional

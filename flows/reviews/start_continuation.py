@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.audits.continuations import claimed, read_progress, write_progress
+from ksdp.storage.audits.continuations import claimed, open_log, read_progress, write_progress
 from ksdp.storage.findings import read_spec
 from ksdp.storage.store import Store
 
@@ -36,9 +36,8 @@ def start_more_runs(store: Store, audit: str, clock: Callable[[], datetime]) -> 
         now = clock().isoformat(timespec="seconds")
         write_progress(store, audit, {"state": "starting", "started": now, "changed": now, "process": os.getpid()})
         command = [sys.executable, "-m", "ksdp", "more", audit, "--store", str(store.root)]
-        log = store.root / "reviews" / "more-runs" / f"{audit}.log"
         try:
-            with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+            with open_log(store, audit) as output:
                 process = subprocess.Popen(
                     [*command, "--wait", "--held", str(mine)],
                     pass_fds=[mine],

@@ -71,12 +71,8 @@ def run_node(
 
     Parameters
     ----------
-    run : Run
-    name : str
-        Which node this is.
-    identity : Ed25519PrivateKey
     rounds : Rounds
-        Its side of the protocol.
+        The node's side of the protocol.
     out : Path
         Folder of the result; made where there is none.
     said : mapping
@@ -87,7 +83,6 @@ def run_node(
         Arrays that stay with it.
     listen : Address, optional
         Where to listen, where it is not the address that the others dial.
-    clock : callable
 
     Returns
     -------
@@ -183,10 +178,8 @@ def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict
 
     Parameters
     ----------
-    mechanism : Mechanism
     sizes : tuple of int
         Rows of every party; empty where nobody was told.
-    features : int
     """
     if not isinstance(mechanism, GaussianReleases):
         return None

@@ -69,10 +69,8 @@ def run_pem(
 
     Parameters
     ----------
-    algorithm : PemAlgorithm
     jobs : sequence of ClientJob
         The clients.
-    budget : Budget
     servers : int
         m, at least 2.
     processes : int

@@ -83,7 +83,6 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Callable[[], datetime]
 
     Parameters
     ----------
-    prepared : PreparedPem
     out : Path
         A new or empty folder.
     clock : callable

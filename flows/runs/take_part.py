@@ -59,7 +59,6 @@ def enter_documents(
 
     Parameters
     ----------
-    run : Run
     corpus : Path
         An audit's spec (TOML), of which `[corpus]` counts, or a count matrix with the columns of the run.
     clearance : Path, optional
@@ -133,26 +132,7 @@ def run_party(
     listen: Address | None = None,
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
-    """Take part and write the result.
-
-    Parameters
-    ----------
-    run : Run
-    name : str
-        Which party this is.
-    identity : Ed25519PrivateKey
-    entered : Entered
-    out : Path
-        Folder of the result; made where there is none.
-    listen : Address, optional
-        Where to listen, where it is not the address that the others dial.
-    clock : callable
-        The time, with a time zone.
-
-    Returns
-    -------
-    dict
-        What `run.json` says.
+    """Take part, and write the result into a folder: what its `run.json` says. `listen` as for `run_node`.
 
     Raises
     ------
@@ -190,24 +170,7 @@ def run_server(
     listen: Address | None = None,
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
-    """Collect, as the server of a run, and write the public result.
-
-    Parameters
-    ----------
-    run : Run
-        With a server.
-    identity : Ed25519PrivateKey
-    out : Path
-        Folder of the result; made where there is none.
-    listen : Address, optional
-        Where to listen, where it is not the address that the others dial.
-    clock : callable
-        The time, with a time zone.
-
-    Returns
-    -------
-    dict
-        What `run.json` says.
+    """Collect, as the server of a run, and write the public result: what its `run.json` says.
 
     Raises
     ------

@@ -81,7 +81,7 @@ def read_run(path: Path) -> Run:
         Address.parse(node.address)
     participants = tuple(sorted(_participant(base, party) for party in spec.parties))
     server = _participant(base, spec.server) if spec.server else None
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters, installed=True)
     bits, bound = spec.precision.fraction_bits, spec.precision.bound
     widest = Precision.widest(mechanism, bits, len(participants))
     precision = widest if bound is None else Precision(bits, bound)

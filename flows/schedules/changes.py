@@ -19,11 +19,11 @@ from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["Look", "check_schedulable", "look", "spec_basis"]
+__all__ = ["DueAudit", "check_schedulable", "due_audit", "spec_basis"]
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class DueAudit:
     """The corpus as it is, and what is to be audited of it."""
 
     corpus: Corpus
@@ -75,7 +75,7 @@ def spec_basis(spec: Spec) -> str:
     return content_key(tables)
 
 
-def look(store: Store, schedule: Schedule, *, full: bool) -> Look:
+def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     """Load the corpus and decide what to audit.
 
     Everything where nothing stands yet, where somebody asks for it, where the spec has changed, where it is the
@@ -110,7 +110,7 @@ def look(store: Store, schedule: Schedule, *, full: bool) -> Look:
     whole = full and about is None
     wanted = next_spec(spec, budget, None if whole else tuple(sorted(audited))) if audited else None
     file = None if last is None else last.standing
-    return Look(corpus, digests, changes, standing, file, budget, basis, full, wanted)
+    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, wanted)
 
 
 def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> LevelBudget:

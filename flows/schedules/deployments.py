@@ -49,9 +49,6 @@ class Follower:
 
     Parameters
     ----------
-    store : Store
-    runner : prefect.Runner
-    client : PrefectClient
     shared : bool
         Other stores may use the same Prefect server: names of deployments tell them apart.
     """

@@ -26,7 +26,6 @@ class ScheduleMetrics(Collector):
 
     Parameters
     ----------
-    store : Store
     clock : callable
         The time now, with a time zone.
     """

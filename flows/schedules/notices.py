@@ -114,7 +114,6 @@ def deliver(notice: Notice, content: Mapping[str, Any], name: str) -> None:
 
     Parameters
     ----------
-    notice : Notice
     content : mapping
         What `body` made.
     name : str

@@ -32,7 +32,7 @@ from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.schedules.artifacts import publish_run
-from ksdp.flows.schedules.changes import Look, look
+from ksdp.flows.schedules.changes import DueAudit, due_audit
 from ksdp.flows.schedules.notices import notify, utc_now
 from ksdp.storage.schedules.changes import (
     Drift,
@@ -58,7 +58,7 @@ _LONGEST_REASON = 500
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    look: Look
+    due: DueAudit
     summary: Summary | None
     """None: there was nothing to audit."""
 
@@ -68,7 +68,7 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
     """Look at the corpus and audit what is new or changed; interrupted, the next attempt resumes."""
     begun()
     opened = Store(Path(store))
-    seen = await asyncio.to_thread(look, opened, schedule, full=full)
+    seen = await asyncio.to_thread(due_audit, opened, schedule, full=full)
     if seen.spec is None:
         return _Found(seen, None)
     ref = (await asyncio.to_thread(prepare_stored, seen.spec, seen.corpus, opened.root, may_sample=True)).ref
@@ -196,7 +196,7 @@ def _findings(
     store: Store, schedule: Schedule, found: _Found, mark: Running
 ) -> tuple[dict[str, Any], Drift | None]:
     """What goes into the history; the verdicts as they stand and the drift are written before it."""
-    seen, summary = found.look, found.summary
+    seen, summary = found.due, found.summary
     told: dict[str, Any] = {
         "corpus": seen.corpus.hash,
         "basis": seen.basis,

@@ -43,7 +43,6 @@ def serve(
         Made where there is none.
     metrics_port : int, optional
         Where Prometheus finds metrics; nowhere by default.
-    metrics_host : str
     ready : Path, optional
         Written with the address of Prefect's pages once everything is up.
 

@@ -69,8 +69,6 @@ def plan_search(
 
     Parameters
     ----------
-    spec : Spec
-    corpus : Corpus
     quota : float in (0, 1)
         The largest share of the documents that may exceed the margin.
     documents : int
@@ -123,10 +121,8 @@ def run_search(
 
     Parameters
     ----------
-    search : Search
     corpus : Corpus
         The whole one.
-    store : Path
     workers, dask : optional
         As for `run_audit`.
 

@@ -12,10 +12,11 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.groups import restrict_to, unit_count
 from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import question_of
-from ksdp.audit.screening.proof import pool_of, runs_for_proof
-from ksdp.audit.screening.rounds import Ended, Round, ending, no_proof, round_spec
+from ksdp.audit.screening.proof import check_undecided, pool_of, runs_for_proof
+from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import Asked, Prepared, prepare_stored
@@ -89,18 +90,26 @@ class _Series:
     corpus: Corpus
     """The whole one."""
     store: Path
-    rounds: int
-    """The most there may be."""
+    rules: Rules
 
     def prepared(self, number: int, stay: Sequence[str] | None = None, with_runs: int | None = None) -> Prepared:
-        """The audit of a round, of those that stay; of all in the first."""
+        """The audit of a round, of those that stay; of all in the first.
+
+        Raises
+        ------
+        SpecError
+            If the first one's runs are too few for listing undecided documents; nothing was written.
+        """
         unit, named = self.spec.design.unit, self.spec.design.documents
         corpus = self.corpus if stay is None else restrict_to(self.corpus, unit, stay)
         audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
         units = unit_count(self.corpus, unit)
-        spec = round_spec(self.spec, number, self.rounds, units, audited, with_runs)
+        spec = round_spec(self.spec, number, self.rules.rounds, units, audited, with_runs)
         asked = Asked(self.spec.hash, self.corpus.hash)
-        return prepare_stored(spec, corpus, self.store, may_sample=True, asked=asked)
+        plan = make_plan(spec, corpus)
+        if number == 1 and "undecided" in self.rules.allowed:
+            check_undecided(plan)
+        return prepare_stored(spec, corpus, self.store, may_sample=True, asked=asked, plan=plan)
 
     def remembered(self) -> frozenset[str]:
         """What other audits of this question proved to be above the margin: no new seed makes it clear."""
@@ -125,7 +134,7 @@ def run_rounds(
     rounds: list[RoundVerdicts] = []
     proving = False
     with_runs: int | None = None
-    series = _Series(spec, corpus, store, rules.rounds)
+    series = _Series(spec, corpus, store, rules)
     prepared = series.prepared(1)
     remembered = series.remembered()
     share = prepared.plan.party_rows / pool_of(prepared.plan)
@@ -143,7 +152,7 @@ def run_rounds(
         may_list = [name for name in verdicts.ids(rules.allowed) if name not in remembered]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
         ended = ending(
-            Round(
+            ScreenRound(
                 number,
                 rules.rounds,
                 audited=len(plan.audited),

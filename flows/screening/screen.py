@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.groups import documents_of, unit_count, unit_names
+from ksdp.audit.groups import documents_of, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
-from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Evidence
 from ksdp.audit.screening.clearance_list import screen_statement
-from ksdp.audit.screening.proof import check_undecided
-from ksdp.audit.screening.rounds import check_screenable, round_spec
+from ksdp.audit.screening.rounds import check_screenable
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.prepare import spec_corpus
@@ -89,9 +87,6 @@ def screen(
     signing.check()
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
-    if "undecided" in rules.allowed:
-        units = unit_count(corpus, spec.design.unit)
-        check_undecided(make_plan(round_spec(spec, 1, rules.rounds, units, None), corpus))
     planned = plan_search(spec, corpus, quota=search.quota, documents=search.documents) if search else None
     rounds = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)
     unit = spec.design.unit

@@ -36,7 +36,6 @@ def verify(
 
     Parameters
     ----------
-    path : Path
     now : datetime
         With a time zone.
     public_key : Ed25519PublicKey, optional

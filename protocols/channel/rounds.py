@@ -12,22 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ksdp.audit.errors import ProtocolError
+from ksdp.protocols.channel.state_machine import Sent
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
 
 __all__ = ["Bodies", "Exchange", "Round", "RoundEngine", "Rounds", "Script", "from_senders", "run_together"]
 
 
-class _Sent(Protocol):
-    @property
-    def sender(self) -> str: ...
-
-
 Bodies = Mapping[str, bytes]
 _Result = TypeVar("_Result")
-_Message = TypeVar("_Message", bound=_Sent)
+_Message = TypeVar("_Message", bound=Sent)
 
 
 @dataclass(frozen=True)

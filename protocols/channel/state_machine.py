@@ -9,15 +9,19 @@ from typing import Protocol, TypeVar
 
 from ksdp.audit.errors import InputError, ProtocolError
 
-__all__ = ["Machine", "one_each"]
+__all__ = ["Machine", "Sent", "one_each"]
 
 
-class _Sent(Protocol):
+class Sent(Protocol):
+    """A message that says who sent it."""
+
     @property
-    def sender(self) -> str: ...
+    def sender(self) -> str:
+        """Name of the node."""
+        ...
 
 
-_Message = TypeVar("_Message", bound=_Sent)
+_Message = TypeVar("_Message", bound=Sent)
 
 
 class Machine(ABC):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import multiprocessing
 import os
 import threading
@@ -40,6 +41,7 @@ _HOST = "127.0.0.1"
 _LIMIT = 1 << 30
 """Bytes of the longest message that is taken."""
 _BUFFER = 1 << 20
+_PASS_BYTES, _PASS_SECONDS = 64, 10.0
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,25 @@ class ClientJob:
     """Batches that arrive one before each iteration after the first."""
 
 
-async def _connect(port: int) -> FrameStream:
-    return FrameStream(*await asyncio.open_connection(_HOST, port, limit=_BUFFER), _LIMIT)
+async def _connect(port: int, kind: str) -> FrameStream:
+    link = FrameStream(*await asyncio.open_connection(_HOST, port, limit=_BUFFER), _LIMIT)
+    await link.send(_pass(kind))
+    return link
+
+
+def _pass(kind: str) -> bytes:
+    """What opens a door: it takes the secret that processes of one run have from the parent that started them all,
+    through pipes that nobody else holds."""
+    return hmac.digest(
+        bytes(multiprocessing.current_process().authkey), b"ksdp-pem-door-1 " + kind.encode(), "sha256"
+    )
 
 
 class _Door:
-    """A listening socket; whoever connects says first what it is."""
+    """A listening socket; whoever connects shows first that it belongs to the run, and as what.
+
+    Others are shown out, and so is who says nothing for some seconds; they are not counted.
+    """
 
     def __init__(self) -> None:
         self.links: dict[str, list[FrameStream]] = {"clients": [], "server": []}
@@ -77,10 +92,18 @@ class _Door:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = FrameStream(reader, writer, _LIMIT)
-        kind = (await link.receive()).decode()
+        link = FrameStream(reader, writer, _PASS_BYTES)
+        try:
+            shown = await asyncio.wait_for(link.receive(), _PASS_SECONDS)
+        except (TimeoutError, ProtocolError, OSError, asyncio.IncompleteReadError):
+            shown = b""
+        kind = next((kind for kind in self.links if hmac.compare_digest(shown, _pass(kind))), None)
+        if kind is None:
+            await link.close()
+            return
+        link.allow(_LIMIT)
         async with self._came:
-            self.links.get(kind, []).append(link)
+            self.links[kind].append(link)
             self._came.notify_all()
 
     async def wait_for(self, kind: str, count: int) -> list[FrameStream]:
@@ -170,8 +193,7 @@ def server_process(
         sampler.draw(1.0, 1)  # loads what it needs now, not in the first iteration
         server = PemServer(terms, name, key, sampler=sampler)
         clients = await door.wait_for("clients", client_processes)
-        aggregator = await _connect(port)
-        await aggregator.send(b"server")
+        aggregator = await _connect(port, "server")
         hello = server.hello().to_bytes()
         await asyncio.gather(*(link.send(hello) for link in clients))
         hellos: list[Envelope] = []
@@ -237,10 +259,8 @@ def clients_process(pipe: Connection, jobs: Sequence[ClientJob], algorithm: PemA
         pipe.send(("ready", {name: _public(key) for name, key in keys.items()}))
         terms, aggregator_port, ports = await _asked(pipe)
         clients = {j.name: PemClient(terms, j.name, keys[j.name], algorithm, j.records) for j in jobs}
-        servers = {name: await _connect(port) for name, port in ports.items()}
-        aggregator = await _connect(aggregator_port)
-        for link in (*servers.values(), aggregator):
-            await link.send(b"clients")
+        servers = {name: await _connect(port, "clients") for name, port in ports.items()}
+        aggregator = await _connect(aggregator_port, "clients")
         hellos = [client.hello().to_bytes() for client in clients.values()]
         for link in servers.values():
             await link.send(len(hellos).to_bytes(8, "big"))

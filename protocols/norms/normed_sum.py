@@ -29,7 +29,9 @@ a vector of small integers, and M - 1 parties learn the line that the last one's
 **Claim.** Parties that follow the protocol but remember and combine all they see, up to M - 1 of them. With
 material from oblivious transfer under the assumptions of `normed_offline`; with a dealer only while it colludes
 with nobody. **Not claimed**: anything against parties that deviate, and no protection of timing (Python's
-integers).
+integers). A result whose length is not one within its rounding is refused by every party. That finds nearly all
+accidents and clumsy forgeries; a party that means to deviate, and knows how, is believed, as it would be in any
+protocol without authenticated shares.
 
 **Accuracy.** Against S / ||S|| of the sum on the grid 2^-f, every entry: 2^-f. Against s / ||s|| of the real
 vectors: 2^-f (1 + M sqrt(d) / ||s||) (`NormedSumParameters.error_bound_at`). Sums with ||S|| 2^-f >=
@@ -43,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -180,6 +183,7 @@ def _script(material: NormedMaterial, codes: Limbs) -> Script[NormedSum]:
     arrived = yield Exchange.broadcast(ring.to_bytes(mine), me, p.parties)
     opened = [ring.from_bytes(arrived[i], p.dimension) for i in sorted(arrived)]
     values = _decode(p, [mine, *opened])
+    _check_norm(p, values)
     return NormedSum(values, p.parties, p.fraction_bits, p.error_bound, material.offline)
 
 
@@ -193,6 +197,16 @@ def _open(p: NormedSumParameters, me: int, ring: WideRing, *shares: int) -> Scri
         parts = (int.from_bytes(data[at : at + ring.width], "little") for at in range(0, len(data), ring.width))
         totals = [(total + part) % ring.modulus for total, part in zip(totals, parts, strict=True)]
     return totals
+
+
+def _check_norm(p: NormedSumParameters, values: NDArray[np.float64]) -> None:
+    """A direction has length one: what was changed on the way, or by a party, seldom leaves it so."""
+    longest = sqrt(p.dimension) * p.error_bound
+    if abs(float(np.linalg.norm(values)) - 1.0) > longest + 1e-12:
+        raise ProtocolError(
+            "The result has not length one: a message was changed, or a party does not follow the protocol. It is "
+            "not used."
+        )
 
 
 def _decode(p: NormedSumParameters, shares: Sequence[Limbs]) -> NDArray[np.float64]:

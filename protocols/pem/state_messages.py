@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import Block, PemState
+from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
@@ -72,18 +72,18 @@ def unpack_state(data: bytes) -> PemState:
         raise ProtocolError(f"A state is refused: {error}") from error
 
 
-def _pack_block(block: Block) -> bytes:
+def _pack_block(block: VectorBlock) -> bytes:
     cap = b"" if block.cap is None else float(block.cap).hex().encode()
     reals = (float(x).hex().encode() for x in (block.bound, block.share))
     bits = pack_number(block.fraction_bits)
     return pack("block", pack_number(block.size), *reals, cap, bytes([block.nonnegative]), bits)
 
 
-def _unpack_block(data: bytes) -> Block:
+def _unpack_block(data: bytes) -> VectorBlock:
     size, bound, share, cap, nonnegative, bits = unpack("block", data, 6)
     try:
         reals = [float.fromhex(name_of(field)) for field in (bound, share)]
         cut = float.fromhex(name_of(cap)) if cap else None
-        return Block(number_of(size), reals[0], reals[1], cut, nonnegative == b"\1", number_of(bits))
+        return VectorBlock(number_of(size), reals[0], reals[1], cut, nonnegative == b"\1", number_of(bits))
     except ValueError as error:
         raise ProtocolError(f"A block is damaged: {error}") from error

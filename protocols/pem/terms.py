@@ -23,7 +23,7 @@ from functools import cached_property
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import Block
+from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import reach
 from ksdp.protocols.channel.keys import (
@@ -93,11 +93,11 @@ class PemTerms:
         fixed = (pack_budget(self.budget), self.algorithm.encode(), self.agreement)
         return hashlib.sha256(pack("pem-terms", VERSION, *fixed, *numbers, *who)).digest()
 
-    def room(self, block: Block) -> int:
+    def room(self, block: VectorBlock) -> int:
         """The largest size, in steps, of an entry of a sum with its noise, but with probability 2^-60."""
         return _room(block, self.budget, len(self.clients) * self.rows, len(self.servers))
 
-    def check_room(self, blocks: tuple[Block, ...]) -> None:
+    def check_room(self, blocks: tuple[VectorBlock, ...]) -> None:
         """Refuse vectors whose sum with the noise could leave the field, but with probability 2^-60.
 
         Raises
@@ -108,7 +108,9 @@ class PemTerms:
         check_room(blocks, self.budget, len(self.clients) * self.rows, len(self.servers), self.field)
 
 
-def check_room(blocks: tuple[Block, ...], budget: Budget, records: int, servers: int, field: PrimeField) -> None:
+def check_room(
+    blocks: tuple[VectorBlock, ...], budget: Budget, records: int, servers: int, field: PrimeField
+) -> None:
     """The same before there are parties, for at most so many records in an iteration.
 
     Raises
@@ -126,7 +128,7 @@ def check_room(blocks: tuple[Block, ...], budget: Budget, records: int, servers:
             )
 
 
-def _room(block: Block, budget: Budget, records: int, servers: int) -> int:
+def _room(block: VectorBlock, budget: Budget, records: int, servers: int) -> int:
     return records * block.cap_steps + reach(budget.scale(block), block.size, servers)
 
 

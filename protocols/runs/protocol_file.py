@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from ksdp.audit.spec import MechanismSpec, validated
+from ksdp.audit.spec import MechanismSpec, Section, validated
 
 __all__ = ["FeaturesSpec", "PartySpec", "PrecisionSpec", "RunSpec", "TimeoutsSpec", "parse_run_spec"]
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FeaturesSpec(_Section):
+class FeaturesSpec(Section, frozen=True):
     """Which columns, in which order: a file, or its hash and length where the file is exchanged by another way."""
 
     vocabulary: str | None = None
@@ -36,7 +32,7 @@ class FeaturesSpec(_Section):
         return self
 
 
-class PrecisionSpec(_Section):
+class PrecisionSpec(Section, frozen=True):
     """How reals are written in sums."""
 
     fraction_bits: Annotated[int, Field(ge=0, le=62)] = 31
@@ -45,7 +41,7 @@ class PrecisionSpec(_Section):
     two of which no sum can wrap; 2^20 where sums are normed."""
 
 
-class TimeoutsSpec(_Section):
+class TimeoutsSpec(Section, frozen=True):
     """Seconds."""
 
     present: Seconds = 600.0
@@ -56,7 +52,7 @@ class TimeoutsSpec(_Section):
     """Until a lost connection is back."""
 
 
-class PartySpec(_Section):
+class PartySpec(Section, frozen=True):
     """One party, or the server."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,54}$")]
@@ -66,7 +62,7 @@ class PartySpec(_Section):
     """Its public key: a `.pub` file relative to the protocol file, or 64 hex digits."""
 
 
-class RunSpec(_Section):
+class RunSpec(Section, frozen=True):
     """A run among parties."""
 
     protocol: Literal[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import sys
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from ksdp.commands import (
     init,
     mechanisms,
     pem,
+    review_log,
     reviews,
     runs,
     schedules,
@@ -36,6 +38,8 @@ from ksdp.grouped_help import GroupedCommands
 __all__ = ["app", "main"]
 
 _INTERRUPTED = 130
+_TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE})
+"""What the system refuses, and a person can do something about: a full disk, a folder that is read only."""
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
 
 app = typer.Typer(
@@ -70,7 +74,7 @@ for _name, _command in (
     ("decide", reviews.decide),
     ("more", reviews.more),
     ("clear", reviews.clear),
-    ("log", reviews.log),
+    ("log", review_log.log),
     ("approve", reviews.approve),
     ("schedule", schedules.schedule),
     ("schedules", schedules.list_schedules),
@@ -119,6 +123,14 @@ def main() -> None:
     except KsdpError as error:
         typer.secho(f"error: {error}", err=True, fg="red")
         code = 1
+    except MemoryError:
+        typer.secho("error: there is not enough memory for this.", err=True, fg="red")
+        code = 1
+    except OSError as error:
+        if error.errno not in _TOLD:
+            raise
+        typer.secho(f"error: {_where(error)}{error.strerror}.", err=True, fg="red")
+        code = 1
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except _UsageError as error:
@@ -128,6 +140,10 @@ def main() -> None:
         interrupted.append(True)
         typer.echo("stopped; the same command resumes from what is stored.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _where(error: OSError) -> str:
+    return f"{error.filename}: " if isinstance(error.filename, str) else ""
 
 
 def _leave_as_interrupted(interrupted: list[bool]) -> None:

@@ -29,7 +29,7 @@ _WORDS = {
     "prepare": "reading the corpus",
     "sample": "running the mechanism",
     "test": "testing documents",
-    "confirm": "measuring the flagged",
+    "confirm": "measuring detected leaks",
     "curves": "drawing",
     "claim": "runs on the worst case",
     "start": "starting the parties",

@@ -11,7 +11,8 @@ from typing import Any
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
-from ksdp.storage.store import Store, content_key, write_json
+from ksdp.storage.checksums import check_sealed, write_sealed_json
+from ksdp.storage.store import Store, content_key
 
 __all__ = ["ClaimInputs", "read_claim", "shown_claim", "write_claim"]
 
@@ -54,7 +55,7 @@ def write_claim(
     """
     path = inputs.path(store)
     provenance = {"finished": finished.isoformat(timespec="seconds"), "versions": dict(versions)}
-    write_json(path, {"inputs": asdict(inputs), "finding": dict(finding), "provenance": provenance})
+    write_sealed_json(path, {"inputs": asdict(inputs), "finding": dict(finding), "provenance": provenance})
     return path
 
 
@@ -83,6 +84,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = dict(json.loads(path.read_text(encoding="utf-8")))
         if {"inputs", "finding", "provenance"} <= set(found):
+            check_sealed(path, "claims", "delete it and run `ksdp claim` again")
             return found
     except (OSError, ValueError) as error:
         raise StoreError(f"claims/{path.name} cannot be read; delete it and run `ksdp claim` again.") from error

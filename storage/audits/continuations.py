@@ -9,17 +9,27 @@ that was killed.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import is_locked, startable_lock
 from ksdp.storage.store import Store, write_json
 
-__all__ = ["UNDER_WAY", "Origin", "claimed", "read_origin", "read_progress", "write_origin", "write_progress"]
+__all__ = [
+    "UNDER_WAY",
+    "Origin",
+    "claimed",
+    "open_log",
+    "read_origin",
+    "read_progress",
+    "write_origin",
+    "write_progress",
+]
 
 UNDER_WAY = ("starting", "waiting", "running")
 """States of a continuation that goes on by itself."""
@@ -68,6 +78,12 @@ def claimed(store: Store, audit: str, held: int | None = None) -> AbstractContex
         A descriptor of the lock, which another process can be started with; None where another has it.
     """
     return startable_lock(_lock(store, audit), held)
+
+
+def open_log(store: Store, audit: str) -> BinaryIO:
+    """The log of the continuation of an audit, emptied, for its owner's eyes alone."""
+    path = _progress(store, audit).with_suffix(".log")
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 def write_progress(store: Store, audit: str, progress: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,14 +34,16 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
     Raises
     ------
     StoreError
-        If the ledger is damaged.
+        If the last line is not one that was written. The others are not parsed: who reads the ledger checks them.
     """
     path = _file(store.root)
     with lock(path.with_name(".ledger.lock")):
-        lines, whole = _lines(path)
-        if any(_parsed(line)[0].audit == attempt.audit for line in lines):
+        stands, last, whole = _end(path, attempt.audit)
+        if stands:
             return False
-        previous = hashlib.sha256(lines[-1]).hexdigest() if lines else _START
+        if last:
+            _parsed(last)
+        previous = hashlib.sha256(last).hexdigest() if last else _START
         line = json.dumps(asdict(attempt) | {"previous": previous}, sort_keys=True).encode("ascii")
         with path.open("r+b" if path.exists() else "wb") as file:
             file.truncate(whole)  # what a crash cut short was never counted
@@ -100,6 +103,17 @@ def remembered_sensitive(store: Store, attempts: Sequence[Attempt], *, margin: f
 
 def _file(root: Path) -> Path:
     return root / "audits" / "ledger.jsonl"
+
+
+def _end(path: Path, audit: str) -> tuple[bool, bytes, int]:
+    """Whether an audit stands there, the last whole line, and how many bytes the whole lines are."""
+    if not path.is_file() or not path.stat().st_size:
+        return False, b"", 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        whole = content.rfind(b"\n") + 1
+        # As `json.dumps` writes it; a quotation mark inside of a value would be escaped.
+        stands = 0 <= content.find(f'"audit": {json.dumps(audit)}'.encode("ascii")) < whole
+        return stands, content[content.rfind(b"\n", 0, max(whole - 1, 0)) + 1 : max(whole - 1, 0)], whole
 
 
 def _lines(path: Path) -> tuple[list[bytes], int]:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.mapped_corpus import check_corpus
 
 __all__ = ["Neighbour", "corpus_entries", "neighbours"]
 
@@ -38,6 +39,9 @@ class _Opened:
 @lru_cache(maxsize=2)
 def _open(folder: Path) -> _Opened:
     """The matrix stays on disk; lengths of its rows and ids are kept."""
+    if not (folder / "corpus.json").is_file():
+        raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
+    check_corpus(folder)
     try:
         about = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         parts = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("data", "indices", "indptr")]

@@ -27,6 +27,7 @@ from ksdp.storage.audits.query_results import (
     Row,
     Totals,
 )
+from ksdp.storage.checksums import check_sealed
 from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow
 from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
@@ -67,6 +68,14 @@ def _ask(question: str, values: Mapping[str, Any], whose: str) -> list[Any]:
         raise StoreError(f"the findings of audit {whose!r} cannot be read: {type(error).__name__}.") from error
 
 
+def _checked(path: Path) -> str:
+    """A table's name for DuckDB, which checks nothing itself: the file is what was written."""
+    whose = f"audit {path.parent.name!r}"
+    if not path.exists():
+        raise StoreError(f"{whose} has no readable findings; run it again.")
+    return str(check_sealed(path, whose))
+
+
 class Findings:
     """The tables of one audit.
 
@@ -86,8 +95,9 @@ class Findings:
         self._verdicts, self._statistics = folder / "verdicts.parquet", folder / "statistics.parquet"
 
     def _run(self, question: str, **values: Any) -> list[Any]:
-        known = {"verdicts": str(self._verdicts), "statistics": str(self._statistics)}
-        named = {name: value for name, value in (known | values).items() if f"${name}" in question}
+        known = {"verdicts": self._verdicts, "statistics": self._statistics}
+        asked = {name: value for name, value in (known | values).items() if f"${name}" in question}
+        named = {name: _checked(value) if isinstance(value, Path) else value for name, value in asked.items()}
         return _ask(question, named, self._folder.name)
 
     _FROM = "(select *, file_row_number as place from read_parquet($verdicts, file_row_number = true))"
@@ -198,14 +208,14 @@ class Findings:
         if not path.is_file():
             return ()
         question = f"select {', '.join(EFFECTS.columns)} from read_parquet($effects) where document = $document"
-        return tuple(EffectRow(*row) for row in self._run(question, effects=str(path), document=document))
+        return tuple(EffectRow(*row) for row in self._run(question, effects=path, document=document))
 
     def compare(self, other: Findings) -> Comparison:
         """Count how verdicts moved from this audit to another."""
         found = self._run(
             "select a.verdict, b.verdict, count(*) from read_parquet($verdicts) a "
             "full join read_parquet($others) b using (document) group by 1, 2",
-            others=str(other._verdicts),
+            others=other._verdicts,
         )
         return Comparison({(before, after): int(count) for before, after, count in found})
 
@@ -217,7 +227,7 @@ class Findings:
             "select document, a.distance, b.distance from read_parquet($verdicts) a "
             "join read_parquet($others) b using (document) where a.verdict = $before and b.verdict = $after "
             f"order by abs(a.distance - b.distance) desc, document limit {int(limit)} offset {int(offset)}",
-            others=str(other._verdicts),
+            others=other._verdicts,
             before=before,
             after=after,
         )

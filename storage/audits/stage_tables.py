@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
-from ksdp.storage.store import write_whole
+from ksdp.storage.checksums import check_sealed, write_sealed_table
 
 __all__ = ["read_stage", "stage_names", "write_stage"]
 
@@ -26,13 +26,20 @@ def write_stage(folder: Path, stage: Stage) -> None:
     table = pa.table({"row": np.asarray(stage.rows, dtype=np.int64)}).replace_schema_metadata(
         {"ksdp.stage": json.dumps(about)}
     )
-    write_whole(_file(folder, stage.name), lambda part: pq.write_table(table, part, compression="zstd"))
+    write_sealed_table(_file(folder, stage.name), table)
 
 
 def read_stage(folder: Path, name: str) -> Stage:
-    """Read a stage."""
+    """Read a stage.
+
+    Raises
+    ------
+    StoreError
+        If it is not there, or is not what was written.
+    """
+    path = _file(folder, name)
     try:
-        table = pq.read_table(_file(folder, name))
+        table = pq.read_table(check_sealed(path, f"audit {folder.name!r}") if path.exists() else path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"audit {folder.name!r} has no stage {name!r}; run it again.") from error
     about = json.loads(table.schema.metadata[b"ksdp.stage"])

@@ -19,6 +19,7 @@ from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.blocks import ROW_GROUP, read_values
+from ksdp.storage.checksums import check_sealed
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 
@@ -52,7 +53,8 @@ def _row(store: Store, summary: Summary, document: str) -> int:
     """Row of the corpus."""
     folder = store.corpus(summary.corpus)
     try:
-        ids = pq.read_table(folder / "ids.parquet", columns=["id"])["id"]
+        path = check_sealed(folder / "ids.parquet", f"the corpus {folder.name}")
+        ids = pq.read_table(path, columns=["id"])["id"]
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
     return int(pc.index(ids, pa.scalar(document, ids.type)).as_py())

@@ -21,9 +21,10 @@ from pyarrow import dataset
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.views import Combined, ViewVerdicts
+from ksdp.storage.checksums import check_sealed, write_sealed_json, write_sealed_table
 from ksdp.storage.finding_tables import VIEWS, ViewsRow
 from ksdp.storage.findings import parsed
-from ksdp.storage.store import Store, write_json, write_whole
+from ksdp.storage.store import Store
 
 __all__ = [
     "ViewsSummary",
@@ -60,7 +61,7 @@ def views_page(store: Store, name: str) -> Path:
 
 def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
     """Write `views/<id>.json`, last: views with a summary are finished."""
-    write_json(_file(store, f"{name}.json"), summary.to_json())
+    write_sealed_json(_file(store, f"{name}.json"), summary.to_json())
 
 
 def read_views(store: Store, name: str) -> ViewsSummary:
@@ -75,7 +76,9 @@ def read_views(store: Store, name: str) -> ViewsSummary:
         told = dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
-    return parsed(ViewsSummary.from_json, told, f"views {name!r}")
+    summary = parsed(ViewsSummary.from_json, told, f"views {name!r}")
+    check_sealed(_file(store, f"{name}.json"), f"views {name!r}")
+    return summary
 
 
 def finished_views(store: Store) -> list[str]:
@@ -122,21 +125,25 @@ def write_view_verdicts(
         "clear_in": listed(combined.clear_in),
     }
     table = VIEWS.of(columns)
-    write_whole(_file(store, f"{name}.parquet"), lambda part: pq.write_table(table, part, compression="zstd"))
+    write_sealed_table(_file(store, f"{name}.parquet"), table)
 
 
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
     """One row a document, as `write_view_verdicts` says."""
     try:
-        return pq.read_table(_file(store, f"{name}.parquet"))
+        table = pq.read_table(check_sealed(_file(store, f"{name}.parquet"), f"views {name!r}"))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
+    if missing := [column for column in VIEWS.columns if column not in table.schema.names]:
+        raise StoreError(f"the table of the views {name!r} has no column {missing[0]!r}; run them again.")
+    return table
 
 
 def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
     """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
     try:
-        table = dataset.dataset(_file(store, f"{name}.parquet"), format="parquet")
+        path = check_sealed(_file(store, f"{name}.parquet"), f"views {name!r}")
+        table = dataset.dataset(path, format="parquet")
         few = table.to_table(columns=["verdict", "log10_adjusted_p"])
         sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())
         order = np.argsort(few["log10_adjusted_p"].to_numpy()[sensitive], kind="stable")[:count]

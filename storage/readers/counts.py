@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused, contents, kind_of_file, read_text
+from ksdp.storage.readers.limits import MOST_COLUMNS, MOST_ROWS, largest_input
 
 __all__ = ["check_labels", "check_vocabulary", "read_counts", "read_docword", "read_vocabulary"]
 
@@ -42,9 +44,35 @@ def read_counts(path: Path) -> sp.csr_array:
     return _checked(path, matrix)
 
 
+def _check_size(path: Path, rows: int, columns: int) -> None:
+    """Refuse what a file declares before anything of that size is made."""
+    if rows > MOST_ROWS or columns > MOST_COLUMNS:
+        raise Refused(
+            path,
+            f"says that it has {rows} rows, {columns} columns; at most {MOST_ROWS} and {MOST_COLUMNS} are read.",
+        )
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse an npz that would be larger than a file may be, by the sizes of its members and of its matrix."""
+    with zipfile.ZipFile(path) as archive:
+        inflated = sum(member.file_size for member in archive.infolist())
+        if inflated > largest_input():
+            raise Refused(path, f"has more than {largest_input()} bytes, decompressed (KSDP_LARGEST_INPUT).")
+        with archive.open("shape.npy") as file:
+            shape = np.lib.format.read_array(io.BytesIO(file.read(4096)), allow_pickle=False)
+    if shape.shape == (2,):
+        _check_size(path, *(int(side) for side in shape))
+
+
 def _read_npz(path: Path) -> sp.coo_array:
     try:
+        _check_archive(path)
         matrix = sp.load_npz(path)
+    except Refused:
+        raise
+    except MemoryError:
+        raise Refused(path, "needs more memory than there is.") from None
     except Exception:  # a damaged archive fails in a dozen ways
         raise Refused(path, "is damaged, cut short or not written by scipy.sparse.save_npz.") from None
     if matrix.dtype.kind not in "biuf":
@@ -72,7 +100,13 @@ def _check_csr(path: Path, matrix: sp.csr_matrix) -> None:
 def _read_mtx(path: Path) -> sp.coo_array:
     data = contents(path)
     try:
+        rows, columns, entries, layout, *_ = scipy.io.mminfo(io.BytesIO(data))
+        _check_size(path, rows, columns)
+        if entries > len(data) or (layout == "array" and rows * columns > len(data)):
+            raise Refused(path, f"is cut short: it says that it has {entries} entries.")
         matrix = scipy.io.mmread(io.BytesIO(data))
+    except Refused:
+        raise
     except Exception as error:  # of many types; its text may hold the file's
         line = re.search(r"\bLine (\d+)\b", str(error))
         place = f" (line {line[1]})" if line else ""
@@ -108,6 +142,7 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
         raise Refused(path, "must begin with three lines: documents, words, entries.") from None
     if min(documents, words, entries) < 1:
         raise Refused(path, f"is empty: its header says {documents} documents, {words} words, {entries} entries.")
+    _check_size(path, documents, words)
     if len(lines) - 3 != entries:
         raise Refused(path, f"is damaged or cut short: {entries} entries in the header, {len(lines) - 3} lines.")
     triples = _triples(path, lines[3:])

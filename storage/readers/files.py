@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.storage.readers.limits import is_regular, largest_input
 
 __all__ = ["Refused", "contents", "decoded", "extension", "kind_of_file", "read_text", "require_file"]
 
@@ -65,8 +67,14 @@ def require_file(path: Path) -> None:
         No such file, a folder, or no permission.
     """
     try:
+        if not is_regular(path) and not path.is_dir():
+            raise Refused(path, "is no regular file.")
+        if path.stat().st_size > largest_input():
+            raise Refused(path, f"has more than {largest_input()} bytes (KSDP_LARGEST_INPUT).")
         with path.open("rb"):
             return
+    except Refused:
+        raise
     except FileNotFoundError:
         raise Refused(path, "there is no such file.") from None
     except IsADirectoryError:
@@ -113,7 +121,11 @@ def contents(path: Path) -> bytes:
     if path.suffix.lower() != ".gz":
         return data
     try:
-        return gzip.decompress(data)
+        with gzip.open(io.BytesIO(data)) as file:
+            inflated = file.read(largest_input() + 1)
+        if len(inflated) > largest_input():
+            raise Refused(path, f"has more than {largest_input()} bytes, decompressed (KSDP_LARGEST_INPUT).")
+        return inflated
     except (EOFError, OSError, zlib.error):
         raise Refused(path, "is damaged, cut short or not gzip.") from None
 

@@ -35,8 +35,8 @@ def read_ratings(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tu
     columns.require([spec.user, spec.item, spec.rating, *(name for name in (spec.party, spec.group) if name)])
     users, ids = columns.coded(spec.user)
     items, names = columns.coded(spec.item)
-    _refuse_repeated(columns, users, items, len(names))
     ratings = columns.numbers(spec.rating, nonnegative=nonnegative)
+    _refuse_repeated(columns, users, items, len(names))
     matrix = sp.csr_array((ratings, (users, items)), shape=(len(ids), len(names)))
     return matrix, Labels(ids, _of_user(columns, spec.party, users), _of_user(columns, spec.group, users))
 

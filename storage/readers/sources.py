@@ -15,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ksdp.storage.readers.files import Refused, kind_of_file, read_text
+from ksdp.storage.readers.limits import MOST_ROWS
 
 __all__ = ["TABULAR", "Source", "open_source"]
 
@@ -49,12 +50,12 @@ def open_source(path: Path, encoding: str) -> Source:
         The file is missing, damaged, wrongly encoded or of another kind.
     """
     suffix = kind_of_file(path)
-    if suffix in (".parquet", ".pq"):
+    if suffix not in TABULAR:
+        raise Refused(path, f"columns are read from {', '.join(TABULAR)} files; not from {suffix or 'this one'}.")
+    text = None if suffix in (".parquet", ".pq") else read_text(path, encoding)
+    if text is None:
         return _open_parquet(path, encoding)
-    if suffix in TABULAR:
-        text = read_text(path, encoding)
-        return _open_csv(path, encoding, text) if suffix == ".csv" else _open_json_lines(path, encoding, text)
-    raise Refused(path, f"columns are read from {', '.join(TABULAR)} files; not from {suffix or 'this one'}.")
+    return _open_csv(path, encoding, text) if suffix == ".csv" else _open_json_lines(path, encoding, text)
 
 
 def _open_parquet(path: Path, encoding: str) -> Source:
@@ -63,6 +64,8 @@ def _open_parquet(path: Path, encoding: str) -> Source:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         schema, rows = file.schema_arrow, int(file.metadata.num_rows)
         names = tuple(schema.names)
+        if rows > MOST_ROWS:
+            raise Refused(path, f"says that it has {rows} rows; at most {MOST_ROWS} are read.")
     except (pa.ArrowException, OSError, ValueError):
         raise damaged from None
 

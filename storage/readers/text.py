@@ -16,6 +16,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
+from ksdp.storage.readers.patterns import check_pattern
 
 __all__ = ["analyser", "read_texts", "term_counts"]
 
@@ -35,6 +36,7 @@ def read_texts(spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | N
     analyse = analyser(spec)  # a wrong pattern or language is found before the file is read
     columns.require([spec.text])
     texts = columns.text(spec.text)
+    check_pattern(spec, texts)
     if vocabulary is None:
         return term_counts(texts, spec, columns.path, analyse=analyse)
     counter = _vectoriser(analyzer=analyse, vocabulary=list(vocabulary))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import SpecError
+from ksdp.storage.readers.limits import LARGEST_TOML, is_regular
 
 __all__ = ["read_toml"]
 
@@ -26,9 +27,16 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     """
     said = f"{what} " if what else ""
     try:
+        if not path.is_dir() and not is_regular(path):
+            raise SpecError(f"{said}{path} is no regular file.")
         with path.open("rb") as file:
-            return tomllib.load(file)
+            content = file.read(LARGEST_TOML + 1)
+        if len(content) > LARGEST_TOML:
+            raise SpecError(f"{said}{path.name} has more than {LARGEST_TOML} bytes.")
+        return tomllib.loads(content.decode("utf-8"))
     except OSError as error:
         raise SpecError(f"{said}{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{said}{path.name} is not TOML: {error}.") from error
+    except (RecursionError, ValueError) as error:  # a path with a zero byte; tables in tables without end
+        raise SpecError(f"{said}{path.name} cannot be read: {type(error).__name__}.") from error

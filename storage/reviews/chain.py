@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import shared_lock
 from ksdp.storage.reviews.log import GENESIS, LogHead, follow, locked, log_file, read_head, read_lines
+from ksdp.storage.reviews.signatures import read_signatures
 from ksdp.storage.store import write_whole
 
 __all__ = ["ChainReport", "check_chain", "set_torn_aside"]
@@ -55,13 +56,19 @@ def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
     inside = log_file(root) if root.is_dir() else root
     try:
         with shared_lock(inside.parent / "lock"):  # a copy of a log has none, and needs none
-            return _check(inside, anchors)
+            report = _check(inside, anchors)
+            held = report.broken is None and (report.entries or report.torn)
+            if root.is_dir() and held and not (inside.parent / "head.json").is_file():
+                why = "head.json, which names the newest entry, was taken away: entries may be missing at the end."
+                return replace(report, broken=report.entries + 1, reason=why)
+            return report
     except OSError as error:
         raise StoreError(f"the review log {inside} cannot be read: {error.strerror}.") from error
 
 
 def _check(path: Path, anchors: Sequence[LogHead]) -> ChainReport:
-    wanted = [read_head(path), *anchors]
+    signed = [LogHead(one.number, one.hash) for one in read_signatures(path)]
+    wanted = [read_head(path), *signed, *anchors]
     lines, torn = read_lines(path)
     hashes = [GENESIS]
     why = ""

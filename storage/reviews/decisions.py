@@ -19,9 +19,13 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.reviewing import Decision, Entry, Proposal, State, Status, check_proposal, fold
+from ksdp.audit.visible_text import visible
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.findings import read_summary
 from ksdp.storage.reviews.chain import ChainReport, check_chain
@@ -29,6 +33,7 @@ from ksdp.storage.reviews.index import ReviewIndex, open_index
 from ksdp.storage.reviews.lineage import lineage, newer_audits, older_audits
 from ksdp.storage.reviews.log import LogHead, add_lines, locked, make_entry
 from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
+from ksdp.storage.reviews.signatures import read_signatures, sign_entries
 from ksdp.storage.store import Store
 
 __all__ = [
@@ -51,6 +56,7 @@ __all__ = [
     "read_policy",
     "snapshot",
     "states",
+    "visible",
     "write_policy",
 ]
 
@@ -72,10 +78,17 @@ def _index(store: Store) -> Iterator[ReviewIndex]:
         yield index
 
 
-def append(store: Store, proposals: Sequence[Proposal], now: datetime) -> list[Entry]:
+def append(
+    store: Store, proposals: Sequence[Proposal], now: datetime, *, key: Ed25519PrivateKey | None = None
+) -> list[Entry]:
     """Record decisions by the store's policy, all or none of them. Returns the entries as the log has them.
 
     A crash while several are written can leave the first of them recorded.
+
+    Parameters
+    ----------
+    key : Ed25519PrivateKey, optional
+        Of the person who decides; the entries are signed with it.
 
     Raises
     ------
@@ -96,7 +109,10 @@ def append(store: Store, proposals: Sequence[Proposal], now: datetime) -> list[E
         by_audit.setdefault(proposal.audit, []).append(proposal)
     for audit, mine in by_audit.items():
         _check_audit(store, audit, [proposal.document for proposal in mine])
-    four_eyes = read_policy(store).four_eyes
+    policy = read_policy(store)
+    four_eyes = policy.four_eyes
+    if policy.signed and key is None:
+        raise InputError("this store takes signed decisions only: `ksdp decide --key`.")
     with locked(store.root) as log, open_index(log) as index:
         if index.torn:
             raise StoreError(
@@ -113,6 +129,8 @@ def append(store: Store, proposals: Sequence[Proposal], now: datetime) -> list[E
             found = _states(store, index, audit, [proposal.document for proposal in mine], four_eyes)
             for proposal in mine:
                 check_proposal(proposal, found[proposal.document], four_eyes=four_eyes)
+                if policy.signed:
+                    _check_second_key(log, proposal, found[proposal.document], key)
                 versions[audit, proposal.document] = found[proposal.document].version
         entries: list[Entry] = []
         newest = index.head
@@ -131,8 +149,22 @@ def append(store: Store, proposals: Sequence[Proposal], now: datetime) -> list[E
             newest = LogHead(entry.number, entry.hash)
         if entries:
             add_lines(log, entries)
+            if key is not None:
+                sign_entries(log, entries, key)
             index.sync()
     return entries
+
+
+def _check_second_key(log: Path, proposal: Proposal, state: State, key: Ed25519PrivateKey | None) -> None:
+    """Four eyes are two keys: what is confirmed is signed, and by another key."""
+    if proposal.decision is not Decision.CONFIRM or state.waiting is None or key is None:
+        return
+    waiting, mine = state.waiting, key.public_key().public_bytes_raw().hex()
+    keys = {one.key for one in read_signatures(log) if (one.number, one.hash) == (waiting.number, waiting.hash)}
+    if not keys:
+        raise InputError(f"entry {waiting.number} is not signed; it must be decided again, with a key.")
+    if mine in keys:
+        raise InputError(f"entry {waiting.number} was signed with this key; another must confirm it.")
 
 
 def _check_audit(store: Store, audit: str, documents: Sequence[str]) -> None:

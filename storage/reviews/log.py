@@ -149,6 +149,8 @@ def add_lines(path: Path, entries: Sequence[Entry]) -> int:
     """Add entries to the log and sync; bytes written. The lock must be held, and nothing torn be at the end."""
     content = b"".join(_canonical(_said(entry) | {"hash": entry.hash}) + b"\n" for entry in entries)
     new = not path.exists()
+    if new:  # from the first byte on there is a head: a log without one was cut off by somebody
+        write_json(path.parent / "head.json", {"number": 0, "hash": GENESIS})
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         left = memoryview(content)

@@ -17,6 +17,9 @@ class Policy:
 
     four_eyes: bool = False
     """A second person must confirm `exclude`, `accept` and `withdraw`."""
+    signed: bool = False
+    """Every decision must be signed by its decider's key, and the second person's be another one: on the command
+    line alone, because the dashboard holds no keys."""
 
 
 def read_policy(store: Store) -> Policy:
@@ -30,13 +33,14 @@ def read_policy(store: Store) -> Policy:
     file = store.root / "reviews" / "policy.json"
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
-        if set(said) != {"four_eyes"} or not isinstance(said["four_eyes"], bool):
+        known = {"four_eyes", "signed"}
+        if not {"four_eyes"} <= set(said) <= known or not all(isinstance(value, bool) for value in said.values()):
             raise ValueError("other keys")
     except FileNotFoundError:
         return Policy()
     except (OSError, ValueError, TypeError) as error:
         raise StoreError("reviews/policy.json cannot be read; set the policy again.") from error
-    return Policy(said["four_eyes"])
+    return Policy(**said)
 
 
 def write_policy(store: Store, policy: Policy) -> None:

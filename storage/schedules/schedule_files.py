@@ -27,9 +27,9 @@ from ksdp.audit.errors import InputError, StoreError
 from ksdp.storage.store import Store, write_json
 
 __all__ = [
-    "Asked",
     "Event",
     "Notice",
+    "RunRequest",
     "Schedule",
     "add_schedule",
     "ask_now",
@@ -154,7 +154,7 @@ class Schedule(_Frozen):
         return value
 
 
-class Asked(_Frozen):
+class RunRequest(_Frozen):
     """A run that somebody wants now."""
 
     at: AwareDatetime
@@ -232,17 +232,17 @@ def set_paused(store: Store, name: str, paused: bool, now: datetime) -> Schedule
     return changed
 
 
-def ask_now(store: Store, name: str, ask: Asked) -> None:
+def ask_now(store: Store, name: str, ask: RunRequest) -> None:
     """Leave word that a run is wanted; `ksdp serve` starts it."""
     read_schedule(store, name)
     write_json(schedule_folder(store, name) / "asked.json", ask.model_dump(mode="json"))
 
 
-def asked(store: Store, name: str) -> Asked | None:
+def asked(store: Store, name: str) -> RunRequest | None:
     """The run that is wanted, if any."""
     path = schedule_folder(store, name) / "asked.json"
     try:
-        return Asked.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return RunRequest.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None
 

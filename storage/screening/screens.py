@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
 from ksdp.storage.findings import read_statistics, read_verdicts
-from ksdp.storage.store import Store, write_json, write_text, write_whole
+from ksdp.storage.store import Store, write_text
 
 __all__ = [
     "RoundVerdicts",
@@ -98,7 +99,7 @@ def largest_distances(store: Store, audit: str) -> NDArray[np.float64]:
 def write_screen(store: Store, screen: str, summary: Mapping[str, Any]) -> Path:
     """Write `screens/<id>.json`."""
     path = _file(store, f"{screen}.json")
-    write_json(path, dict(summary))
+    write_sealed_json(path, dict(summary))
     return path
 
 
@@ -117,7 +118,7 @@ def write_page(store: Store, screen: str, page: str) -> Path:
 def read_screen(store: Store, screen: str) -> dict[str, Any]:
     """Read `screens/<id>.json`."""
     try:
-        return dict(json.loads(_file(store, f"{screen}.json").read_text(encoding="utf-8")))
+        return dict(json.loads(read_sealed(_file(store, f"{screen}.json"), f"screen {screen!r}")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error
 
@@ -153,13 +154,13 @@ def write_excluded(
         held = held[np.argsort(place[held], kind="stable")]
         table = table.take(place[held]).append_column("group", pa.array(units[held].tolist(), pa.string()))
         table = table.set_column(1, "document", pa.array(ids[held].tolist(), pa.string()))
-    write_whole(path, lambda part: pq.write_table(table, part, compression="zstd"))
+    write_sealed_table(path, table)
     return path
 
 
 def read_excluded(store: Store, screen: str) -> pa.Table:
     """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; `group` if any."""
     try:
-        return pq.read_table(_file(store, f"{screen}-excluded.parquet"))
+        return pq.read_table(check_sealed(_file(store, f"{screen}-excluded.parquet"), f"screen {screen!r}"))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error

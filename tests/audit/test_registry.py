@@ -91,3 +91,34 @@ def test_refuses_unknown_families_names_and_empty_choices() -> None:
 def test_a_callable_mechanism_announces_arrays() -> None:
     mechanism = CallableMechanism("c", lambda database, rng: {"mean": [1.0]}, (Announced("mean", (1,)),))
     assert mechanism.observables(9) == (Announced("mean", (1,)),)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [":", "a:", ":b", "..:x", ".os:path", "os.:path", "a b:c", "a\0b:c", "os:path", "os:getcwd",
+     "json:JSONDecodeError", "builtins:int", "no_such_module:x", "os:no_such_thing", "1a:b"],
+)  # fmt: skip
+def test_names_of_modules_that_are_none_are_refused_with_one_line(name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make_mechanism(name, {})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_fails_when_it_is_imported_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, body in enumerate(("1 / 0", "raise SystemExit(3)", "def", "import no_such_module_either")):
+        (tmp_path / f"failing_{number}.py").write_text(body)
+        with pytest.raises(SpecError, match="cannot be imported"):
+            make_mechanism(f"failing_{number}:x", {})
+
+
+def test_files_of_strangers_name_installed_mechanisms_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "neighbour.py").write_text("raise AssertionError('imported')")
+    with pytest.raises(SpecError, match="must be one of"):
+        make_mechanism("neighbour:x", {}, installed=True)
+    assert make_mechanism("pd-svd", {"rank": 2}, installed=True).name == "pd-svd"

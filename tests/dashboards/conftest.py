@@ -16,8 +16,9 @@ import scipy.sparse as sp
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.guarantee import measured
+from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summarise import chance
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
@@ -70,7 +71,7 @@ def _summary(
         smallest = tested.log10_p[:, paper].min(axis=1)
         alone = {
             "statistics": [names[column] for column in paper],
-            "sensitive": int((own.verdict == Verdict.SENSITIVE).sum()),
+            "detected": int(own.detected.sum()),
             "median_D": float(np.median(np.nan_to_num(tested.distance[:, paper]).max(axis=1))),
             "mean_smallest_p": float((10**smallest).mean()),
             "uncorrected_below_level": int((smallest <= np.log10(rule.level)).sum()),

@@ -45,12 +45,13 @@ def test_cookies_expire_and_cannot_be_made_up() -> None:
     source = TokenReviewers({hashlib.sha256(TOKEN.encode()).hexdigest(): "Grace"}, lambda: now[0])
     cookie = source.cookie("Grace")
     assert source.reviewer(request(cookie=f"{COOKIE}={cookie}")) == "Grace"
-    until, name, signature = cookie.split(".")
+    until, name, nonce, signature = cookie.split(".")
     for forged in (
-        f"{int(until) + 1}.{name}.{signature}",
-        f"{until}.{b'Eve'.hex()}.{signature}",
-        f"{until}.{name}.{'0' * 64}",
-        f"{until}.{name}",
+        f"{int(until) + 1}.{name}.{nonce}.{signature}",
+        f"{until}.{b'Eve'.hex()}.{nonce}.{signature}",
+        f"{until}.{name}.{nonce[::-1]}.{signature}",
+        f"{until}.{name}.{nonce}.{'0' * 64}",
+        f"{until}.{name}.{nonce}",
         "",
         "..",
     ):
@@ -122,3 +123,33 @@ def test_origins_are_those_of_the_address_and_those_named() -> None:
 @pytest.mark.parametrize("text", ["", "x", "//evil", "/\\evil", "https://evil/", "javascript:1", "/a\nb", " /a"])
 def test_only_our_own_addresses_are_gone_on_to(text: str) -> None:
     assert safe_path(text, "/default") == "/default"
+
+
+def test_a_cookie_ends_at_sign_out_wherever_a_copy_is() -> None:
+    now = [1000.0]
+    source = TokenReviewers({hashlib.sha256(TOKEN.encode()).hexdigest(): "Grace"}, lambda: now[0])
+    one, other = source.cookie("Grace"), source.cookie("Grace")
+    assert one != other
+    source.end(request(cookie=f"{COOKIE}={one}"))
+    source.end(request(cookie=f"{COOKIE}=1.2.3"))
+    assert source.reviewer(request(cookie=f"{COOKIE}={one}")) is None
+    assert source.reviewer(request(cookie=f"{COOKIE}={other}")) == "Grace"
+
+
+def test_guesses_of_tokens_are_limited_by_address() -> None:
+    now = [1000.0]
+    source = TokenReviewers({hashlib.sha256(TOKEN.encode()).hexdigest(): "Grace"}, lambda: now[0])
+    for _ in range(9):
+        assert source.reviewer(request(authorization="Bearer nonsense")) is None
+    assert source.reviewer(request(authorization=f"Bearer {TOKEN}")) == "Grace"
+    assert source.reviewer(request(authorization="Bearer nonsense")) is None
+    assert source.guesses.too_many("127.0.0.1")
+    assert source.reviewer(request(authorization=f"Bearer {TOKEN}")) is None  # even if it is guessed right now
+    assert source.reviewer(request("10.0.0.9", authorization=f"Bearer {TOKEN}")) == "Grace"
+    now[0] += 61
+    assert source.reviewer(request(authorization=f"Bearer {TOKEN}")) == "Grace"
+
+
+def test_a_header_without_a_proxy_is_refused() -> None:
+    with pytest.raises(InputError, match="`--reviewer-header` needs `--proxy`"):
+        _source("127.0.0.1", None, None, "X-User", None, None)

@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer
 from ksdp.dashboards.reviews.actions import Actions
+from ksdp.storage.checksums import write_sealed_json, write_sealed_table
 from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.validity
@@ -43,14 +44,20 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
     count = len(names)
     ids = np.array([f"mail-{at:07d}" for at in rng.permutation(MILLION)], dtype=object)
     best, arms = rng.beta(2, 5, MILLION), {"n_with": np.full(MILLION, 200), "n_without": np.full(MILLION, 6500)}
+    proofs = {
+        name: -rng.exponential(3, MILLION)
+        for side in ("above", "below")
+        for name in (f"log10_p_{side}", f"log10_adjusted_p_{side}")
+    }
     verdict = rng.choice(np.array(["sensitive", "clear", "undecided"], dtype=object), MILLION)
     columns = {
         "document": ids, "verdict": verdict, "log10_p": -rng.exponential(5, MILLION),
-        "log10_adjusted_p": -rng.exponential(3, MILLION), "statistic": names[rng.integers(0, count, MILLION)],
+        "log10_adjusted_p": -rng.exponential(3, MILLION), "detected": verdict == "sensitive", **proofs,
+        "statistic": names[rng.integers(0, count, MILLION)],
         "distance": best, "band_low": best * 0.8, "band_high": best * 1.1, "largest_band_high": best * 1.1, **arms,
         "detectable_distance": np.full(MILLION, 0.3), "runs_to_decide": rng.random(MILLION) * 1e5,
     }  # fmt: skip
-    pq.write_table(pa.table(columns), folder / "verdicts.parquet", compression="zstd")
+    write_sealed_table(folder / "verdicts.parquet", pa.table(columns))
     every = rng.beta(2, 5, MILLION * count)
     columns = {
         "document": pa.array(np.repeat(ids, count)).dictionary_encode(),
@@ -59,20 +66,23 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
         **{name: np.repeat(arm, count) for name, arm in arms.items()},
         "distance": every, "band_low": every * 0.8, "band_high": every * 1.1,
         "log10_p": -rng.exponential(0.43, MILLION * count),
-        "log10_p_tail": -rng.exponential(0.43, MILLION * count),
+        **{f"log10_p_{side}": -rng.exponential(0.43, MILLION * count) for side in ("tail", "above", "below")},
     }  # fmt: skip
-    pq.write_table(pa.table(columns), folder / "statistics.parquet", compression="zstd")
+    write_sealed_table(folder / "statistics.parquet", pa.table(columns))
     summary["documents"] = MILLION
     summary["verdicts"] = {word: int((verdict == word).sum()) for word in ("sensitive", "clear", "undecided")}
-    (folder / "audit.json").write_text(json.dumps(summary))
+    write_sealed_json(folder / "audit.json", summary)
 
 
-def test_every_page_of_a_million_documents_comes_within_a_second(
+def test_no_page_of_a_million_documents_takes_half_as_long_as_to_read_them(
     make_audit: Callable[..., tuple[Store, str]],
 ) -> None:
     eight = [f"statistic-{letter}" for letter in "abcdefg"] + ["w-max"]
     store, audit = make_audit(names=eight)
     enlarge(store.audit(audit), np.random.default_rng(1))
+    started = time.process_time()
+    pq.read_table(store.audit(audit) / "statistics.parquet", use_threads=False)
+    whole = time.process_time() - started
     actions = Actions(clock=lambda: datetime.now(UTC))
     app = create_app(store, actions=actions, source=LocalReviewer("Ada"), origins=frozenset({ORIGIN}))
     visit = TestClient(app, base_url=ORIGIN)
@@ -96,6 +106,7 @@ def test_every_page_of_a_million_documents_comes_within_a_second(
     grown = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
     assert got.status_code == 303
-    print("\nseconds, first and best of three, and bytes:", json.dumps(took), f"\nMiB to decide: {grown:.0f}")
-    assert max(best for _, best, _ in took.values()) < 1.0
+    print(f"\nseconds to read all: {whole:.2f}; MiB to decide: {grown:.0f}")
+    print("seconds of a page, first and best of three, and bytes:", json.dumps(took))
+    assert max(best for _, best, _ in took.values()) < whole / 2, "a page takes as long as half the audit"
     assert grown < 20  # a set of all ids takes 90

@@ -27,7 +27,7 @@ from ksdp.flows.prefect_server import prefect_server
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity
 from ksdp.storage.store import Store
-from ksdp.tasks.cluster import open_workers
+from ksdp.tasks.cluster import credentials, open_workers
 
 SPEC = """
 seed = {seed}
@@ -75,6 +75,13 @@ def workers() -> Iterator[str]:
         yield cluster.address
 
 
+def cluster_environment(address: str) -> dict[str, str]:
+    """What Dask's settings must say in a process that shall speak to a cluster of this one."""
+    shown = credentials(address)
+    names = {"CA_FILE": "tls_ca_file", "CLIENT__KEY": "tls_client_key", "CLIENT__CERT": "tls_client_cert"}
+    return {f"DASK_DISTRIBUTED__COMM__TLS__{name}": getattr(shown, field) for name, field in names.items()}
+
+
 TAKES_WORKERS = frozenset({"audit", "test", "screen", "more"})
 """Commands with an option `--dask`."""
 
@@ -115,9 +122,11 @@ def run_ksdp(server: dict[str, str], workers: str) -> Callable[..., Ran]:
     def run(*arguments: str | Path, environment: dict[str, str] | None = None, check: int | None = None) -> Ran:
         if arguments[0] in TAKES_WORKERS and environment is None and not {"--workers", "--dask"} & {*arguments}:
             arguments = (*arguments, "--dask", workers)
+        named = arguments[arguments.index("--dask") + 1] if "--dask" in arguments else None
+        own = {} if named is None else cluster_environment(str(named))
         done = subprocess.run(
             [sys.executable, "-m", "ksdp", *map(str, arguments)],
-            env=os.environ | server | (environment or {}),
+            env=os.environ | server | own | (environment or {}),
             capture_output=True,
             text=True,
             timeout=900,

@@ -75,7 +75,7 @@ def test_a_statistic_may_be_given_as_its_class(tmp_path: Path) -> None:
         ("    version = 1  #", "    #", "it has no `version`"),
         ("documents.matrix @", "documents.matrix.T @", "fails in a trial run: ValueError"),
         ('("total",)\n\n    def evaluate', '"total"\n\n    def evaluate', "must be a tuple of names"),
-        ("import numpy as np", "import numpy as np\n1 / 0", "it raises ZeroDivisionError"),
+        ("import numpy as np", "import numpy as np\n1 / 0", "ZeroDivisionError"),
     ],
 )
 def test_a_broken_contract_is_refused_in_a_sentence_before_anything_is_written(

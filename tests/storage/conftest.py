@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.spec import parse_spec
+from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.findings import write_summary
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, write_schedule
 from ksdp.storage.store import Store
@@ -37,7 +37,7 @@ def audited(store: Store) -> Callable[..., str]:
         finished = replace(usual.provenance, finished=f"2026-02-{day:02}T00:00:00+00:00")
         folder = store.audit(name)
         write_summary(folder, replace(usual, audit=name, valid=valid, spec=asked, provenance=finished))
-        pq.write_table(pa.table({"document": [str(n) for n in range(documents)]}), folder / "verdicts.parquet")
+        write_sealed_table(folder / "verdicts.parquet", pa.table({"document": [str(n) for n in range(documents)]}))
         return name
 
     return put

@@ -47,3 +47,5 @@ def test_types_are_held_to() -> None:
         VIEWS.of(columns)
     with pytest.raises(KeyError, match="clear_in"):
         VIEWS.of({name: [] for name in VIEWS.columns if name != "clear_in"})
+    with pytest.raises(KeyError, match="ViewsRow has no column 'surplus'"):
+        VIEWS.of({name: [] for name in (*VIEWS.columns, "surplus")})

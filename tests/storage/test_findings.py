@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.summary import VERSION
+from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide

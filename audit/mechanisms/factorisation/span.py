@@ -57,7 +57,6 @@ def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vecto
         All parties' rows.
     start : shape (rank, features)
         V_0, which everybody knows; it is no part of the space.
-    rounds : int
     mean : shape (features,), optional
         Subtracted from every row, implicitly.
 

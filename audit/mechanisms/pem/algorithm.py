@@ -6,8 +6,8 @@ An algorithm is a frozen dataclass with
 - `map_in_client(records, state)`: one vector a record (or their sum);
 - `reduce_in_aggregator(state, total)`: the next state from the noisy sum, and what the next vectors look like.
 
-What they look like is a tuple of `Block`: how many dimensions, how much one record may put into them, and which
-share of epsilon they get. That is PEM's epsilon splitting; because every state brings its own blocks, it is
+What they look like is a tuple of `VectorBlock`: how many dimensions, how much one record may put into them, and
+which share of epsilon they get. That is PEM's epsilon splitting; because every state brings its own blocks, it is
 PEM's dynamic L as well. Noise follows from the blocks alone, and no record can break them: vectors are clipped,
 and rounded towards zero, record by record, before they are added up.
 
@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Block", "PemAlgorithm", "PemState", "PemTotal", "check_blocks", "contribution"]
+__all__ = ["PemAlgorithm", "PemState", "PemTotal", "VectorBlock", "check_blocks", "contribution"]
 
 Signed = NDArray[np.int64]
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Block:
+class VectorBlock:
     """Some dimensions of the vectors that share a bound and a part of epsilon.
 
     Parameters
@@ -59,7 +59,7 @@ class Block:
 
     Examples
     --------
-    >>> Block(4, bound=3.0, cap=1.0, nonnegative=True).sensitivity  # at most all four entries change by one
+    >>> VectorBlock(4, bound=3.0, cap=1.0, nonnegative=True).sensitivity  # at most all four entries change by one
     4
     """
 
@@ -107,7 +107,7 @@ class Block:
         return min(2 * self.bound_steps, self.size * self.entry_sensitivity)
 
 
-def check_blocks(blocks: tuple[Block, ...]) -> None:
+def check_blocks(blocks: tuple[VectorBlock, ...]) -> None:
     """Refuse blocks whose shares of epsilon do not add up to 1 (within 1e-9; never above)."""
     total = math.fsum(block.share for block in blocks)
     if blocks and not 1 - 1e-9 <= total <= 1 + 1e-12:
@@ -122,7 +122,7 @@ class PemState:
     """Number of the iteration that it is for, from 0."""
     arrays: Mapping[str, Array]
     """The model: float64, int64, int16 or bool."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[VectorBlock, ...]
     """What the vectors of this iteration look like; none: the algorithm has ended."""
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class PemTotal:
     """The chance with which each of them is in the sum."""
 
     @classmethod
-    def of(cls, steps: Signed, blocks: tuple[Block, ...], rows: int, sampling: float) -> PemTotal:
+    def of(cls, steps: Signed, blocks: tuple[VectorBlock, ...], rows: int, sampling: float) -> PemTotal:
         """From the sum in steps."""
         values: list[NDArray[np.float64]] = []
         at = 0
@@ -208,7 +208,7 @@ def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState
     return _clipped_sum(rows, state.blocks)
 
 
-def _clipped_sum(rows: sp.csr_array, blocks: tuple[Block, ...]) -> Signed:
+def _clipped_sum(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> Signed:
     """Clip every row's part of every block, in whole steps, and add the rows up."""
     if not np.isfinite(rows.data).all():
         raise InputError("`map_in_client` returned NaN or infinity.")

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import Block, PemState, PemTotal
+from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
 
 __all__ = ["PemApriori", "candidates", "itemset_loss", "supports"]
 
@@ -126,10 +126,10 @@ class PemApriori:
         if not 0 < self.support <= 1 or self.keep < 1:
             raise InputError("`support` must be in (0, 1], `keep` at least 1.")
 
-    def _blocks(self, length: int, count: int) -> tuple[Block, ...]:
+    def _blocks(self, length: int, count: int) -> tuple[VectorBlock, ...]:
         if not count or length > self.length:
             return ()
-        return (Block(count, float(math.comb(self.longest, length)), cap=1.0, nonnegative=True),)
+        return (VectorBlock(count, float(math.comb(self.longest, length)), cap=1.0, nonnegative=True),)
 
     def init(self) -> PemState:
         """Every item is a candidate."""

@@ -30,7 +30,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal
 from ksdp.audit.mechanisms.pem.budget import Budget, tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Simulated, Vetted, log_law
 from ksdp.audit.mechanisms.pem.ideal import PemRun, run_ideal
-from ksdp.audit.mechanisms.privacy.noise import Counted, check_sampler
+from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, check_sampler
 from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words
 
 __all__ = ["PemMechanism"]
@@ -148,11 +148,11 @@ class PemMechanism(ABC):
         """The (epsilon, delta) of the whole run: the parameter, and 0."""
         return self.epsilon, 0.0
 
-    def counts(self, sizes: Sequence[int], features: int) -> tuple[Counted, ...]:
+    def counts(self, sizes: Sequence[int], features: int) -> tuple[PrivacyCost, ...]:
         """Epsilon of all iterations together: added up, as claimed, and by the best composition at a delta."""
         budget = self.budget()
-        added = Counted("added up", budget.spent(budget.iterations), 0.0)
-        return added, Counted("tightest", tight_epsilon(budget, _DELTA), _DELTA)
+        added = PrivacyCost("added up", budget.spent(budget.iterations), 0.0)
+        return added, PrivacyCost("tightest", tight_epsilon(budget, _DELTA), _DELTA)
 
     def ideal(self, database: Database, rng: np.random.Generator) -> PemRun:
         """One run of the ideal functionality, with all that the coalition sees of it."""

@@ -33,35 +33,18 @@ from typing import TYPE_CHECKING
 from ksdp.audit.errors import InputError
 
 if TYPE_CHECKING:
-    from ksdp.audit.mechanisms.pem.algorithm import Block
+    from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
 
-__all__ = ["Budget", "Sparse", "amplified", "before_sampling", "tight_epsilon"]
-
-
-def amplified(epsilon: float, rate: float) -> float:
-    """What an epsilon-private step costs on a secret sample of this rate: ln(1 + rate (e^epsilon - 1)).
-
-    Examples
-    --------
-    >>> round(amplified(1.0, 0.1), 4)
-    0.1586
-    """
-    if not 0 < rate <= 1:
-        raise InputError(f"`rate` must be in (0, 1]; got {rate}.")
-    if rate == 1 or math.isinf(epsilon):
-        return epsilon
-    if epsilon > 30:  # e^epsilon may overflow: ln(1 + q e^e - q) = e + ln(q + (1 - q) e^-e)
-        return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
-    return math.log1p(rate * math.expm1(epsilon))
+__all__ = ["Budget", "Sparse", "before_sampling", "tight_epsilon"]
 
 
 def before_sampling(epsilon: float, rate: float) -> float:
-    """The epsilon of a step that costs `epsilon` on a sample of this rate; the inverse of `amplified`.
+    """The epsilon of a step that costs `epsilon` on a sample of this rate: ln(1 + (e^epsilon - 1) / rate).
 
     Examples
     --------
-    >>> round(before_sampling(amplified(1.0, 0.1), 0.1), 12)
-    1.0
+    >>> round(before_sampling(1.0, 0.1), 4)
+    2.9004
     """
     if not 0 < rate <= 1:
         raise InputError(f"`rate` must be in (0, 1]; got {rate}.")
@@ -123,8 +106,8 @@ class Budget:
 
     Examples
     --------
-    >>> from ksdp.audit.mechanisms.pem.algorithm import Block
-    >>> Budget(epsilon=1.0, iterations=50).scale(Block(27, bound=8.0, share=0.5))  # T L / (epsilon / 2)
+    >>> from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
+    >>> Budget(epsilon=1.0, iterations=50).scale(VectorBlock(27, bound=8.0, share=0.5))  # T L / (epsilon / 2)
     1600.0
     """
 
@@ -157,12 +140,12 @@ class Budget:
         """Of `on_sample`, what the sparse vector technique takes."""
         return self.on_sample * self.sparse.part if self.sparse else 0.0
 
-    def of_block(self, block: Block) -> float:
+    def of_block(self, block: VectorBlock) -> float:
         """Of `on_sample`, what the sum of a block takes."""
         left = self.on_sample * (1 - self.sparse.part) if self.sparse else self.on_sample
         return left * block.share
 
-    def scale(self, block: Block) -> float:
+    def scale(self, block: VectorBlock) -> float:
         """lambda: scale of each server's noise on a block, in the block's steps; 0 where epsilon is infinite."""
         return block.sensitivity / self.of_block(block)
 
@@ -190,7 +173,6 @@ def tight_epsilon(budget: Budget, delta: float, iterations: int | None = None) -
 
     Parameters
     ----------
-    budget : Budget
     delta : float
         In (0, 1).
     iterations : int, optional

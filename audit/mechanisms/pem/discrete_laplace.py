@@ -88,10 +88,6 @@ class Simulated:
 
     A discrete Laplace number is the difference of two geometric ones, so a sum of n of them is the difference of
     two negative binomial ones, drawn at once.
-
-    Parameters
-    ----------
-    rng : Generator
     """
 
     rng: np.random.Generator
@@ -141,7 +137,6 @@ def log_law(scale: float, numbers: NDArray[np.integer], parties: int = 1) -> NDA
     ----------
     scale : float
         Above 0.
-    numbers : array of int
     parties : int
         At least 1.
 

@@ -100,10 +100,8 @@ def run_ideal(
 
     Parameters
     ----------
-    algorithm : PemAlgorithm
     parts : sequence of CSR
         The records of the clients that the coalition does not hold; one client each.
-    budget : Budget
     sampler : Sampler
         Of the noise.
     noises : int

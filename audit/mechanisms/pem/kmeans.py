@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import Block, PemState, PemTotal
+from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
 
 __all__ = ["PemKMeans"]
 
@@ -25,7 +25,6 @@ class PemKMeans:
 
     Parameters
     ----------
-    clusters, features : int
     bound : float
         L_x: largest L1 norm of a record; for one-hot rows the number of attributes.
     high : float
@@ -34,7 +33,6 @@ class PemKMeans:
         Of epsilon for the sums; the rest is for the counts.
     least : float
         A noisy count below this is not divided by.
-    start_seed : int
     fraction_bits : int
         Sums are whole multiples of 2^-fraction_bits; 0 for records of whole numbers.
 
@@ -69,11 +67,11 @@ class PemKMeans:
             raise InputError(f"`start_seed` must not be negative; got {self.start_seed}.")
         self._blocks()
 
-    def _blocks(self) -> tuple[Block, ...]:
+    def _blocks(self) -> tuple[VectorBlock, ...]:
         cap = min(self.high, self.bound)
         size = self.clusters * self.features
-        sums = Block(size, self.bound, self.share, cap, nonnegative=True, fraction_bits=self.fraction_bits)
-        return sums, Block(self.clusters, 1.0, 1.0 - self.share, nonnegative=True)
+        sums = VectorBlock(size, self.bound, self.share, cap, nonnegative=True, fraction_bits=self.fraction_bits)
+        return sums, VectorBlock(self.clusters, 1.0, 1.0 - self.share, nonnegative=True)
 
     def init(self) -> PemState:
         """Centres from the seed."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import Block, PemState, PemTotal
+from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
 
 __all__ = ["PemLogistic"]
 
@@ -69,8 +69,8 @@ class PemLogistic:
             raise InputError(f"`rate` must be above 0, `penalty` at least 0; got {self.rate}, {self.penalty}.")
         self._blocks()
 
-    def _blocks(self) -> tuple[Block, ...]:
-        return (Block(self.features, self.bound, cap=self.cap, fraction_bits=self.fraction_bits),)
+    def _blocks(self) -> tuple[VectorBlock, ...]:
+        return (VectorBlock(self.features, self.bound, cap=self.cap, fraction_bits=self.fraction_bits),)
 
     def init(self) -> PemState:
         """All weights 0."""

@@ -44,7 +44,6 @@ class PEMKMeans(KMeansParameters, PemMechanism):
 
     Parameters
     ----------
-    clusters, iterations : int
     bound : float
         Largest L1 norm of a record; longer ones are scaled down.
     high : float
@@ -53,7 +52,6 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         Part of epsilon for the sums.
     start_seed : int
         What the parties agreed to draw the start from.
-    fraction_bits : int
 
     Raises
     ------
@@ -118,13 +116,10 @@ class PEMLogistic(LogisticParameters, PemMechanism):
 
     Parameters
     ----------
-    iterations : int
     bound : float
         Largest L1 norm of one record's gradient.
     label : int
         Column of the label, 0 or 1; the last by default.
-    rate, penalty : float
-    fraction_bits : int
 
     Raises
     ------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
@@ -23,16 +23,12 @@ from ksdp.audit.mechanisms.pem.parameters import (
     Part,
     Positive,
 )
-from ksdp.audit.spec import validated
+from ksdp.audit.spec import Section, validated
 
 __all__ = ["PemDataSpec", "PemSpec", "parse_pem_spec"]
 
 
-class _Section(BaseModel, extra="forbid", frozen=True):
-    pass
-
-
-class PemDataSpec(_Section, frozen=True):
+class PemDataSpec(Section, frozen=True):
     """Where the records are, how they become numbers, and whose they are."""
 
     path: str
@@ -41,9 +37,9 @@ class PemDataSpec(_Section, frozen=True):
     encoding: str = "utf-8"
     columns: tuple[str, ...] = ()
     """Numbers, taken as they are."""
-    edges: dict[str, Annotated[tuple[float, ...], Field(min_length=1)]] = {}
+    edges: dict[str, Annotated[tuple[float, ...], Field(min_length=1)]] = Field(default_factory=dict)
     """Numbers that become bins: by column, where one bin ends and the next begins."""
-    categories: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = {}
+    categories: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
     """By column, all values that it may have; each becomes a column of 0 and 1."""
     label: str | None = None
     """Column of what logistic regression is to tell; it becomes the last one."""
@@ -80,13 +76,13 @@ class PemDataSpec(_Section, frozen=True):
         return bool(self.columns or self.edges or self.categories)
 
 
-class KMeansSpec(_Section, KMeansParameters, frozen=True):
+class KMeansSpec(Section, KMeansParameters, frozen=True):
     """k-means; see `PemKMeans`."""
 
     name: Literal["k-means"]
 
 
-class LogisticSpec(_Section, LogisticParameters, frozen=True):
+class LogisticSpec(Section, LogisticParameters, frozen=True):
     """Logistic regression; see `PemLogistic`. `label` is for a count matrix: a table's is named in `data`."""
 
     name: Literal["logistic"]
@@ -97,7 +93,7 @@ class LogisticSpec(_Section, LogisticParameters, frozen=True):
         return self.logistic(features, self.cap)
 
 
-class AprioriSpec(_Section, AprioriParameters, frozen=True):
+class AprioriSpec(Section, AprioriParameters, frozen=True):
     """Frequent itemsets; see `PemApriori`. It takes as many iterations as the longest itemset is long."""
 
     name: Literal["apriori"]
@@ -114,7 +110,7 @@ class AprioriSpec(_Section, AprioriParameters, frozen=True):
         return PemApriori(features, self.longest, self.support, self.length, self.keep)
 
 
-class SparseSpec(_Section, frozen=True):
+class SparseSpec(Section, frozen=True):
     """Clients send large entries only; see `Sparse`."""
 
     threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -122,7 +118,7 @@ class SparseSpec(_Section, frozen=True):
     part: Part = 0.5
 
 
-class BudgetSpec(_Section, frozen=True):
+class BudgetSpec(Section, frozen=True):
     """What a run may cost a record."""
 
     epsilon: Positive
@@ -132,7 +128,7 @@ class BudgetSpec(_Section, frozen=True):
     sparse: SparseSpec | None = None
 
 
-class RunSpec(_Section, frozen=True):
+class PemRunSpec(Section, frozen=True):
     """Who takes part, and how long they wait."""
 
     servers: Annotated[int, Field(ge=2, le=100)] = 2
@@ -150,13 +146,13 @@ class RunSpec(_Section, frozen=True):
     field_bits: Literal[64, 32] = 64
 
 
-class PemSpec(_Section, frozen=True):
+class PemSpec(Section, frozen=True):
     """A whole run."""
 
     data: PemDataSpec
     algorithm: Annotated[KMeansSpec | LogisticSpec | AprioriSpec, Field(discriminator="name")]
     budget: BudgetSpec
-    run: RunSpec = RunSpec()
+    run: PemRunSpec = PemRunSpec()
 
     @model_validator(mode="after")
     def _fits(self) -> PemSpec:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.pem.algorithm import Block
+from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
 from ksdp.audit.mechanisms.pem.apriori import PemApriori
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
@@ -43,7 +43,7 @@ def _enough(noise: float) -> int:
     return int(min(_MOST, 10 + 20 * noise))
 
 
-def _spread(budget: Budget, block: Block, servers: int) -> float:
+def _spread(budget: Budget, block: VectorBlock, servers: int) -> float:
     """Deviation of all servers' noise on an entry of a block, in its units and for the share that is sampled."""
     return math.sqrt(2 * servers) * budget.scale(block) * 2.0**-block.fraction_bits / budget.sampling
 
@@ -55,8 +55,6 @@ def kmeans_pair(mechanism: PemKMeans, budget: Budget, servers: int) -> Pair:
     ----------
     mechanism : PemKMeans
         Its number of features is not looked at.
-    budget : Budget
-    servers : int
     """
     cap = min(mechanism.high, mechanism.bound)
     entries = np.full(math.ceil(mechanism.bound / cap), cap)
@@ -95,8 +93,6 @@ def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:
     ----------
     mechanism : PemLogistic
         With as few features as its label's column allows.
-    budget : Budget
-    servers : int
     """
     label = mechanism.label % mechanism.features
     column = 0 if label else 1
@@ -117,8 +113,6 @@ def apriori_pair(mechanism: PemApriori, budget: Budget, servers: int) -> Pair:
     ----------
     mechanism : PemApriori
         With two items.
-    budget : Budget
-    servers : int
     """
     (block,) = mechanism.init().blocks
     room = max(1 - mechanism.support, 0.01)

@@ -53,7 +53,6 @@ class Announcer:
         Parties that are not in the coalition.
     sampler : str
         Of `ksdp.audit.mechanisms.privacy.noise.SAMPLERS`.
-    rng : numpy.random.Generator
     factor : float
         What the noise is multiplied with: 1, but in a mechanism that is broken on purpose.
     """

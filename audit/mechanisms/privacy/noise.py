@@ -34,7 +34,7 @@ from ksdp.audit.mechanisms.guarantee import SAMPLERS
 __all__ = [
     "FRACTION_BITS",
     "Accounting",
-    "Counted",
+    "PrivacyCost",
     "account",
     "analytic_multiplier",
     "check_budget",
@@ -56,7 +56,7 @@ _COARSEST = 16.0
 
 
 @dataclass(frozen=True)
-class Counted:
+class PrivacyCost:
     """What a mechanism's releases cost together, by one way of counting."""
 
     way: str
@@ -75,10 +75,10 @@ class Accounting:
     added: float
     """n releases at (epsilon_i, delta / n) each, their epsilons added up: the papers' composition."""
 
-    def counts(self) -> tuple[Counted, ...]:
+    def counts(self) -> tuple[PrivacyCost, ...]:
         """The four, by name."""
         ways = {"exactly": self.exact, "PLD": self.pld, "RDP": self.rdp, "added up": self.added}
-        return tuple(Counted(way, epsilon, self.delta) for way, epsilon in ways.items())
+        return tuple(PrivacyCost(way, epsilon, self.delta) for way, epsilon in ways.items())
 
 
 def check_budget(epsilon: float, delta: float) -> None:

@@ -28,7 +28,7 @@ from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observabl
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.announcer import Announcement, Announcer, Driven, Replay, simulate
-from ksdp.audit.mechanisms.privacy.noise import Accounting, Counted, account, check_sampler, epsilon_together
+from ksdp.audit.mechanisms.privacy.noise import Accounting, PrivacyCost, account, check_sampler, epsilon_together
 
 __all__ = ["GaussianReleases"]
 
@@ -123,7 +123,7 @@ class GaussianReleases(ABC):
         """Epsilon at `delta` for parties of these sizes, by four ways of counting."""
         return account(self.multipliers(sizes, features), self.delta)
 
-    def counts(self, sizes: Sequence[int], features: int) -> tuple[Counted, ...]:
+    def counts(self, sizes: Sequence[int], features: int) -> tuple[PrivacyCost, ...]:
         """The same, way by way."""
         return self.accounting(sizes, features).counts()
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption, exit_code, tell
+from ksdp.commands.options import (
+    DaskOption,
+    InsecureDaskOption,
+    JsonOption,
+    StoreOption,
+    WorkersOption,
+    asked_dask,
+    exit_code,
+    tell,
+)
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -23,6 +32,7 @@ def audit(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec; interrupted, the same command resumes."""
@@ -30,6 +40,7 @@ def audit(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         summary = _run(read, base, store, workers=workers, dask=dask)
     tell(summary, as_json)
@@ -67,6 +78,7 @@ def evaluate_statistics(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate new statistics on cached observables, without a single run of the mechanism."""
@@ -76,6 +88,7 @@ def evaluate_statistics(
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         opened = Store.open(store, create=False)
         summary = run_test(store, find_audit(opened, audit), names, workers=workers, dask=dask)
@@ -92,11 +105,13 @@ def evaluate_statistics(
 def demo(
     store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
 ) -> None:
-    """Audit the docstrings of the installed numpy, scipy and pandas with PD-SVD and PD-NMF."""
-    from ksdp.flows.audits.demo import run_demo
+    """Audit docstrings of the installed numpy, scipy and pandas under two settings; one leaks less."""
+    from ksdp.flows.audits.demo import demo_words, run_demo
     from ksdp.terminal import terminal
 
     with terminal():
         summaries = run_demo(store, workers=workers)
     for summary in summaries:
         tell(summary, as_json)
+    if not as_json:
+        typer.echo(demo_words(summaries), err=True)

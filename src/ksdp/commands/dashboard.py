@@ -30,7 +30,8 @@ def review(
         str | None, typer.Option("--reviewer-header", help="Header in which a proxy names who signed in (OIDC).")
     ] = None,
     proxy: Annotated[
-        list[str] | None, typer.Option("--proxy", help="Address of that proxy; loopback without.")
+        list[str] | None,
+        typer.Option("--proxy", help="Address of that proxy; whoever connects from there names anybody."),
     ] = None,
     tokens: Annotated[
         Path | None, typer.Option("--tokens", help="File of `token name` lines, readable by its owner only.")
@@ -55,6 +56,7 @@ def review(
     import uvicorn
 
     from ksdp.dashboards.app import create_app
+    from ksdp.dashboards.connections import PatientProtocol
     from ksdp.storage.store import Store
 
     source = _source(host, tls_cert, tls_key, reviewer_header, proxy, tokens)
@@ -73,6 +75,7 @@ def review(
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        http=PatientProtocol,
     )
 
 
@@ -96,8 +99,13 @@ def _source(
             f"`--host` {host} is not this machine alone: give `--tls-cert` and `--tls-key`, and "
             "`--reviewer-header` or `--tokens`."
         )
+    if header is not None and not proxy:
+        raise InputError(
+            "`--reviewer-header` needs `--proxy`, the address of the proxy that signs people in: without one, "
+            "every program of this machine could decide under any name."
+        )
     if header is not None:
-        return HeaderReviewer(header, frozenset(proxy or _LOOPBACK[:2]))
+        return HeaderReviewer(header, frozenset(proxy or ()))
     return TokenReviewers(read_tokens(tokens)) if tokens is not None else LocalReviewer(getpass.getuser())
 
 

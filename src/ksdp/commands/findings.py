@@ -90,9 +90,9 @@ def show(
         return
     verdict = found.verdict
     typer.echo(
-        f"{document}: {verdict.verdict}; adjusted p of no leak 10^{verdict.log10_adjusted_p:.1f}, of at most "
-        f"the margin 10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin "
-        f"10^{verdict.log10_adjusted_p_below:.1f}"
+        f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of no leak "
+        f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
+        f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
     )
     typer.echo(f"  where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}")
     for row in found.tests:
@@ -134,6 +134,10 @@ def _left_out(store: Store, summary: Summary, document: str) -> bool:
     from ksdp.storage.mapped_corpus import open_corpus
 
     return document in open_corpus(store.corpus(summary.corpus)).left_out
+
+
+def _detected(leak: bool) -> str:
+    return ", a leak is detected" if leak else ""
 
 
 def _rate(rate: float | None, low: float | None) -> str:
@@ -182,8 +186,10 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
         typer.echo(json.dumps(row_json(found)))
         return
     typer.echo(
-        f"{document}: {found.verdict}, adjusted p 10^{found.log10_adjusted_p:.1f} ({found.view}, "
-        f"{found.statistic}, D {found.distance:.3f} [{found.band_low:.3f}, {found.band_high:.3f}])\n"
+        f"{document}: {found.verdict}{_detected(found.detected)}; adjusted p of no leak "
+        f"10^{found.log10_adjusted_p:.1f} ({found.view}, {found.statistic}, D {found.distance:.3f} "
+        f"[{found.band_low:.3f}, {found.band_high:.3f}]), of at least the margin "
+        f"10^{found.log10_adjusted_p_below:.1f}\n"
         f"  sensitive in {', '.join(found.sensitive_in) or 'no view'}; clear in "
         f"{', '.join(found.clear_in) or 'no view'}"
     )

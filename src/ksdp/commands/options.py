@@ -10,10 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
 
-__all__ = ["KEYS", "DaskOption", "JsonOption", "StoreOption", "WorkersOption", "exit_code", "tell"]
+__all__ = [
+    "KEYS",
+    "DaskOption",
+    "InsecureDaskOption",
+    "JsonOption",
+    "StoreOption",
+    "WorkersOption",
+    "asked_dask",
+    "exit_code",
+    "signing_key",
+    "tell",
+]
 
 _BEGAN = time.monotonic()
 """When the command did: what a person waited for is more than the last stage."""
@@ -25,7 +38,12 @@ StoreOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Worker processes; one a core by default.")
 ]
-DaskOption = Annotated[str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead.")]
+DaskOption = Annotated[
+    str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead: tls://HOST:PORT.")
+]
+InsecureDaskOption = Annotated[
+    bool, typer.Option("--insecure-dask", help="The scheduler has no TLS, and nobody else can reach it.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 KEYS = (
@@ -43,6 +61,30 @@ KEYS = (
     "unread",
 )
 """Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
+
+
+def asked_dask(dask: str | None, insecure: bool) -> str | None:
+    """The scheduler that a person named, before anything is read or written.
+
+    Raises
+    ------
+    InputError
+        If it has no TLS and nobody said that this is meant.
+    """
+    from ksdp.flows.audits.audit_here import HERE
+    from ksdp.tasks.cluster import dask_address
+
+    return dask if dask == HERE else dask_address(dask, insecure)
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
+    from ksdp.storage.keys import load_private, needs_passphrase
+
+    secret = None
+    if needs_passphrase(path):
+        secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
+    return load_private(path, passphrase=secret)
 
 
 def exit_code(summary: Summary | ViewsSummary) -> int:

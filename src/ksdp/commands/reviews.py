@@ -1,19 +1,28 @@
-"""Decide about documents and sign what follows: `decide`, `more`, `clear`, `log`, `approve`."""
+"""Decide about documents and sign what follows: `decide`, `more`, `clear`, `approve`."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption, exit_code, tell
+from ksdp.commands.options import (
+    DaskOption,
+    InsecureDaskOption,
+    JsonOption,
+    StoreOption,
+    WorkersOption,
+    asked_dask,
+    exit_code,
+    signing_key,
+    tell,
+)
+from ksdp.commands.review_log import entry_line, entry_row
 
-if TYPE_CHECKING:
-    from ksdp.audit.reviewing import Entry
-
-__all__ = ["approve", "clear", "decide", "log", "more", "tell_chain"]
+__all__ = ["approve", "clear", "decide", "more"]
 
 AuditArgument = Annotated[str, typer.Argument(help="Id of a finished audit (`ksdp list`).")]
 ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
@@ -22,27 +31,16 @@ WhoOption = Annotated[str, typer.Option("--who", help="Your name; it stands in t
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
 
 
-def _row(entry: Entry) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(entry) | {"at": entry.at.isoformat()}
-
-
-def _line(entry: Entry) -> str:
-    when = entry.at.isoformat(timespec="seconds")
-    return (
-        f"{entry.number:>6}  {when}  {entry.audit}  {entry.document}  {entry.decision}  {entry.reviewer}: "
-        f"{' '.join(entry.reason.split())}"
-    )
-
-
 def decide(
     audit: Annotated[str | None, typer.Argument(help="Id of a finished audit (`ksdp list`).")] = None,
     documents: Annotated[list[str] | None, typer.Argument(help="Ids of documents.")] = None,
     decision: Annotated[
         str, typer.Option("--decision", help="exclude, accept, more-runs, confirm or withdraw.")
     ] = "",
-    reason: Annotated[str, typer.Option("--reason", help="Why; never a document's text.")] = "",
+    reason: Annotated[
+        str,
+        typer.Option("--reason", help="Why; never a document's text. `-`: from standard input, unseen by `ps`."),
+    ] = "",
     who: WhoOption = "",
     saw: Annotated[
         int | None,
@@ -50,7 +48,16 @@ def decide(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help="Set how this store decides, and nothing else: four-eyes or one-person."),
+        typer.Option(
+            "--policy",
+            help="Set how this store decides, and nothing else: one-person, four-eyes, or two-keys (signed).",
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Your private key (`ksdp keys`): it signs what you decide.")
+    ] = None,
+    documents_from: Annotated[
+        Path | None, typer.Option("--documents-from", help="A file of ids, one a line: unseen by `ps`.")
     ] = None,
     run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, like `ksdp more`.")] = False,
     store: StoreOption = Path("ksdp-store"),
@@ -60,6 +67,7 @@ def decide(
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError, StaleDecision
+    from ksdp.flows.reviews.decide import Signer
     from ksdp.flows.reviews.decide import decide as run_decide
 
     if policy is not None:
@@ -71,21 +79,30 @@ def decide(
         raise InputError("an audit and at least one document must be named.")
     if run and decision != "more-runs":
         raise InputError("`--run` goes with `--decision more-runs`.")
+    named = [*(documents or []), *(_lines(documents_from) if documents_from else [])]
+    reason = sys.stdin.read() if reason == "-" else reason
+    private = signing_key(key) if key else None
     try:
-        made = run_decide(store, audit, documents or [], decision, reason, who, datetime.now(UTC), saw=saw)
+        made = run_decide(store, audit, named, decision, reason, Signer(who, private), datetime.now(UTC), saw=saw)
     except StaleDecision as error:
         if as_json:
-            newer = _row(error.newer) if error.newer else None
+            newer = entry_row(error.newer) if error.newer else None
             typer.echo(json.dumps({"refused": "stale", "message": str(error), "newer": newer}))
         raise
     if not as_json:
-        typer.echo("\n".join(_line(entry) for entry in made))
+        typer.echo("\n".join(entry_line(entry) for entry in made))
     elif not run:
-        typer.echo(json.dumps({"entries": [_row(entry) for entry in made]}))
+        typer.echo(json.dumps({"entries": [entry_row(entry) for entry in made]}))
     if run:
         more(audit, store=store, as_json=as_json)
     elif decision == "more-runs":
         typer.echo(f"`ksdp more {audit}` runs them.", err=True)
+
+
+def _lines(path: Path) -> list[str]:
+    from ksdp.storage.readers.files import read_text
+
+    return [line for line in read_text(path, "utf-8").splitlines() if line.strip()]
 
 
 def _set_policy(store: Path, policy: str) -> None:
@@ -93,9 +110,9 @@ def _set_policy(store: Path, policy: str) -> None:
     from ksdp.storage.reviews.decisions import Policy, write_policy
     from ksdp.storage.store import Store
 
-    if policy not in {"four-eyes", "one-person"}:
+    if policy not in {"two-keys", "four-eyes", "one-person"}:
         raise InputError(f"`--policy` must be four-eyes or one-person; got {policy!r}.")
-    write_policy(Store.open(store, create=False), Policy(four_eyes=policy == "four-eyes"))
+    write_policy(Store.open(store, create=False), Policy(policy != "one-person", policy == "two-keys"))
     typer.echo(f"{policy}: entries of the log are judged by this from now on.", err=True)
 
 
@@ -114,12 +131,14 @@ def more(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Continue an audit with more runs, where a decision asked for them."""
     from ksdp.flows.reviews.decide import WantedRuns, more_runs
     from ksdp.terminal import terminal
 
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         out = more_runs(
             store,
@@ -175,50 +194,6 @@ def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
     )
 
 
-def log(
-    audit: Annotated[str | None, typer.Argument(help="Entries of one audit; all without.")] = None,
-    document: Annotated[str | None, typer.Argument(help="Entries of one document of it.")] = None,
-    set_torn_aside: Annotated[
-        bool,
-        typer.Option("--set-torn-aside", help="Move a last line that a crash cut short into a file of its own."),
-    ] = False,
-    store: StoreOption = Path("ksdp-store"),
-    as_json: JsonOption = False,
-) -> None:
-    """Print the review log."""
-    from ksdp.storage.reviews.decisions import read_log
-    from ksdp.storage.store import Store
-
-    opened = Store.open(store, create=False)
-    if set_torn_aside:
-        from datetime import UTC, datetime
-
-        from ksdp.storage.reviews.chain import set_torn_aside as move
-
-        aside = move(opened.root, datetime.now(UTC))
-        typer.echo(f"kept in {aside}" if aside else "nothing is torn.", err=True)
-        return
-    entries = read_log(opened, audit=audit, document=document)
-    if as_json:
-        typer.echo(json.dumps({"entries": [_row(entry) for entry in entries]}))
-        return
-    for entry in entries:
-        typer.echo(_line(entry))
-
-
-def tell_chain(out: dict[str, Any], as_json: bool) -> None:
-    """Print what checking a review log found, and leave with 1 where it is not whole."""
-    if as_json:
-        typer.echo(json.dumps(out))
-    elif out["whole"]:
-        typer.echo(f"the review log is whole: {out['entries']} entries, the newest is {out['head']}")
-        if not out["anchors"]:
-            typer.echo("--against CLEARANCE compares it with what was signed.", err=True)
-    else:
-        typer.secho(f"the review log is NOT whole: {out['reason']}", err=True, fg="red", bold=True)
-    raise typer.Exit(0 if out["whole"] else 1)
-
-
 def approve(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     clearance: ClearanceOption,
@@ -229,6 +204,7 @@ def approve(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Audit, wait until every sensitive document is decided, then sign what may be used. It resumes."""
@@ -243,6 +219,7 @@ def approve(
     now = datetime.now(UTC)
     signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days))
     read, base = read_spec_file(spec)
+    dask = asked_dask(dask, insecure_dask)
     with terminal():
         patience = Patience(timedelta(hours=hours))
         out = run_approval(read, base, store, signing, patience, workers=workers, dask=dask)

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ksdp.commands.options import JsonOption
-from ksdp.commands.screening import signing_key
+from ksdp.commands.options import JsonOption, signing_key
 
 __all__ = ["party", "run"]
 

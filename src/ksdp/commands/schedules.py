@@ -155,13 +155,13 @@ def run_schedule(
 ) -> None:
     """Run a schedule now: by `ksdp serve` if it is running, else here."""
     from ksdp.flows.schedules.serve import being_served, run_now
-    from ksdp.storage.schedules.schedule_files import Asked, ask_now
+    from ksdp.storage.schedules.schedule_files import RunRequest, ask_now
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
     opened = Store.open(store, create=False)
     if being_served(opened):
-        ask_now(opened, name, Asked(at=datetime.now(UTC), full=full))
+        ask_now(opened, name, RunRequest(at=datetime.now(UTC), full=full))
         answer = {"schedule": name, "asked": True}
         typer.echo(json.dumps(answer) if as_json else "`ksdp serve` runs it now", err=not as_json)
         return

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ksdp.commands.options import DaskOption, JsonOption, StoreOption, WorkersOption
-from ksdp.commands.reviews import tell_chain
+from ksdp.commands.options import (
+    DaskOption,
+    InsecureDaskOption,
+    JsonOption,
+    StoreOption,
+    WorkersOption,
+    asked_dask,
+    signing_key,
+)
+from ksdp.commands.review_log import tell_chain
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-__all__ = ["keys", "screen", "signing_key", "verify"]
+__all__ = ["keys", "screen", "verify"]
 
 
 _SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
@@ -31,16 +36,6 @@ def keys(
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True).encode() if passphrase else None
     made = make_identity(folder, name, passphrase=secret)
     typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
-
-
-def signing_key(path: Path) -> Ed25519PrivateKey:
-    """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
-    from ksdp.storage.keys import load_private, needs_passphrase
-
-    secret = None
-    if needs_passphrase(path):
-        secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
-    return load_private(path, passphrase=secret)
 
 
 def screen(
@@ -77,6 +72,7 @@ def screen(
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
+    insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
@@ -90,6 +86,7 @@ def screen(
     from ksdp.flows.screening.signing import Signing
     from ksdp.terminal import terminal
 
+    dask = asked_dask(dask, insecure_dask)
     now = datetime.now(UTC)
     read, base = read_spec_file(spec)
     expires = now + timedelta(days=days)

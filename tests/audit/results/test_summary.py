@@ -15,7 +15,8 @@ from ksdp.audit.results.parts import (
     PaperAlone,
     VerdictCounts,
 )
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import Summary
 
 from ...summaries import example
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.screening.attempts import Attempt, attempt_of, count_attempts, question_of
 from ksdp.audit.spec import Spec
 
@@ -50,6 +51,29 @@ def test_another_mechanism_or_other_parties_are_another_question(changes: dict[s
     same = changes == {"seed": 1}
     assert (question_of(spec_with(), "c") == question_of(spec_with(**changes), "c")) is same
     assert question_of(spec_with(), "c") != question_of(spec_with(), "d")
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        {"rank": 3, "solver": "limit"},
+        {"rank": 3.0},
+        {"rank": 3, "opens": "every round", "iterations": PDSVD().iterations, "tolerance": PDSVD().tolerance},
+        {"name": "ksdp.audit.mechanisms.factorisation.pd_svd:PDSVD", "rank": 3},
+    ],
+)
+def test_a_default_spelt_out_is_the_same_question(mechanism: dict[str, Any]) -> None:
+    spelt = spec_with(mechanism={"name": "pd-svd"} | mechanism)
+    assert spelt.hash != spec_with().hash
+    assert question_of(spelt, "c") == question_of(spec_with(), "c")
+
+
+def test_the_parameters_of_what_noise_is_put_on_count_as_they_are() -> None:
+    def noisy(**parameters: Any) -> str:
+        asked = {"name": "noisy", "mechanism": "pd-svd", "noise": 1, "parameters": parameters}
+        return question_of(spec_with(mechanism=asked), "c")
+
+    assert noisy() == noisy(rank=PDSVD().rank) != noisy(rank=PDSVD().rank + 1)
 
 
 def test_the_rounds_of_a_screen_are_one_attempt() -> None:

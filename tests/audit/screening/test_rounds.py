@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.screening.rounds import (
-    Round,
+    ScreenRound,
     check_screenable,
     ending,
     fewest_documents,
@@ -126,7 +126,7 @@ USUAL = {
     ],
 )
 def test_endings(changes: dict[str, Any], outcome: str, helps: bool | None) -> None:
-    ended = ending(Round(**USUAL | changes))
+    ended = ending(ScreenRound(**USUAL | changes))
     assert ended is not None
     assert (ended.outcome, ended.helps) == (outcome, helps)
     if changes["sensitive"]:
@@ -137,14 +137,14 @@ def test_endings(changes: dict[str, Any], outcome: str, helps: bool | None) -> N
     "changes", [{"sensitive": 500}, {"sensitive": 10, "left": 59}, {"sensitive": 999, "most": 1.0}]
 )
 def test_another_round(changes: dict[str, Any]) -> None:
-    assert ending(Round(**USUAL | changes)) is None
+    assert ending(ScreenRound(**USUAL | changes)) is None
 
 
 def test_the_database_may_not_come_nearer_than_half_way_to_the_whole() -> None:
     # From a share of 0.2: at most 0.6, so 24 rows need 40 documents.
     common = USUAL | {"sensitive": 1, "rows": 24, "share": 0.2}
-    assert ending(Round(**common | {"left": 40})) is None
-    assert ending(Round(**common | {"left": 39})) is not None
+    assert ending(ScreenRound(**common | {"left": 40})) is None
+    assert ending(ScreenRound(**common | {"left": 39})) is not None
 
 
 @given(

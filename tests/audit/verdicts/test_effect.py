@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
-from ksdp.audit.verdicts.effect import advantage_to_epsilon, epsilon_lower_bound, tpr_at_fpr
+from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
 
 
 def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
@@ -130,15 +130,6 @@ def test_a_rate_that_so_few_runs_cannot_bound_is_not_measured() -> None:
         assert tpr_at_fpr(values + 1e6, values[1:], fpr) is None
 
 
-def test_advantage_inverts_what_epsilon_allows() -> None:
-    epsilon = np.linspace(0, 5, 20)
-    for delta in (0.0, 0.01):
-        allowed = (np.exp(epsilon) - 1 + 2 * delta) / (np.exp(epsilon) + 1)
-        assert advantage_to_epsilon(allowed, delta) == pytest.approx(epsilon, abs=1e-12)
-    assert advantage_to_epsilon(0.005, 0.01) == 0
-    assert advantage_to_epsilon(1.0) == math.inf
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -150,8 +141,6 @@ def test_advantage_inverts_what_epsilon_allows() -> None:
         (lambda: epsilon_lower_bound(np.ones(3), np.ones(3), 1.0), "`confidence` must be in (0, 1); got 1.0."),
         (lambda: epsilon_lower_bound(np.ones(3), np.ones(3), 0.9, 1.0), "`delta` must be in [0, 1); got 1.0."),
         (lambda: tpr_at_fpr(np.ones(3), np.ones(3), 0.0), "`fpr` must be in (0, 1); got 0.0."),
-        (lambda: advantage_to_epsilon(1.5), "`advantage_low` must be in [0, 1]."),
-        (lambda: advantage_to_epsilon(0.5, -1.0), "`delta` must be in [0, 1); got -1.0."),
     ],
 )
 def test_refusals(call, message: str) -> None:

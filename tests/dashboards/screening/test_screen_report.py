@@ -70,7 +70,7 @@ SEARCH = {
 }  # fmt: skip
 
 
-class Page(HTMLParser):
+class ScreenReportPage(HTMLParser):
     """Tags, attributes and text; a tag that is not closed is a fault."""
 
     def __init__(self, source: str) -> None:
@@ -103,7 +103,7 @@ class Page(HTMLParser):
         return " ".join("".join(self.words).split())
 
 
-def render(tmp_path: Path, found: dict[str, Any], document: str = "mail-7") -> Page:
+def render(tmp_path: Path, found: dict[str, Any], document: str = "mail-7") -> ScreenReportPage:
     store = Store.open(tmp_path / "store")
     if found["excluded"]:
         row = {
@@ -115,7 +115,7 @@ def render(tmp_path: Path, found: dict[str, Any], document: str = "mail-7") -> P
         }
         write_excluded(store, found["screen"], [RoundVerdicts(1, pa.Table.from_pylist([row]))])
     write_screen(store, found["screen"], found)
-    return Page(render_screen(store, found["screen"]))
+    return ScreenReportPage(render_screen(store, found["screen"]))
 
 
 def test_a_clearance_is_told_with_its_rounds_its_price_and_what_was_left_out(tmp_path: Path) -> None:

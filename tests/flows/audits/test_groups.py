@@ -21,7 +21,7 @@ import numpy as np
 from ksdp.audit.mechanisms.contract import Announced, Observables
 
 @dataclass(frozen=True)
-class Sums:
+class NoisyTotal:
     name: str = "sums"
     version: int = 1
 
@@ -54,7 +54,7 @@ id = "mail"
 group = "owner"
 weighting = "counts"
 [mechanism]
-name = "summed:Sums"
+name = "summed:NoisyTotal"
 [design]
 unit = "group"
 party_size = 0.2

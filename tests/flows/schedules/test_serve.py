@@ -159,7 +159,7 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> 
         api(store, lambda client: client.set_flow_run_state(mark.flow_run, Cancelling()))
         until(lambda: len(read_runs(store, "nightly")) == 3, "the cancelled run's line")
         assert read_runs(store, "nightly")[2].outcome == "cancelled"
-        assert running(store, "nightly") is None
+        until(lambda: running(store, "nightly") is None, "its mark to go, after the line is written")
 
         # Another `ksdp serve` is refused; the listing says when it runs next.
         with pytest.raises(StoreError, match="is running already"):

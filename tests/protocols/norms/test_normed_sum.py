@@ -31,7 +31,7 @@ def on_grid(vectors: Vectors, fraction_bits: int) -> Vectors:
     return (total / np.sqrt((total**2).sum())).astype(np.float64)
 
 
-class Sent(NamedTuple):
+class Sending(NamedTuple):
     """What one party told another in one round."""
 
     sender: int
@@ -39,10 +39,10 @@ class Sent(NamedTuple):
     payload: bytes
 
 
-def payloads(sent: Sequence[tuple[str, Round]]) -> list[Sent]:
+def payloads(sent: Sequence[tuple[str, Round]]) -> list[Sending]:
     """All that was sent, out of its wrappings."""
     return [
-        Sent(
+        Sending(
             int(name.removeprefix("party ")), each.number, unpack("scripts", unpack("round", message, 3)[2], 2)[1]
         )
         for name, each in sent
@@ -167,7 +167,9 @@ def test_the_result_says_what_it_reveals() -> None:
 RUNS = 250
 
 
-def opened(terms: NormedSumParameters, materials: Sequence[NormedMaterial], sent: Sequence[Sent]) -> list[float]:
+def opened(
+    terms: NormedSumParameters, materials: Sequence[NormedMaterial], sent: Sequence[Sending]
+) -> list[float]:
     """What a coalition of all but party 0 sees beyond its own: opened scalars less its masks, over 2^mask."""
     by_round: dict[int, dict[int, bytes]] = {}
     for message in sent:

@@ -25,7 +25,7 @@ Lost = Callable[[PemUpload], bool]
 
 
 @dataclass
-class Scripted:
+class ScriptedSampler:
     """A sampler that remembers what it gave, or gives what it remembers."""
 
     rng: np.random.Generator
@@ -94,7 +94,7 @@ def parties_of(
     clients = {
         p.name: PemClient(
             terms, p.name, identity(p.name), algorithm, part,
-            random=random or seeded(p.name), sampler=Scripted(np.random.default_rng(0)),
+            random=random or seeded(p.name), sampler=ScriptedSampler(np.random.default_rng(0)),
         )
         for p, part in zip(terms.clients, parts, strict=True)
     }  # fmt: skip

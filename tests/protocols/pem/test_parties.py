@@ -25,18 +25,18 @@ from ksdp.protocols.pem.state_messages import pack_state
 from ksdp.protocols.pem.terms import numbered
 
 from ..conftest import identity, seeded
-from .pem_parties import Parties, Scripted, one_hot, parties_of, terms_of
+from .pem_parties import Parties, ScriptedSampler, one_hot, parties_of, terms_of
 
 KMEANS = PemKMeans(3, 9, bound=3.0, fraction_bits=4)
 PARTS = [one_hot(20, seed) for seed in range(4)]
 
 
-class Replay:
+class SummedSamplers:
     """Gives the sums of what several samplers gave, in order."""
 
     label = "replay"
 
-    def __init__(self, samplers: list[Scripted]) -> None:
+    def __init__(self, samplers: list[ScriptedSampler]) -> None:
         self._sums = [sum(drawn) for drawn in zip(*(s.given for s in samplers), strict=True)]
 
     def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
@@ -45,8 +45,8 @@ class Replay:
         return self._sums.pop(0)
 
 
-def samplers(count: int) -> list[Scripted]:
-    return [Scripted(np.random.default_rng(10 + j)) for j in range(count)]
+def samplers(count: int) -> list[ScriptedSampler]:
+    return [ScriptedSampler(np.random.default_rng(10 + j)) for j in range(count)]
 
 
 def labelled(part: sp.csr_array) -> sp.csr_array:
@@ -73,7 +73,7 @@ def test_a_run_announces_what_the_ideal_run_announces_to_the_bit(
     run.meet()
     while run.step():
         pass
-    ideal = run_ideal(algorithm, parts, budget, Replay(noisy), noises=servers)
+    ideal = run_ideal(algorithm, parts, budget, SummedSamplers(noisy), noises=servers)
     assert len(run.aggregator.totals) == len(ideal.totals) >= 2
     for ours, theirs in zip(run.aggregator.totals, ideal.totals, strict=True):
         assert ours.rows == theirs.rows == 80
@@ -148,14 +148,14 @@ def test_the_noise_follows_the_state_of_every_iteration() -> None:
     algorithm = PemApriori(9, 3, 0.02, length=3)
     asked: list[tuple[float, int]] = []
 
-    class Watching(Scripted):
+    class Watching(ScriptedSampler):
         def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
             asked.append((scale, entries))
             return np.zeros(entries, dtype=np.int64)
 
     run = parties_of(
         terms_of(algorithm, 4, 2, Budget(6.0, 3)), algorithm, PARTS,
-        [Watching(np.random.default_rng(0)), Scripted(np.random.default_rng(1))],
+        [Watching(np.random.default_rng(0)), ScriptedSampler(np.random.default_rng(1))],
     )  # fmt: skip
     run.servers["server 1"].sampler = Watching(np.random.default_rng(0))
     run.meet()
@@ -281,7 +281,7 @@ def test_a_sum_larger_than_it_can_be_is_void() -> None:
     """What a share that does not cancel looks like: a number of any size."""
     run = ready()
 
-    class Wild(Scripted):
+    class Wild(ScriptedSampler):
         def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
             return np.full(entries, 2**50)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import Block, PemState
+from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 from ksdp.protocols.pem.state_messages import pack_state, unpack_state
 
 BLOCKS = (
-    Block(3, 2.0, share=0.25, fraction_bits=8),
-    Block(2, 1.5, share=0.75, cap=1.0, nonnegative=True, fraction_bits=3),
+    VectorBlock(3, 2.0, share=0.25, fraction_bits=8),
+    VectorBlock(2, 1.5, share=0.75, cap=1.0, nonnegative=True, fraction_bits=3),
 )
 
 

@@ -62,7 +62,7 @@ def scripted(name: str, seed: int = 0) -> NoiseSource:
     return source
 
 
-class Scripted(Announcer):
+class ScriptedAnnouncer(Announcer):
     """The audit's announcer, with the noise of the same script; `kept` says whose is left, time by time."""
 
     def __init__(self, parties: int, kept: Sequence[int] = ()) -> None:
@@ -125,7 +125,7 @@ def sides(
 def ideal(m: int, mechanism: GaussianReleases, kept: Sequence[int] = ()) -> dict[str, NDArray[np.float64]]:
     """What the audit's simulation announces with the same noise."""
     database = Database(tuple(parts(m)))
-    return {name: np.asarray(a) for name, a in mechanism.transcribe(database, Scripted(m, kept)).items()}
+    return {name: np.asarray(a) for name, a in mechanism.transcribe(database, ScriptedAnnouncer(m, kept)).items()}
 
 
 def kinds_said(said: Sequence[tuple[str, Any]], sender: str) -> Counter[str]:

@@ -46,7 +46,7 @@ def unchanged(_round: int, _sender: str, _receiver: str, message: Envelope) -> E
 
 
 @dataclass
-class Run:
+class AggregationRun:
     """All rounds in one process; `steps` says after how many answers a client is gone."""
 
     terms: AggregationTerms
@@ -98,7 +98,7 @@ class Run:
         return self.server.unmask(self.up(4, sent))
 
 
-def check(run: Run, result: Aggregate) -> None:
+def check(run: AggregationRun, result: Aggregate) -> None:
     survivors = tuple(n for n in run.clients if run.steps.get(n, STAYS) >= 3)
     assert result.survivors == survivors
     assert set(result.dropped) == set(run.clients) - set(survivors)
@@ -110,7 +110,7 @@ def check(run: Run, result: Aggregate) -> None:
 @settings(deadline=None, max_examples=25)
 def test_the_sum_is_the_plain_sum(n: int, data: st.DataObject) -> None:
     threshold = data.draw(st.integers(n // 2 + 1, n))
-    run = Run(terms_of(n, threshold, data.draw(st.sampled_from([(), (1,), (5,), (2, 3)]))))
+    run = AggregationRun(terms_of(n, threshold, data.draw(st.sampled_from([(), (1,), (5,), (2, 3)]))))
     for name in run.values:
         drawn = data.draw(st.lists(st.floats(-100, 100), min_size=run.terms.entries, max_size=run.terms.entries))
         run.values[name] = np.array(drawn).reshape(run.terms.shape)
@@ -124,7 +124,7 @@ def test_every_pattern_of_drop_outs_among_three(threshold: int) -> None:
     """Each client gone before any round, or never: 216 patterns; the sum if enough are left, else an end."""
     terms = terms_of(3, threshold)
     for steps in product(range(STAYS + 1), repeat=3):
-        run = Run(terms, dict(zip(terms.clients, steps, strict=True)))
+        run = AggregationRun(terms, dict(zip(terms.clients, steps, strict=True)))
         if sum(s == STAYS for s in steps) >= threshold:
             check(run, run.whole())
         else:
@@ -138,13 +138,13 @@ def test_every_pattern_of_drop_outs_among_three(threshold: int) -> None:
 def test_as_many_as_may_leave_in_every_combination_of_rounds(n: int, gone: tuple[str, ...]) -> None:
     terms = terms_of(n, n - len(gone))
     for steps in product(range(STAYS), repeat=len(gone)):
-        run = Run(terms, dict(zip(gone, steps, strict=True)))
+        run = AggregationRun(terms, dict(zip(gone, steps, strict=True)))
         check(run, run.whole())
 
 
 def test_masked_vectors_of_a_fixed_input_are_uniform() -> None:
     terms = terms_of(3, 2, shape=(40_000,))
-    run = Run(terms, seed="uniform", values={name: np.full(40_000, 0.5) for name in terms.clients})
+    run = AggregationRun(terms, seed="uniform", values={name: np.full(40_000, 0.5) for name in terms.clients})
     sent = run.masked(run.shares(run.keys()))
     for envelope in sent.values():
         counts = np.bincount(np.frombuffer(envelope.body, dtype=np.uint8), minlength=256)
@@ -193,7 +193,7 @@ def test_terms_that_do_not_fit_are_refused() -> None:
 
 
 def test_values_that_do_not_fit_send_nothing() -> None:
-    run = Run(terms_of(3, 2))
+    run = AggregationRun(terms_of(3, 2))
     each = run.server.shares(run.shares(run.keys()).values())
     client = run.clients["c000"]
     for bad in ([1.0, 2.0], [np.nan] * 3, [101.0] * 3):
@@ -220,7 +220,7 @@ def agreements_message(terms: AggregationTerms, *signed: Envelope) -> Envelope:
 def test_different_survivors_to_different_clients_are_caught() -> None:
     """It tells half of them that c000 left, to get c000's mask key from these and its seed from the others."""
     terms = terms_of(4, 3)
-    run = Run(terms)
+    run = AggregationRun(terms)
     run.masked(run.shares(run.keys()))
     names = list(terms.clients)
     signed = {n: run.clients[n].agree(survivors_message(terms, *names)) for n in names[:2]}
@@ -232,7 +232,7 @@ def test_different_survivors_to_different_clients_are_caught() -> None:
 
 def test_an_honest_server_refuses_clients_that_signed_different_lists() -> None:
     terms = terms_of(3, 2)
-    run = Run(terms)
+    run = AggregationRun(terms)
     signed = run.agreed(run.masked(run.shares(run.keys())))
     view = unpack("agreed", signed["c000"].body, 2)[0]
     body = pack("agreed", view, pack_names(("c000", "c001")))
@@ -243,7 +243,7 @@ def test_an_honest_server_refuses_clients_that_signed_different_lists() -> None:
 
 def test_only_those_who_signed_the_same_list_count() -> None:
     terms = terms_of(4, 3)
-    run = Run(terms)
+    run = AggregationRun(terms)
     run.masked(run.shares(run.keys()))
     names = list(terms.clients)
     same = [run.clients[n].agree(survivors_message(terms, *names)) for n in names[:2]]
@@ -257,7 +257,7 @@ def test_only_those_who_signed_the_same_list_count() -> None:
 def test_the_bound_on_colluders_is_exact(colluders: int, succeeds: bool) -> None:
     """n = 4, t = 3. Where 2 t = n + c, colluders that sign two lists get one client's vector; with fewer, not."""
     terms = terms_of(4, 3)
-    run = Run(terms)
+    run = AggregationRun(terms)
     sent = run.masked(run.shares(run.keys()))
     names = list(terms.clients)
     honest, false = names[: 4 - colluders], names[4 - colluders :]
@@ -289,7 +289,7 @@ def test_the_bound_on_colluders_is_exact(colluders: int, succeeds: bool) -> None
         np.testing.assert_array_equal(terms.coding.decode(vector), run.values[target])
 
 
-def keys_of(run: Run) -> dict[str, bytes]:
+def keys_of(run: AggregationRun) -> dict[str, bytes]:
     """What every client advertised, as the server saw it."""
     listed = unpack("key-list", run.clients["c000"]._key_list)
     return {e.sender: e.body for e in map(Envelope.from_bytes, listed)}
@@ -297,7 +297,7 @@ def keys_of(run: Run) -> dict[str, bytes]:
 
 def test_nobody_is_asked_twice() -> None:
     terms = terms_of(3, 2)
-    run = Run(terms)
+    run = AggregationRun(terms)
     signed = run.agreed(run.masked(run.shares(run.keys())))
     listed = agreements_message(terms, *signed.values())
     client = run.clients["c000"]
@@ -310,7 +310,7 @@ def test_nobody_is_asked_twice() -> None:
 
 def test_a_second_list_of_survivors_is_not_signed() -> None:
     terms = terms_of(3, 2)
-    run = Run(terms)
+    run = AggregationRun(terms)
     run.masked(run.shares(run.keys()))
     run.clients["c000"].agree(survivors_message(terms, "c000", "c001", "c002"))
     with pytest.raises(ProtocolError, match="`unmask` is due, not `agree`"):
@@ -328,7 +328,7 @@ def test_a_second_list_of_survivors_is_not_signed() -> None:
 )
 def test_false_lists_of_survivors_are_refused(names: tuple[str, ...], said: str) -> None:
     terms = terms_of(3, 2)
-    run = Run(terms)
+    run = AggregationRun(terms)
     run.masked(run.shares(run.keys()))
     with pytest.raises(ProtocolError, match=said):
         run.clients["c000"].agree(survivors_message(terms, *names))
@@ -339,7 +339,7 @@ def test_false_lists_of_survivors_are_refused(names: tuple[str, ...], said: str)
 def test_different_keys_or_sharers_to_different_clients_are_caught() -> None:
     """c000 is shown three keys, the others four; later all are told the same survivors."""
     terms = terms_of(4, 3)
-    run = Run(terms)
+    run = AggregationRun(terms)
     keys = run.keys()
     three = [keys[n].to_bytes() for n in ("c000", "c001", "c002")]
     four = [e.to_bytes() for e in keys.values()]
@@ -373,7 +373,7 @@ def test_false_lists_of_keys_are_refused() -> None:
     terms = terms_of(3, 2)
 
     def refused(said: str, change: Callable[[dict[str, Envelope]], dict[str, Envelope]]) -> None:
-        run = Run(terms)
+        run = AggregationRun(terms)
         with pytest.raises(ProtocolError, match=said):
             run.clients["c000"].share_keys(key_list(terms, change(run.keys())))
 
@@ -393,7 +393,7 @@ def test_false_lists_of_keys_are_refused() -> None:
 
 def test_shares_handed_to_the_wrong_client_are_refused() -> None:
     terms = terms_of(3, 2)
-    run = Run(terms)
+    run = AggregationRun(terms)
     each = run.server.shares(run.shares(run.keys()).values())
     names, first, second = unpack("share-list", each["c000"].body)
     swapped = by_server(terms, "aggregation-share-list", pack("share-list", names, second, first), "c000")
@@ -408,7 +408,7 @@ def test_false_shares_never_give_a_false_sum(gone: dict[str, int]) -> None:
     """c000 answers the last round with other numbers, in either share's place; small and large changes."""
     terms = terms_of(3, 2)
     for at, change in product(range(3), (1, 1 << 300)):
-        run = Run(terms, gone)
+        run = AggregationRun(terms, gone)
         sent = run.unmasked(run.agreed(run.masked(run.shares(run.keys()))))
         shares = list(unpack("unmask", sent["c000"].body))
         shares[at] = (int.from_bytes(shares[at], "big") ^ change).to_bytes(SHARE_BYTES, "big")
@@ -417,7 +417,7 @@ def test_false_shares_never_give_a_false_sum(gone: dict[str, int]) -> None:
         with pytest.raises(ProtocolError, match="one is false"):
             run.server.unmask(sent.values())
     body = pack("unmask", *[b"\xff" * SHARE_BYTES] * 3)
-    run = Run(terms)
+    run = AggregationRun(terms)
     sent = run.unmasked(run.agreed(run.masked(run.shares(run.keys()))))
     sent["c000"] = seal(identity("c000"), terms.session, "aggregation-unmask", "c000", body, receiver="server")
     with pytest.raises(ProtocolError, match="no share"):
@@ -442,13 +442,13 @@ def test_any_changed_byte_is_refused(sender: str, round_number: int) -> None:
 
     while position < size:
         with pytest.raises(ProtocolError):
-            Run(terms, change=flip, seed="bytes").whole()
+            AggregationRun(terms, change=flip, seed="bytes").whole()
         position += max(1, size // 40)
     assert size > 200
 
 
 def test_a_message_of_another_round_session_or_sender_is_refused() -> None:
-    run = Run(terms_of(3, 2))
+    run = AggregationRun(terms_of(3, 2))
     keys = run.keys()
     other = AggregationClient(terms_of(3, 3), "c002", identity("c002")).advertise()
     for messages, said in [

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.attempts import Attempt
 from ksdp.storage.audits.ledger import read_attempts, record_attempt, remembered_sensitive
+from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.finding_tables import VERDICTS
 from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
@@ -45,6 +45,27 @@ def test_the_same_audit_is_written_down_once(store: Store) -> None:
     assert record_attempt(store, ONE)
     assert not record_attempt(store, dataclasses.replace(ONE, at="2027-01-01T00:00:00+00:00"))
     assert read_attempts(store, "q") == (ONE,)
+
+
+def test_names_inside_of_names_are_not_taken_for_them(store: Store) -> None:
+    assert record_attempt(store, dataclasses.replace(ONE, audit="ab", statistics='"audit": "a"'))
+    assert record_attempt(store, ONE)
+    assert record_attempt(store, dataclasses.replace(ONE, audit="b"))
+    assert [one.audit for one in read_attempts(store, "q")] == ["ab", "a", "b"]
+
+
+def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(store: Store) -> None:
+    path = store.root / "audits" / "ledger.jsonl"
+    for number in range(3):
+        record_attempt(store, numbered(number))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b"{}\n", lines[2]]))
+    assert record_attempt(store, numbered(3))
+    with pytest.raises(StoreError, match="ledger"):
+        read_attempts(store, "q")
+    path.write_bytes(path.read_bytes() + b"no line of a ledger\n")
+    with pytest.raises(StoreError, match="ledger"):
+        record_attempt(store, numbered(4))
 
 
 @pytest.mark.parametrize("cut", [1, 7, 60])
@@ -92,7 +113,7 @@ def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any)
     columns |= {"document": list(verdicts), "verdict": list(verdicts.values()), "statistic": ["s"] * len(verdicts)}
     columns["detected"] = [False] * len(verdicts)
     folder.mkdir(parents=True)
-    pq.write_table(VERDICTS.of(columns), folder / "verdicts.parquet")
+    write_sealed_table(folder / "verdicts.parquet", VERDICTS.of(columns))
     write_summary(folder, example(audit=audit, **changes))
     return dataclasses.replace(ONE, audit=audit, attempt=audit)
 

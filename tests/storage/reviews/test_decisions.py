@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
 from ksdp.audit.reviewing import Decision, Proposal, Status, fold
@@ -235,3 +236,25 @@ def test_an_audit_of_another_version_is_never_overlooked(store: Store, audited: 
     os.utime(store.audit(same) / "audit.json", ns=(1, 1))
     with pytest.raises(StoreError, match="'same' cannot be read: its summary has version 0"):
         older_audits(store, mine)
+
+
+def test_where_decisions_are_signed_four_eyes_are_two_keys(store: Store, audited: Callable[..., str]) -> None:
+    audited("one", 5)
+    mine, theirs = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+
+    def decide(decision: str, who: str, key: Ed25519PrivateKey | None, saw: int | None = None) -> int:
+        proposal = Proposal("one", "2", Decision(decision), "because", who, saw)
+        return append(store, [proposal], NOW, key=key)[0].number
+
+    unsigned = decide("exclude", "Ana", None)
+    write_policy(store, Policy(four_eyes=True, signed=True))
+    with pytest.raises(InputError, match="signed decisions only"):
+        decide("confirm", "Ben", None, unsigned)
+    with pytest.raises(InputError, match=f"entry {unsigned} is not signed"):
+        decide("confirm", "Ben", theirs, unsigned)
+    signed = decide("exclude", "Ana", mine)
+    with pytest.raises(InputError, match="signed with this key; another"):
+        decide("confirm", "Ben", mine, signed)  # one person under two names
+    decide("confirm", "Ben", theirs, signed)
+    assert document_state(store, "one", "2").decision == "exclude"
+    assert check_chain(store.root).whole

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Decision, Entry
 from ksdp.storage.reviews.chain import check_chain, set_torn_aside
 from ksdp.storage.reviews.log import GENESIS, LogHead, add_lines, locked, make_entry, parse_line, read_lines
+from ksdp.storage.reviews.signatures import read_signatures, sign_entries
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COUNT = 6
@@ -168,3 +170,34 @@ def test_a_broken_log_is_not_repaired(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="broken, not torn"):
         set_torn_aside(tmp_path, NOW)
     assert path.read_bytes() == spoilt
+
+
+def test_a_log_cut_off_with_its_head_taken_away_is_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path, chain(COUNT))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+    (path.parent / "head.json").unlink()
+    report = check_chain(tmp_path)
+    assert not report.whole
+    assert "was taken away" in report.reason
+
+
+def test_a_log_cut_off_is_noticed_by_its_signatures_even_with_an_older_head(tmp_path: Path) -> None:
+    entries, keys = chain(COUNT), [Ed25519PrivateKey.generate() for _ in range(2)]
+    path = write(tmp_path, entries)
+    sign_entries(path, entries[1:2], keys[0])
+    sign_entries(path, entries[-1:], keys[1])
+    assert check_chain(tmp_path).whole
+    assert [one.number for one in read_signatures(path)] == [2, COUNT]
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+    older = entries[COUNT - 3]
+    (path.parent / "head.json").write_text(json.dumps({"number": older.number, "hash": older.hash}))
+    assert "are missing" in check_chain(tmp_path).reason
+    signatures = path.parent / "signatures.jsonl"
+    whole = signatures.read_bytes()
+    signatures.write_bytes(whole.replace(b'"number": 6', b'"number": 4'))
+    with pytest.raises(StoreError, match="line 2 .* no signature that holds"):
+        check_chain(tmp_path)
+    signatures.write_bytes(whole[:-30])  # a crash while it was written: nothing was reported as signed
+    assert [one.number for one in read_signatures(path)] == [2]
+    sign_entries(path, entries[:1], keys[0])
+    assert [one.number for one in read_signatures(path)] == [2, 1]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.finding_tables import STATISTICS, VERDICTS
 from ksdp.storage.schedules.changes import (
     compare,
@@ -54,7 +55,7 @@ def finding(
         "distance": [distances[name] for name in verdicts],
         "log10_adjusted_p": [-1.0] * n,
     }
-    pq.write_table(VERDICTS.of(columns), folder / "verdicts.parquet")
+    write_sealed_table(folder / "verdicts.parquet", VERDICTS.of(columns))
     rows = {name: [0] * 2 * n for name in STATISTICS.columns} | {
         "document": pa.array([name for name in verdicts for _ in range(2)], pa.string()).dictionary_encode(),
         "statistic": pa.array(["energy", "size"] * n, pa.string()).dictionary_encode(),
@@ -62,7 +63,7 @@ def finding(
         "distance": [value for name in verdicts for value in (distances[name], 0.5)],
     }
     table = STATISTICS.of(rows)
-    pq.write_table(table, folder / "statistics.parquet")
+    write_sealed_table(folder / "statistics.parquet", table)
 
 
 def test_verdicts_stand_with_the_audit_they_came_from(store: Store) -> None:

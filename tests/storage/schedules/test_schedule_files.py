@@ -10,7 +10,7 @@ import pytest
 
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.storage.schedules.schedule_files import (
-    Asked,
+    RunRequest,
     Schedule,
     add_schedule,
     ask_now,
@@ -102,11 +102,11 @@ def test_a_changed_schedule_keeps_its_budget_and_forgives_the_past(store: Store)
 
 def test_word_that_a_run_is_wanted(store: Store, scheduled: Callable[..., Schedule]) -> None:
     with pytest.raises(StoreError, match="there is no schedule"):
-        ask_now(store, "nightly", Asked(at=NOW))
+        ask_now(store, "nightly", RunRequest(at=NOW))
     scheduled()
     assert asked(store, "nightly") is None
-    ask_now(store, "nightly", Asked(at=NOW, full=True))
-    assert asked(store, "nightly") == Asked(at=NOW, full=True)
+    ask_now(store, "nightly", RunRequest(at=NOW, full=True))
+    assert asked(store, "nightly") == RunRequest(at=NOW, full=True)
     forget_asked(store, "nightly")
     assert asked(store, "nightly") is None
 

@@ -41,7 +41,7 @@ def split(X, cuts):
     return tuple(sp.csr_array(X[a:b]) for a, b in pairwise(edges))
 
 
-class Party:
+class PaperParty:
     """One party's side of Algorithm 1: it sees its own rows, T, and nothing else."""
 
     def __init__(self, X, k):
@@ -56,7 +56,7 @@ class Party:
 def algorithm_1(parties, T, sweeps, outside, alpha=0.0, beta=0.0, gamma=0.0, delta=0.0):
     """The messages of the protocol, line by line; returns T and the sums over the `outside` parties."""
     T, k = T.copy(), len(T)
-    sides = [Party(X, k) for X in parties]
+    sides = [PaperParty(X, k) for X in parties]
     for _ in range(sweeps):
         numerators, denominators = np.zeros_like(T), np.zeros(k)
         for t in range(k):

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import Block, PemAlgorithm, PemState, PemTotal, contribution
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, VectorBlock, contribution
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnSums:
     """Announces the noisy column sums once; ten lines, as a user would write them."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[VectorBlock, ...]
     name: str = "columns"
 
     def init(self) -> PemState:
@@ -35,14 +35,14 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Returns(Columns):
+class Returns(ColumnSums):
     what: object = field(default=None, compare=False)
 
     def map_in_client(self, records: sp.csr_array, state: PemState) -> object:  # type: ignore[override]
         return self.what
 
 
-def clipped(row: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:
+def clipped(row: np.ndarray, blocks: tuple[VectorBlock, ...]) -> np.ndarray:
     """One record's vector in steps, read literally: cap, scale down, round towards zero."""
     out, at = [], 0
     for block in blocks:
@@ -56,8 +56,8 @@ def clipped(row: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:
 
 
 BLOCKS = (
-    Block(3, 2.0, share=0.25, fraction_bits=8),
-    Block(2, 1.5, share=0.75, cap=1.0, nonnegative=True, fraction_bits=3),
+    VectorBlock(3, 2.0, share=0.25, fraction_bits=8),
+    VectorBlock(2, 1.5, share=0.75, cap=1.0, nonnegative=True, fraction_bits=3),
 )
 REALS = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
 
@@ -65,7 +65,7 @@ REALS = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
 @settings(deadline=None)
 @given(st.lists(st.lists(REALS, min_size=5, max_size=5), min_size=1, max_size=6))
 def test_no_record_moves_a_sum_by_more_than_its_bound(rows: list[list[float]]) -> None:
-    algorithm = Columns(BLOCKS)
+    algorithm = ColumnSums(BLOCKS)
     assert isinstance(algorithm, PemAlgorithm)
     state = algorithm.init()
     all_of_them = contribution(algorithm, sp.csr_array(np.array(rows)), state)
@@ -84,14 +84,14 @@ def test_sensitivity_is_reached_and_not_passed_by_zeros_and_ones(
     size: int, weight: int, data: st.DataObject
 ) -> None:
     """min(2 C, size): all pairs of 0/1 vectors with at most C ones, by enumeration."""
-    block = Block(size, float(weight), cap=1.0, nonnegative=True)
+    block = VectorBlock(size, float(weight), cap=1.0, nonnegative=True)
     numbers = [n for n in range(2**size) if n.bit_count() <= weight]
     assert block.sensitivity == max((a ^ b).bit_count() for a in numbers for b in numbers)
 
 
 def test_exact_numbers_are_added_exactly() -> None:
     rows = sp.csr_array(np.array([[0.5, 0, -0.25, 1, 0], [0.5, 0.5, 0, 1, 0.5]]))
-    total = contribution(Columns(BLOCKS), rows, Columns(BLOCKS).init())
+    total = contribution(ColumnSums(BLOCKS), rows, ColumnSums(BLOCKS).init())
     assert total.tolist() == [256, 128, -64, 16, 4]
     values = PemTotal.of(total, BLOCKS, 2, 1.0).values
     assert np.concatenate(values).tolist() == [1.0, 0.5, -0.25, 2.0, 0.5]
@@ -100,14 +100,14 @@ def test_exact_numbers_are_added_exactly() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Block(0, 1.0), "size"),
-        (lambda: Block(1, math.inf), "bound"),
-        (lambda: Block(1, 1.0, share=0.0), "share"),
-        (lambda: Block(1, 1.0, cap=2.0), "cap"),
-        (lambda: Block(1, 0.5), "one step"),
-        (lambda: Block(1, 1.0, fraction_bits=41), "fraction_bits"),
-        (lambda: PemState(0, {}, (Block(1, 1.0, share=0.6), Block(1, 1.0, share=0.6))), "add up to 1"),
-        (lambda: PemState(0, {}, (Block(1, 1.0, share=0.6),)), "add up to 1"),
+        (lambda: VectorBlock(0, 1.0), "size"),
+        (lambda: VectorBlock(1, math.inf), "bound"),
+        (lambda: VectorBlock(1, 1.0, share=0.0), "share"),
+        (lambda: VectorBlock(1, 1.0, cap=2.0), "cap"),
+        (lambda: VectorBlock(1, 0.5), "one step"),
+        (lambda: VectorBlock(1, 1.0, fraction_bits=41), "fraction_bits"),
+        (lambda: PemState(0, {}, (VectorBlock(1, 1.0, share=0.6), VectorBlock(1, 1.0, share=0.6))), "add up to 1"),
+        (lambda: PemState(0, {}, (VectorBlock(1, 1.0, share=0.6),)), "add up to 1"),
     ],
 )
 def test_refused(call: Callable[[], object], message: str) -> None:

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import Block
-from ksdp.audit.mechanisms.pem.budget import Budget, Sparse, amplified, before_sampling, tight_epsilon
+from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
+from ksdp.audit.mechanisms.pem.budget import Budget, Sparse, before_sampling, tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import law
 
 
 def test_the_papers_three_cases() -> None:
     budget = Budget(epsilon=2.0, iterations=50)
-    assert budget.scale(Block(10, 14.0)) == 50 * 28 / 2.0  # T L / epsilon
-    sums, counts = Block(135, 8.0, share=0.5), Block(5, 1.0, share=0.5)
+    assert budget.scale(VectorBlock(10, 14.0)) == 50 * 28 / 2.0  # T L / epsilon
+    sums, counts = VectorBlock(135, 8.0, share=0.5), VectorBlock(5, 1.0, share=0.5)
     assert budget.scale(sums) == 50 * 16 / 1.0  # T L_1 / epsilon_1
     assert budget.scale(counts) == 50 * 2 / 1.0
-    wider = Block(10_000, math.comb(22, 2), cap=1.0, nonnegative=True)
+    wider = VectorBlock(10_000, math.comb(22, 2), cap=1.0, nonnegative=True)
     assert budget.scale(wider) == 50 * 462 / 2.0  # T L(t) / epsilon
 
 
@@ -41,7 +41,7 @@ def test_what_all_blocks_and_iterations_take_is_epsilon(
     chosen = Sparse(0.0, 3, part=0.3) if sparse else None
     budget = Budget(epsilon, iterations, sampling=rate, sparse=chosen)
     shares = np.array(weights) / sum(weights)
-    blocks = [Block(4, 3.0, share=min(float(s), 1.0)) for s in shares]
+    blocks = [VectorBlock(4, 3.0, share=min(float(s), 1.0)) for s in shares]
     taken = sum(block.sensitivity / budget.scale(block) for block in blocks) + budget.of_selection
     assert amplified(taken, rate) * iterations == pytest.approx(epsilon)
     assert budget.spent(iterations) == pytest.approx(epsilon)
@@ -50,9 +50,14 @@ def test_what_all_blocks_and_iterations_take_is_epsilon(
 
 def test_a_stream_spends_all_of_epsilon_in_each_iteration() -> None:
     once, stream = Budget(1.0, 20), Budget(1.0, 20, stream=True)
-    block = Block(3, 2.0)
+    block = VectorBlock(3, 2.0)
     assert once.scale(block) == 20 * stream.scale(block)
     assert stream.spent(1) == stream.spent(20) == 1.0
+
+
+def amplified(epsilon: float, rate: float) -> float:
+    """ln(1 + rate (e^epsilon - 1)), as the papers have it; e^epsilon is taken out, so that it cannot overflow."""
+    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
@@ -73,7 +78,7 @@ def test_before_sampling_is_the_inverse(epsilon: float, rate: float) -> None:
 @pytest.mark.parametrize("other", [-2, 2, 1])
 def test_amplification_holds_where_a_record_is_replaced(rate: float, other: int) -> None:
     """By enumeration: a record worth 2 against one worth `other`, entries in [-2, 2], so L = 4."""
-    block = Block(1, 2.0)
+    block = VectorBlock(1, 2.0)
     budget = Budget(1.0, 1, sampling=rate)
     k = np.arange(-300, 301)
     scale = budget.scale(block)
@@ -96,7 +101,7 @@ def test_tight_is_below_the_sum_and_above_what_the_mechanism_spends() -> None:
 
 
 def test_no_noise_where_epsilon_is_infinite() -> None:
-    assert Budget(math.inf, 5, sampling=0.5, sparse=Sparse(1.0, 2)).scale(Block(2, 1.0)) == 0.0
+    assert Budget(math.inf, 5, sampling=0.5, sparse=Sparse(1.0, 2)).scale(VectorBlock(2, 1.0)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -109,7 +114,7 @@ def test_no_noise_where_epsilon_is_infinite() -> None:
         (lambda: Sparse(-1.0, 2), "threshold"),
         (lambda: Sparse(1.0, 0), "most"),
         (lambda: Sparse(1.0, 1, part=1.0), "part"),
-        (lambda: amplified(1.0, 2.0), "rate"),
+        (lambda: before_sampling(1.0, 2.0), "rate"),
         (lambda: tight_epsilon(Budget(1.0, 1), 0.0), "delta"),
     ],
 )

@@ -1,0 +1,35 @@
+"""What a person's files may be: a stranger's file must not take the machine's memory, or make a command wait.
+
+Sizes that a file declares are looked at before they are believed. `KSDP_LARGEST_INPUT` (bytes) raises the largest
+file, and what it may be decompressed to.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["LARGEST_TOML", "MOST_COLUMNS", "MOST_ROWS", "is_regular", "largest_input"]
+
+MOST_ROWS = 50_000_000
+MOST_COLUMNS = 20_000_000
+LARGEST_TOML = 16 * 2**20
+_LARGEST = 8 * 2**30
+
+
+def largest_input() -> int:
+    """Bytes of a file, decompressed."""
+    said = os.environ.get("KSDP_LARGEST_INPUT", "")
+    return int(said) if said.isascii() and said.isdigit() else _LARGEST
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a path is a regular file, found without opening it: opening a pipe waits for its other end.
+
+    Raises
+    ------
+    OSError
+        If there is no such file.
+    """
+    return stat.S_ISREG(path.stat().st_mode)

@@ -1,0 +1,56 @@
+"""One audit at a margin with sensitive, clear and detected documents, as its report and its pages tell it."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ksdp.storage.findings import read_summary, read_verdicts
+from ksdp.storage.store import Store
+
+
+def test_sensitive_clear_and_detected_are_told_apart(
+    audited: tuple[Path, str], pages: Callable, ksdp: Callable
+) -> None:
+    folder, audit = audited
+    opened = Store.open(folder / "store", create=False)
+    summary, rows = read_summary(opened.audit(audit)), read_verdicts(opened.audit(audit)).to_pylist()
+    assert summary.spec.decision.margin == 0.37
+    kinds: dict[tuple[str, bool], list[str]] = {}
+    for row in rows:
+        kinds.setdefault((row["verdict"], row["detected"]), []).append(row["document"])
+    # A trace may be clear, and a detected leak undecided; what is above the margin is detected, too.
+    assert {("sensitive", True), ("clear", True), ("clear", False), ("undecided", True)} <= set(kinds)
+    assert ("sensitive", False) not in kinds
+    detected = sum(len(names) for (_, found), names in kinds.items() if found)
+    assert summary.detected == detected
+    counts = {kind: sum(row["verdict"] == kind for row in rows) for kind in ("sensitive", "clear", "undecided")}
+    assert detected > counts["sensitive"] > 0
+    assert summary.fresh is not None
+    assert summary.fresh.documents == detected
+
+    dashboard = pages(folder / "store")
+    report = (opened.audit(audit) / "report.html").read_text(encoding="utf-8")
+    shown = re.sub(r"<(style|script|head)[^>]*>.*?</\1>|<[^>]+>", " ", report, flags=re.DOTALL)
+    for said in (" ".join(html.unescape(shown).split()), dashboard.words(f"/audits/{audit}")):
+        for kind, number in counts.items():
+            assert f"{kind} {number} " in said
+        assert f"Any leak at all, however small, is proved for {detected} of 120." in said
+        assert f"So the {detected} documents were measured again on" in said
+        assert "flagged" not in said
+
+    def page_of(verdict: str, found: bool) -> str:
+        return str(dashboard.words(f"/audits/{audit}/document?id={kinds[verdict, found][0]}"))
+
+    assert "clear : under every statistic tried, its advantage is proved to be below 0.37" in page_of(
+        "clear", True
+    )
+    assert "A leak is detected, less than the margin that the owner accepts: a trace." in page_of("clear", True)
+    assert "No leak is detected." in page_of("clear", False)
+    assert "A leak is detected. " in page_of("undecided", True)
+    assert "sensitive : it gives itself away under" in page_of("sensitive", True)
+    for (verdict, found), names in kinds.items():
+        told = ksdp("show", audit, names[0], "--store", folder / "store", "--json").out
+        assert (told["verdict"], told["detected"]) == (verdict, found)

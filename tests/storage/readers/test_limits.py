@@ -1,0 +1,169 @@
+"""Files of strangers that would take the memory of the machine, or never end."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import resource
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ksdp.audit.errors import CorpusError, InputError, SpecError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.corpora import load_corpus
+from ksdp.storage.readers.counts import read_counts, read_docword
+from ksdp.storage.readers.files import contents
+from ksdp.storage.readers.patterns import check_pattern
+from ksdp.storage.readers.toml import read_toml
+
+NAMES = ("a.npz", "a.mtx", "docword.a.txt", "a.csv", "a.jsonl", "a.parquet", "a.csv.gz")
+
+
+def bomb(path: Path, member: str, megabytes: int, **others: np.ndarray) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in others.items():
+            held = io.BytesIO()
+            np.save(held, array)
+            archive.writestr(f"{name}.npy", held.getvalue())
+        with archive.open(f"{member}.npy", "w", force_zip64=True) as file:
+            for _ in range(megabytes):
+                file.write(bytes(2**20))
+    return path
+
+
+def test_an_archive_that_inflates_too_far_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KSDP_LARGEST_INPUT", str(4 * 2**20))
+    path = bomb(tmp_path / "bomb.npz", "data", 64, shape=np.array([2, 2]))
+    assert path.stat().st_size < 2**20
+    with pytest.raises(CorpusError, match="decompressed"):
+        read_counts(path)
+    packed = tmp_path / "bomb.csv.gz"
+    packed.write_bytes(gzip.compress(bytes(16 * 2**20)))
+    with pytest.raises(CorpusError, match="decompressed"):
+        contents(packed)
+
+
+@pytest.mark.parametrize("shape", [(10**12, 3), (3, 10**12), (2**62, 2**62)])
+def test_declared_sizes_are_looked_at_before_they_are_believed(tmp_path: Path, shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    npz = tmp_path / "wide.npz"
+    index = np.array([0], dtype=np.int64)
+    np.savez(npz, row=index, col=index, data=np.ones(1), shape=np.array(shape), format=np.array(b"coo"))
+    mtx = tmp_path / "wide.mtx"
+    mtx.write_text(f"%%MatrixMarket matrix coordinate integer general\n{rows} {columns} 1\n1 1 1\n")
+    word = tmp_path / "docword.wide.txt"
+    word.write_text(f"{rows}\n{columns}\n1\n1 1 1\n")
+    for path in (npz, mtx):
+        with pytest.raises(CorpusError, match="at most|cut short|not Matrix Market"):
+            read_counts(path)
+    with pytest.raises(CorpusError, match="at most"):
+        read_docword(word)
+
+
+def test_a_dense_file_that_says_more_than_it_holds_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "dense.mtx"
+    path.write_text("%%MatrixMarket matrix array integer general\n20000 20000\n1\n")
+    with pytest.raises(CorpusError, match="cut short"):
+        read_counts(path)
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "texts.csv"
+    os.mkfifo(pipe)
+    began = time.monotonic()
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(CorpusError, match="no regular file"):
+            contents(path)
+        with pytest.raises(SpecError, match="no regular file"):
+            read_toml(path)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:x+x+)+y", r"((ab?)*)*c"])
+def test_a_pattern_that_never_ends_is_stopped(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksdp.storage.readers.patterns._SECONDS", 1.0)
+    texts = ["a" * 40 + "!", "x" * 40, "ab" * 40]
+    with pytest.raises(SpecError, match="`corpus.token_pattern` takes more than"):
+        check_pattern(CorpusSpec(path="x.csv", token_pattern=pattern), texts)
+
+
+def test_a_sensible_pattern_is_taken() -> None:
+    check_pattern(CorpusSpec(path="x.csv", token_pattern=r"[a-zé]{2,}"), ["Résumé of a text"] * 50)
+    check_pattern(CorpusSpec(path="x.csv"), ["never tried: it is the default"])
+
+
+def test_a_disk_that_is_full_and_memory_that_is_short_are_one_line_each(tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (400, 400))))
+    (tmp_path / "s.toml").write_text(
+        'seed = 1\n[corpus]\npath = "c.npz"\n[mechanism]\nname = "pd-svd"\nrank = 2\n[design]\nwith_runs = 20\n'
+    )
+
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "ksdp", "audit", str(tmp_path / "s.toml"), "--store", str(tmp_path / "store")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=small,
+        check=False,
+    )
+    said = [line for line in done.stderr.splitlines() if "error:" in line]
+    assert done.returncode == 1
+    assert len(said) == 1
+    assert "cannot be written" in said[0]
+    assert "Traceback" not in done.stderr
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.binary(max_size=400),
+    name=st.sampled_from(["a.npz", "a.mtx", "docword.a.txt", "a.csv", "a.jsonl", "a.parquet", "a.csv.gz"]),
+)
+def test_no_bytes_make_a_reader_fail_in_another_way_than_by_refusing(
+    data: bytes, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    try:
+        load_corpus(CorpusSpec(path=name), tmp_path, nonnegative=True)
+    except InputError as error:
+        assert str(error)  # noqa: PT017 - whatever else is raised fails the test
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")))
+def test_no_bytes_make_the_reader_of_specs_fail_in_another_way(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_bytes(data)
+    try:
+        assert isinstance(read_toml(path), dict)
+    except SpecError as error:
+        assert str(error)  # noqa: PT017
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=st.integers(0, 10**6), new=st.integers(0, 255))
+def test_a_changed_byte_of_a_good_file_is_read_or_refused(at: int, new: int, tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    sp.save_npz(path, sp.csr_matrix(np.arange(20).reshape(4, 5)))
+    content = bytearray(path.read_bytes())
+    content[at % len(content)] = new
+    path.write_bytes(bytes(content))
+    try:
+        assert read_counts(path).shape[0] >= 1
+    except CorpusError as error:
+        assert str(error)  # noqa: PT017
