@@ -23,6 +23,7 @@ from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import Look, Stage
 from ksdp.audit.learners_asked import LEARNED, LEARNED_PREFIX
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -189,13 +190,20 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        return self.stacked(self.design.rows(lane, run))
+        drawn = None
+        if self.spec.parties.others == "drawn":
+            rng = generator(self.design.seed, Purpose.OTHERS, lane, run)
+            half = (len(self.honest) + 1) // 2
+            drawn = np.sort(rng.choice(self.honest, half, replace=False, shuffle=False))
+        return self.stacked(self.design.rows(lane, run), drawn)
 
-    def stacked(self, units: NDArray[np.int64]) -> Database:
-        """The parties' matrices where the victim holds these units."""
+    def stacked(self, units: NDArray[np.int64], honest: NDArray[np.int64] | None = None) -> Database:
+        """The parties' matrices where the victim holds these units, and honest parties all of theirs or some."""
         held = self.units.rows(units)
         parties = [take_rows(self.corpus.matrix, held)]
-        if len(self.honest):
+        if honest is not None:
+            parties.append(take_rows(self.corpus.matrix, self.units.rows(honest)))
+        elif len(self.honest):
             parties.append(self._fixed[0])
         if len(self.coalition):
             parties.append(self._fixed[1])

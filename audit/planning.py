@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design, split_parties
+from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
 from ksdp.audit.learners_asked import LEARNED_PREFIX, learners_asked
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
+from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.spec import Spec
@@ -45,8 +47,9 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     units = make_units(corpus, spec.design.unit)
-    pool, honest, coalition = split_parties(spec.parties, len(units), spec.seed)
-    size = as_rows(spec.design.party_size, len(units))
+    pool, honest, coalition = parties_of(spec, corpus, units)
+    whole = len(units) if spec.parties.me is None else len(pool)
+    size = as_rows(spec.design.party_size, whole)
     fewest = int(np.sort(units.sizes[pool])[:size].sum())
     rank = getattr(mechanism, "rank", None)
     if rank is not None and rank >= min(fewest, corpus.features):
@@ -64,7 +67,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         held = np.intersect1d(targets, np.concatenate([honest, coalition]))
         if len(held):
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
-    design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
+    design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
     announced = _announced(mechanism, corpus.features)
     seen = shown = opened(mechanism, corpus.features)
     if spec.statistics.sees == "final":
@@ -80,6 +83,12 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if learners and rank is not None:
         chosen += coefficients(rank, seen)
     block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
+    if spec.certificate is not None:
+        check_certifiable(mechanism, design, corpus.features)
+        if spec.parties.others == "drawn":
+            raise SpecError(
+                "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
+            )
     looks = plan_looks(spec, design.runs, block_runs)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
     plan = Plan(spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others)
@@ -132,6 +141,8 @@ def _background(
     """The adversary's own singular values, from the coalition's data or from a sample of its own."""
     known_units = coalition if len(coalition) else adversary_rows(np.arange(len(units)), size, spec.seed)
     own = units.rows(known_units)
+    if spec.parties.others == "drawn":
+        honest = honest[: (len(honest) + 1) // 2]
     victim = size + len(honest)
     if units.word == "group":
         victim = round(size * float(units.sizes.mean())) + int(units.sizes[honest].sum())

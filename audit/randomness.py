@@ -40,7 +40,11 @@ class Purpose(IntEnum):
     CANARY = 8
     """Noise of the canaries; place: lane, run."""
     CERTIFICATE = 9
-    """Who is in a pair of runs; place: document, pair."""
+    """Who is in a pair of runs; place: pair, then document."""
+    CERTIFICATE_COINS = 10
+    """What the mechanism draws in both runs of a pair; place: pair."""
+    OTHERS = 11
+    """Which documents the other parties hold, where nobody knows; place: lane, run."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102
@@ -53,6 +57,8 @@ class Purpose(IntEnum):
     """Runs that measure what is learnt."""
     MORE = 106
     """Seed of the audit that looks again at documents chosen by an earlier one; place: runs asked for."""
+    SEARCHED = 107
+    """Seed of the spec that a search over levers recommends: its audit shares no run with the search."""
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

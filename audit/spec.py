@@ -13,12 +13,17 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.gain_spec import GainSpec
+from ksdp.audit.levers_spec import LeversSpec
+from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.spec_hints import permitted
 
 __all__ = [
+    "CertificateSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
+    "LeversSpec",
     "MechanismSpec",
     "PartiesSpec",
     "Section",
@@ -75,12 +80,13 @@ class CorpusSpec(Section, frozen=True):
     """Terms found in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
     weighting: Literal["counts", "tf-idf", "standardised"] | None = None
-    """`standardised`: each column to mean 0 and standard deviation 1, for tables whose columns have units.
-    Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
-    idf: Literal["global", "party"] = "global"
-    """Whose documents the inverse document frequency counts: everybody's, or each party's own."""
+    """Default: tf-idf for text, counts, docword; counts (as they are) for ratings, tables; or `standardised`."""
+    idf: Literal["global", "party", "public"] = "global"
+    """Whose documents the inverse document frequency counts: everybody's, each party's own, or those of
+    `levers.reference`."""
     rows: Literal["l2", "none"] | None = None
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
+    levers: LeversSpec = LeversSpec()
 
 
 class MechanismSpec(BaseModel):
@@ -93,15 +99,6 @@ class MechanismSpec(BaseModel):
     def parameters(self) -> dict[str, Any]:
         """The mechanism's own parameters."""
         return dict(self.model_extra or {})
-
-
-class PartiesSpec(Section, frozen=True):
-    """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
-
-    honest: Fraction | Rows | None = None
-    """Data of parties outside the coalition: it hides the victim's."""
-    coalition: Fraction | Rows | None = None
-    """Data of the coalition, whose share is subtracted from every announced sum."""
 
 
 class DesignSpec(Section, frozen=True):
@@ -209,6 +206,15 @@ class ViewsSpec(Section, frozen=True):
         return self
 
 
+class CertificateSpec(Section, frozen=True):
+    """Paired runs that bound every attack, where noise of a density that is known is added."""
+
+    pairs: Annotated[int, Field(ge=2)] = 200
+    """Each costs a run of the mechanism for every document: no certificate unless it is asked for."""
+    level: Fraction | None = None
+    """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
+
+
 class StoreSpec(Section, frozen=True):
     """What is kept."""
 
@@ -233,13 +239,16 @@ class Spec(Section, frozen=True):
     store: StoreSpec = StoreSpec()
     views: ViewsSpec | None = None
     """None: one audit of one view."""
+    certificate: CertificateSpec | None = None
+    """None: nothing is certified."""
+    gain: GainSpec = GainSpec()
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
         if self.views is not None and self.statistics.sees == "final":
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
-        if self.views is not None and self.views.coalitions and self.parties.coalition is not None:
-            raise ValueError("`parties.coalition` must be left out where `views.coalitions` are given.")
+        if self.views is not None and self.views.coalitions and (self.parties.coalition or self.parties.me):
+            raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
         if self.decision.over_statistics == "max-t" and self.design.looks not in (1, (1.0,)):
             raise ValueError("`decision.over_statistics` max-t goes with one look only.")
         if self.design.kind != "shared" and self.design.documents is None:
@@ -247,9 +256,15 @@ class Spec(Section, frozen=True):
         return self
 
     @property
+    def certificate_level(self) -> float:
+        """The level of the certificate, the default filled in."""
+        given = None if self.certificate is None else self.certificate.level
+        return self.decision.for_clear / 10 if given is None else given
+
+    @property
     def hash(self) -> str:
-        """`sha256:` over the complete spec, defaults included."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """`sha256:` over the complete spec, defaults included, but for `gain`, on which no audit depends."""
+        text = json.dumps(self.model_dump(mode="json", exclude={"gain"}), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -280,6 +295,6 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
             where = ".".join(
                 str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function"))
             )
-            hint = permitted(model, problem["loc"]) if problem["type"] == "extra_forbidden" else ""
+            hint = problem["type"] == "extra_forbidden" and permitted(model, problem["loc"])
             lines.append(f"`{where or what}`: {hint or problem['msg']}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

@@ -14,8 +14,14 @@ from ksdp.audit.corpus import canonical
 __all__ = ["standardised", "tf_idf", "unit_rows", "weighed"]
 
 
+Idf = Literal["global", "party", "public"]
+
+
 def tf_idf(
-    counts: sp.csr_array, party: NDArray[np.str_] | None = None, idf: Literal["global", "party"] = "global"
+    counts: sp.csr_array,
+    party: NDArray[np.str_] | None = None,
+    idf: Idf = "global",
+    public: NDArray[np.float64] | None = None,
 ) -> sp.csr_array:
     r"""Weigh every count by the inverse document frequency of its term.
 
@@ -30,7 +36,9 @@ def tf_idf(
     counts : csr_array, shape (n_documents, n_features)
         Canonical, finite and not negative. Documents without terms count in `n`.
     party : array of str, shape (n_documents,), optional
-    idf : {"global", "party"}
+    idf : {"global", "party", "public"}
+    public : float64, shape (n_features,), optional
+        Weights from a public reference, where `idf` is "public".
 
     Returns
     -------
@@ -47,6 +55,12 @@ def tf_idf(
     weighted = counts.copy()
     weighted.eliminate_zeros()
     rows, features = weighted.shape
+    if idf == "public":
+        if public is None or len(public) != features:
+            raise ValueError(f"`public` must have one weight a feature ({features}).")
+        weighted.data *= public[weighted.indices]
+        weighted.eliminate_zeros()
+        return weighted
     if idf == "global":
         member = np.zeros(rows, dtype=np.int64)
     elif party is None or len(party) != rows:
@@ -119,8 +133,9 @@ def weighed(
     matrix: sp.csr_array,
     party: NDArray[np.str_] | None,
     weighting: str,
-    idf: Literal["global", "party"],
+    idf: Idf,
     rows: str,
+    public: NDArray[np.float64] | None = None,
 ) -> sp.csr_array:
     """Entries weighed and rows made as long as a spec says.
 
@@ -130,11 +145,13 @@ def weighed(
     party : shape (n_documents,), or None
         For inverse document frequencies of each.
     weighting : {"tf-idf", "counts", "standardised"}
-    idf : {"global", "party"}
+    idf : {"global", "party", "public"}
     rows : {"l2", "none"}
+    public : shape (n_features,), optional
+        Weights, where the idf is public.
     """
     if weighting == "tf-idf":
-        matrix = tf_idf(matrix, party, idf)
+        matrix = tf_idf(matrix, party, idf, public)
     elif weighting == "standardised":
         matrix = standardised(matrix)
     return unit_rows(matrix) if rows == "l2" else matrix

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.levers import finished, narrowed
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.weighting import weighed
 from ksdp.storage.readers.columns import Columns, open_columns
@@ -22,6 +23,7 @@ from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_cou
 from ksdp.storage.readers.demo import docstrings
 from ksdp.storage.readers.files import Refused, extension
 from ksdp.storage.readers.labels import Labels, named_columns, read_labels
+from ksdp.storage.readers.levers import levered_names, read_levers
 from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
@@ -29,6 +31,8 @@ from ksdp.storage.readers.text import read_texts, term_counts
 __all__ = [
     "MEMORY",
     "RawCorpus",
+    "column_names",
+    "corpus_columns",
     "corpus_features",
     "find_source",
     "lent_corpus",
@@ -97,10 +101,9 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     if spec.path == MEMORY:
         return _handed_over(nonnegative)
     if nonnegative and spec.weighting == "standardised":
-        raise SpecError(
-            "`corpus.weighting` standardised gives negative entries, which this mechanism does not take."
-        )
-    return weighed_corpus(read_source(spec, base, nonnegative=nonnegative), spec)
+        raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
+    source = read_source(spec, base, nonnegative=nonnegative)
+    return weighed_corpus(source, spec, base, nonnegative=nonnegative)
 
 
 def _handed_over(nonnegative: bool) -> Corpus:
@@ -112,18 +115,19 @@ def _handed_over(nonnegative: bool) -> Corpus:
     return corpus
 
 
-def weighed_corpus(source: RawCorpus, spec: CorpusSpec) -> Corpus:
-    """The corpus of what a reader found: weighed, its rows without features kept out.
-
-    Raises
-    ------
-    CorpusError
-        If no feature is left in any document.
-    """
+def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
+    """The corpus of what a reader found: weighed, its rows without features kept out."""
     labels = source.labels
     weighting = spec.weighting or WEIGHTING[source.kind]
     rows = spec.rows or ("l2" if weighting == "tf-idf" else "none")
-    matrix = weighed(source.matrix, labels.party, weighting, spec.idf, rows)
+    raw = source.matrix
+    levers = read_levers(spec, base, column_names(spec, base), raw.shape[1], raw)
+    if nonnegative and (levers.basis is not None or levers.centre is not None):
+        raise SpecError(
+            "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
+        )
+    weighted = weighed(narrowed(raw, levers), labels.party, weighting, spec.idf, rows, levers.idf)
+    matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
         raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
@@ -135,20 +139,31 @@ def weighed_corpus(source: RawCorpus, spec: CorpusSpec) -> Corpus:
 
 
 def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
-    """Names of a corpus's columns in their order, as far as its spec says them.
+    """Names of a corpus's columns in their order, as far as its spec says them; those that its levers leave.
 
     Raises
     ------
     SpecError
-        If it does not: neither `corpus.vocabulary` nor `corpus.columns` is given.
+        If it does not: neither `corpus.vocabulary` nor `corpus.columns` is given, or the documents decide.
     CorpusError
         If the vocabulary cannot be read, or holds a term twice.
     """
+    names = column_names(spec, base)
+    if names is None:
+        raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
+    return levered_names(spec, base, names) if spec.levers.any else names
+
+
+def corpus_columns(spec: CorpusSpec, base: Path) -> int:
+    """How many columns there are before any lever."""
+    return int(read_source(spec, base, nonnegative=False).matrix.shape[1])
+
+
+def column_names(spec: CorpusSpec, base: Path) -> tuple[str, ...] | None:
+    """Names of the columns before any lever."""
     if spec.vocabulary is not None:
         return read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
-    if spec.columns is not None:
-        return spec.columns
-    raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
+    return spec.columns
 
 
 @dataclass(frozen=True, eq=False)

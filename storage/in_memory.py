@@ -54,7 +54,7 @@ def corpus_in_memory(
     if isinstance(data, pa.Table) or hasattr(data, "columns"):
         if ids is not None or party is not None or group is not None:
             raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
-        return weighed_corpus(_table(data, spec), spec)
+        return weighed_corpus(_table(data, spec), spec, Path(), nonnegative=False)
     if not sp.issparse(data) and _texts(data):
         texts = list(data)
         matrix, kind = term_counts(texts, spec, _WHERE), "text"
@@ -64,7 +64,8 @@ def corpus_in_memory(
     columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
     names = columns[0] if columns[0] is not None else np.arange(1, rows + 1).astype(np.str_)
     labels = Labels(names, columns[1], columns[2])
-    return weighed_corpus(RawCorpus(_WHERE, canonical(matrix), labels, kind), spec)
+    source = RawCorpus(_WHERE, canonical(matrix), labels, kind)
+    return weighed_corpus(source, spec, Path(), nonnegative=False)
 
 
 def _texts(data: Any) -> bool:

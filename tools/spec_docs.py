@@ -11,7 +11,18 @@ from typing import Any
 from ksdp.audit import spec
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("corpus", "mechanism", "parties", "design", "statistics", "decision", "store", "views")
+SECTIONS = (
+    "corpus",
+    "mechanism",
+    "parties",
+    "design",
+    "statistics",
+    "decision",
+    "store",
+    "views",
+    "certificate",
+    "gain",
+)
 
 
 def described(model: type[Any]) -> dict[str, str]:

@@ -111,8 +111,8 @@ def round_spec(
     rounds : int
         The most rounds that may be.
     documents : int
-        Rows of the whole corpus. Sizes given as fractions refer to it and become numbers of rows, so that
-        databases have the same size in all rounds.
+        Rows of the whole corpus, or of the named party (`party_view.size_base`). Sizes given as fractions refer
+        to it and become numbers of rows, so that databases have the same size in all rounds.
     audited : sequence of str or None
         Ids to audit, where the spec names any.
     with_runs : int, optional
@@ -178,7 +178,7 @@ def no_proof(
         Documents to list, and documents that databases were drawn from in this round.
     rows, share : as for `fewest_documents`
     """
-    if spec.parties.honest or spec.parties.coalition:
+    if spec.parties.honest or spec.parties.coalition or spec.parties.me:
         return "the other parties' documents are drawn from the same corpus, and are not listed"
     if listed < (fewest := fewest_documents(rows, share)):
         return f"{listed} listed documents are too few for databases of {rows} (at least {fewest} are needed)"

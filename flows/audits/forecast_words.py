@@ -19,6 +19,11 @@ def forecast_words(said: Mapping[str, Any]) -> str:
     lines += [
         f"{said['documents']} {said['unit']}s, {said['runs']} runs in {said['blocks']} blocks, "
         f"{len(said['statistics'])} statistics",
+        *(
+            [f"pairs     {said['certificate_runs']} runs besides, for the certificate"]
+            if said["certificate_runs"]
+            else []
+        ),
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{said['bytes'] / 1e9:.1f} GB",
         f"finds     a leak of advantage {said['detectable_D']:.2f}, 8 times in 10, even as the only one",

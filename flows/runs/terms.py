@@ -85,7 +85,7 @@ def read_run(path: Path) -> Run:
     bits, bound = spec.precision.fraction_bits, spec.precision.bound
     widest = Precision.widest(mechanism, bits, len(participants))
     precision = widest if bound is None else Precision(bits, bound)
-    terms = RunTerms(mechanism, count, found, precision, participants, server)
+    terms = RunTerms(mechanism, count, found, precision, participants, server, rows=spec.features.rows or "")
     if needs_norms(mechanism):
         from ksdp.protocols.runs.normed_rounds import check_normed
 

@@ -16,6 +16,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
+from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
@@ -79,6 +80,7 @@ PROGRAMS = MappingProxyType(
         "sigma-svd": _SVD,
         "pd-pca": _SVD,
         "hardt-roth": Program(),
+        "moments": Program(),
         "dp-nmf": Program(),
         "fedpower-private": Program(),
         "fedpower": Program(
@@ -185,6 +187,8 @@ def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) 
 def sum_entries(mechanism: Mechanism, features: int) -> int:
     """Entries of the largest array that is summed, announced or sent in a run."""
     rows = 0
+    if isinstance(mechanism, Moments):
+        return max(features * (features + 1) // 2, int(mechanism.rank) * features)
     if isinstance(mechanism, DPdisPCA):
         rows = mechanism.intermediate
     elif isinstance(mechanism, GaussianReleases):

@@ -22,6 +22,8 @@ class FeaturesSpec(Section, frozen=True):
     hash: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
     """Of the terms with a line feed after each."""
     count: Annotated[int, Field(ge=1)] | None = None
+    rows: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
+    """How every party makes its rows: levers, weighting, lengths (`ksdp columns SPEC`). None: not agreed."""
 
     @model_validator(mode="after")
     def _fits(self) -> FeaturesSpec:

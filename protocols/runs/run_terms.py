@@ -59,6 +59,8 @@ class RunTerms:
         Who collects, where the mechanism needs that; it holds no documents.
     key_bits : int
         Of the server's Paillier key, where noises are taken away; fewer in tests only.
+    rows : str
+        `sha256:` of how every party makes its rows; empty where that is not agreed.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class RunTerms:
     participants: tuple[Participant, ...]
     server: Participant | None = None
     key_bits: int = KEY_BITS
+    rows: str = ""
 
     def __post_init__(self) -> None:
         check_participants(self.participants, 2)
@@ -127,6 +130,8 @@ class RunTerms:
             "parties": [[p.name, p.identity.hex()] for p in self.participants],
             "server": [self.server.name, self.server.identity.hex()] if self.server else None,
         }
+        if self.rows:
+            said["rows"] = self.rows
         if program_of(self.mechanism).one_noise:
             said["server.key_bits"] = self.key_bits
         for field in fields(self.mechanism):

@@ -21,9 +21,11 @@ import typer
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.commands import (
     audits,
+    columns,
     dashboard,
     findings,
     init,
+    learning,
     mechanisms,
     pem,
     review_log,
@@ -57,6 +59,7 @@ for _name, _command in (
     ("init", init.init),
     ("audit", audits.audit),
     ("plan", audits.plan),
+    ("columns", columns.columns),
     ("test", audits.evaluate_statistics),
     ("list", findings.list_audits),
     ("show", findings.show),
@@ -69,6 +72,8 @@ for _name, _command in (
     ("mechanisms", mechanisms.mechanisms),
     ("claim", mechanisms.claim),
     ("keys", screening.keys),
+    ("gain", learning.gain),
+    ("advise", learning.advise),
     ("screen", screening.screen),
     ("verify", screening.verify),
     ("decide", reviews.decide),

@@ -9,8 +9,8 @@ from typer.core import TyperGroup
 __all__ = ["GROUPS", "GroupedCommands"]
 
 GROUPS = {
-    "Begin": ("demo", "init", "plan"),
-    "Audit": ("audit", "test", "screen", "claim", "mechanisms", "advise"),
+    "Begin": ("demo", "init", "plan", "columns"),
+    "Audit": ("audit", "test", "screen", "claim", "mechanisms", "gain", "advise"),
     "Look": ("list", "show", "report", "replay", "export", "tables", "sql", "review"),
     "Decide": ("keys", "decide", "more", "clear", "verify", "log", "approve"),
     "Schedule": ("schedule", "schedules", "pause", "resume", "now", "unschedule", "serve"),

@@ -24,7 +24,7 @@ from ksdp.storage.in_memory import corpus_in_memory
 
 __all__ = ["Asked", "asked"]
 
-_SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "views")
+_SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
 _KEYS = {
     key: section
     for section, model in (("corpus", CorpusSpec), ("design", DesignSpec), ("decision", DecisionSpec))
