@@ -80,7 +80,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         if len(held):
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
     design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
-    announced = mechanism.observables(corpus.features)
+    announced = _announced(mechanism, corpus.features)
     seen = shown = opened(mechanism, corpus.features)
     if spec.statistics.sees == "final":
         seen = shown = final_output(mechanism)
@@ -88,7 +88,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     families, learners = learners_asked(spec.statistics)
     background = _background(spec, corpus, units, mechanism, size, honest, coalition)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
-    chosen, skipped = select_statistics(families, plain, seen, background)
+    brought = getattr(mechanism, "statistics", ())
+    chosen, skipped = select_statistics(families, plain, seen, background, brought)
     if units.word == "group":
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
     if learners and rank is not None:
@@ -162,6 +163,25 @@ def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
     whole = every * block_runs
     runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
     return dataclasses.replace(design, runs=runs)
+
+
+def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
+    """What the mechanism says that it announces, in the contract's form.
+
+    Raises
+    ------
+    SpecError
+        If it is something else.
+    """
+    try:
+        announced = tuple(mechanism.observables(features))
+    except TypeError as error:
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`.") from error
+    wrong = [type(array).__name__ for array in announced if not isinstance(array, Announced)]
+    if wrong or not announced:
+        got = f"one holds a {wrong[0]}" if wrong else "it is empty"
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`; {got}.")
+    return announced
 
 
 def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:

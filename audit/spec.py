@@ -16,6 +16,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.parties_spec import PartiesSpec
+from ksdp.audit.spec_hints import permitted
 
 __all__ = [
     "CertificateSpec",
@@ -78,8 +79,8 @@ class CorpusSpec(Section, frozen=True):
     min_documents: Annotated[int, Field(ge=1)] = 2
     """Terms found in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
-    weighting: Literal["counts", "tf-idf"] | None = None
-    """Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
+    weighting: Literal["counts", "tf-idf", "standardised"] | None = None
+    """Default: tf-idf for text, counts, docword; counts (as they are) for ratings, tables; or `standardised`."""
     idf: Literal["global", "party", "public"] = "global"
     """Whose documents the inverse document frequency counts: everybody's, each party's own, or those of
     `levers.reference`."""
@@ -271,13 +272,7 @@ class Spec(Section, frozen=True):
 
 
 def parse_spec(tables: Mapping[str, Any]) -> Spec:
-    """Check the tables of a spec.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a spec; `SpecError` as by `validated`."""
     return validated(Spec, tables, "spec")
 
 
@@ -294,7 +289,7 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False, include_input=False):
-            parts = [str(part) for part in problem["loc"]]
-            where = ".".join(part for part in parts if not part.startswith(("constrained", "function")))
-            lines.append(f"`{where or what}`: {problem['msg']}")
+            where = ".".join(str(p) for p in problem["loc"] if not str(p).startswith(("constrained", "function")))
+            hint = problem["type"] == "extra_forbidden" and permitted(model, problem["loc"])
+            lines.append(f"`{where or what}`: {hint or problem['msg']}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

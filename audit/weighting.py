@@ -9,7 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["tf_idf", "unit_rows", "weighed"]
+from ksdp.audit.corpus import canonical
+
+__all__ = ["standardised", "tf_idf", "unit_rows", "weighed"]
 
 
 Idf = Literal["global", "party", "public"]
@@ -112,6 +114,21 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((data, columns, pointers.astype(matrix.indptr.dtype)), shape=matrix.shape)
 
 
+def standardised(matrix: sp.csr_array) -> sp.csr_array:
+    """Every column less its mean, in units of its standard deviation; a column that is constant becomes 0.
+
+    Examples
+    --------
+    >>> standardised(sp.csr_array([[1.0, 5.0], [3.0, 5.0]])).toarray()
+    array([[-1.,  0.],
+           [ 1.,  0.]])
+    """
+    dense = matrix.toarray()
+    dense = dense - dense.mean(axis=0)
+    spread = dense.std(axis=0)
+    return canonical(sp.csr_array(np.divide(dense, spread, out=np.zeros_like(dense), where=spread > 1e-12)))
+
+
 def weighed(
     matrix: sp.csr_array,
     party: NDArray[np.str_] | None,
@@ -127,7 +144,7 @@ def weighed(
     matrix : csr_array, shape (n_documents, n_features)
     party : shape (n_documents,), or None
         For inverse document frequencies of each.
-    weighting : {"tf-idf", "counts"}
+    weighting : {"tf-idf", "counts", "standardised"}
     idf : {"global", "party", "public"}
     rows : {"l2", "none"}
     public : shape (n_features,), optional
@@ -135,4 +152,6 @@ def weighed(
     """
     if weighting == "tf-idf":
         matrix = tf_idf(matrix, party, idf, public)
+    elif weighting == "standardised":
+        matrix = standardised(matrix)
     return unit_rows(matrix) if rows == "l2" else matrix

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,16 +29,35 @@ from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 
 __all__ = [
+    "MEMORY",
     "RawCorpus",
     "column_names",
     "corpus_columns",
     "corpus_features",
     "find_source",
+    "lent_corpus",
     "load_corpus",
+    "read_columns",
     "read_source",
+    "weighed_corpus",
 ]
 
 DEMO = "demo"
+MEMORY = "memory"
+"""In place of a path: what a Python program handed over (`lent_corpus`)."""
+
+_lent: ContextVar[Corpus | None] = ContextVar("ksdp-corpus", default=None)
+
+
+@contextmanager
+def lent_corpus(corpus: Corpus) -> Iterator[None]:
+    """Let specs whose `corpus.path` is `MEMORY` mean this corpus, inside."""
+    token = _lent.set(corpus)
+    try:
+        yield
+    finally:
+        _lent.reset(token)
+
 
 WEIGHTING = {
     "counts": "tf-idf",
@@ -76,7 +98,25 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     >>> sorted(set(corpus.party.tolist()))
     ['numpy', 'pandas', 'scipy']
     """
+    if spec.path == MEMORY:
+        return _handed_over(nonnegative)
+    if nonnegative and spec.weighting == "standardised":
+        raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
     source = read_source(spec, base, nonnegative=nonnegative)
+    return weighed_corpus(source, spec, base, nonnegative=nonnegative)
+
+
+def _handed_over(nonnegative: bool) -> Corpus:
+    corpus = _lent.get()
+    if corpus is None:
+        raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
+    if nonnegative and corpus.matrix.nnz and corpus.matrix.data.min() < 0:
+        raise CorpusError("the corpus holds negative entries, which this mechanism does not take.")
+    return corpus
+
+
+def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
+    """The corpus of what a reader found: weighed, its rows without features kept out."""
     labels = source.labels
     weighting = spec.weighting or WEIGHTING[source.kind]
     rows = spec.rows or ("l2" if weighting == "tf-idf" else "none")
@@ -177,17 +217,28 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus
         labels = read_labels(spec, labelled, matrix.shape[0])
     else:
         columns = columns or open_columns(path, spec.encoding)
-        nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
-        if kind == "ratings":
-            matrix, labels = read_ratings(spec, columns, nonnegative=nonnegative)
-        else:
-            labels = read_labels(spec, columns, len(columns))
-            if kind == "text":
-                agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
-                matrix = read_texts(spec, columns, agreed or None)
-            else:
-                matrix = read_table(spec, columns, nonnegative=nonnegative)
+        agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
+        matrix, labels = read_columns(spec, kind, columns, agreed or None, nonnegative=nonnegative)
     return RawCorpus(path, canonical(matrix, keep_zeros=kind == "ratings"), labels, kind)
+
+
+def read_columns(
+    spec: CorpusSpec, kind: str, columns: Columns, agreed: Sequence[str] | None = None, *, nonnegative: bool
+) -> tuple[sp.csr_array, Labels]:
+    """What named columns hold, as text, ratings or a table, before weighting.
+
+    Parameters
+    ----------
+    agreed : sequence of str, optional
+        The only terms of a text that are counted.
+    """
+    nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
+    if kind == "ratings":
+        return read_ratings(spec, columns, nonnegative=nonnegative)
+    labels = read_labels(spec, columns, len(columns))
+    if kind == "text":
+        return read_texts(spec, columns, agreed), labels
+    return read_table(spec, columns, nonnegative=nonnegative), labels
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -229,6 +280,8 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         if not applies and getattr(spec, key) is not None:
             raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {path.name}.")
     weighting = spec.weighting or WEIGHTING[kind]
+    if weighting == "standardised" and kind != "table":
+        raise SpecError(f"`corpus.weighting` standardised is for tables; {path.name} is read as {kind}.")
     if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
         raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 

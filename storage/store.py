@@ -167,7 +167,7 @@ class Store:
         if marker.is_file():
             return cls(root)
         if not create:
-            raise StoreError(f"{root} is not a ksdp store.")
+            raise StoreError(f"{root} is not a ksdp store; name one with `--store DIR`, or set KSDP_STORE.")
         if root.exists() and (not root.is_dir() or not all(map(_is_part, root.iterdir()))):
             raise StoreError(f"{root} exists and is not a ksdp store; name an empty or a new folder.")
         root.mkdir(parents=True, exist_ok=True)

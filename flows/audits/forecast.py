@@ -16,9 +16,10 @@ from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import DecisionSpec, Spec
+from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import corpus_notes, spec_corpus
 
 __all__ = ["forecast"]
 
@@ -55,8 +56,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     """
     corpus = spec_corpus(spec, base)
     if spec.views is not None:
-        return _over_views(make_views(spec, corpus), corpus)
-    return _one(spec, corpus) | {"views": []}
+        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(corpus)}
+    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(corpus)}
 
 
 def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
@@ -92,8 +93,24 @@ def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None
     return math.ceil(needed * more_runs(share, plan.every))
 
 
+def _with_runs(plan: Plan, runs: int) -> int:
+    """The key of the spec that gives so many runs."""
+    share = plan.design.share
+    return math.ceil(runs / more_runs(share, plan.every) * min(share, 1 - share))
+
+
+def _sentence(plan: Plan) -> str:
+    """Who runs what on how much, as a person would say it."""
+    size, all_of_them, unit = plan.party_rows, len(plan.units), plan.units.word
+    return (
+        f"{plan.mechanism.name} among parties of which one holds {size} of {all_of_them} {unit}s "
+        f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
+    )
+
+
 def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     plan = make_plan(spec, corpus)
+    try_own_code(plan)
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
     n_with, n_without = plan.arms
     targets = documents // plan.design.lanes
@@ -107,7 +124,10 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     rule = spec.decision.model_copy(update={"level": last, "clear_level": clear_level})
     columns = len(plan.columns)
     arms = (n_with, n_without, plan.counted, columns, rule)
+    needed = _runs_for_margin(plan, columns, rule)
     return {
+        "sentence": _sentence(plan),
+        "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
         "documents": documents,
         "unit": plan.units.word,
         "runs": plan.runs,
@@ -127,5 +147,5 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision.margin,
-        "runs_for_margin": _runs_for_margin(plan, columns, rule),
+        "runs_for_margin": needed,
     }

@@ -85,7 +85,7 @@ def enter_documents(
         raise InputError("`--clearance` and `--uncleared` exclude each other.")
     spec_hash, me = None, None
     if corpus.suffix == ".toml":
-        spec, base = read_spec_file(corpus)
+        spec, base = read_spec_file(corpus, own_code=False)
         found, spec_hash, me = spec.corpus, spec.hash, spec.parties.me
     else:
         if run.spec.features.vocabulary is None:
