@@ -1,90 +1,172 @@
-"""Pairs of runs that differ in one document only: what a certificate is made of (`verdicts.certificate`)."""
+"""Pairs of runs that differ in one document only: what a certificate is made of (`verdicts.certificate`).
+
+Pair r begins with a base: a database drawn as the design draws one. For a document in it, the base is the run
+with the document, and the other run has somebody else in its place; for a document that is not, the base is the
+run without, and the other has the document in the place of somebody. Both are couplings of the document's two
+arms, and so is a toss between them. All documents share the bases, so that each costs one run a pair.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Shared
-from ksdp.audit.design_streams import mechanism_rng
+from ksdp.audit.design import Literal, Shared
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.verdicts.certificate import pair_advantage
+from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.bands import distance_band
+from ksdp.audit.verdicts.certificate import certified_bound
 
-__all__ = ["PublicNoise", "paired_advantages"]
+__all__ = ["Certifiable", "Certificate", "certify", "check_certifiable", "knows_all", "paired_advantages"]
+
+Floats = NDArray[np.float64]
+
+# A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
+_CONTRADICTION = 1e-5
 
 
 @runtime_checkable
-class PublicNoise(Protocol):
-    """A mechanism that adds normal noise of a size that is public and fixed before the run."""
+class Certifiable(Protocol):
+    """A mechanism whose announcement has a density that is known, given the database."""
 
-    def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
-        """What it would announce without it."""
+    def uncertified(self, features: int) -> str | None:
+        """Why no bound on every attack is known all the same, as the end of a sentence; None where one is."""
         ...
 
-    def deviation(self, name: str) -> float | None:
-        """Of the noise of an array; 0 where it has none, None where its size depends on the data."""
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """Of another database: a number in [0, 1] whose mean, over `coins`, is at least the total variation of the
+        laws of what is announced on the two."""
         ...
 
 
-def paired_advantages(plan: Plan, document: int, pairs: int) -> NDArray[np.float64]:
-    """The largest advantage of any attack on each of some independent pairs of runs, shape (pairs,).
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What paired runs prove of each audited document, in the order of the plan."""
 
-    A pair shares all other documents: one run has the document, the other somebody else in its place. Whoever that
-    is, and the others, are drawn as the shared design draws them, so the pairs are a coupling of the runs with the
-    document and those without it. An array without noise tells everything as soon as it differs.
+    pairs: int
+    level: float
+    """All bounds hold together but with this probability."""
+    bound: Floats
+    """Of the advantage of every attack, shape (n_documents,)."""
+    mean: Floats
+    """Over the pairs: what somebody gets who knows all other documents, on average over databases."""
+    largest: Floats
+    """Of any pair."""
+    contradicted: NDArray[np.bool_]
+    """Measured to be above what was proved to be a bound: the noise is not what the mechanism says."""
 
-    Parameters
-    ----------
-    plan : Plan
-        Of the shared design with databases of a fixed size.
-    document : int
-        Unit of the corpus.
+
+def check_certifiable(mechanism: Mechanism, design: object, features: int) -> None:
+    """Refuse what paired runs prove nothing about.
 
     Raises
     ------
     SpecError
-        If the design is another, or the mechanism's noise is not public and fixed.
+        If the mechanism's announcement has no known density, or databases vary in size, or others are targets too.
     """
-    design, mechanism = plan.design, plan.mechanism
-    if not isinstance(design, Shared) or design.poisson:
-        raise SpecError("a certificate needs `design.kind` shared with databases of a fixed size.")
-    names = [announced.name for announced in plan.announced]
-    if not isinstance(mechanism, PublicNoise) or any(mechanism.deviation(name) is None for name in names):
-        raise SpecError(
-            f"mechanism {mechanism.name!r} adds no noise whose size is public and fixed before the run; "
-            "nothing bounds every attack on it."
-        )
-    if plan.spec.parties.others == "drawn":
-        raise SpecError(
-            "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
-        )
-    sizes = {name: mechanism.deviation(name) or 0.0 for name in names}
-    others = design.pool[design.pool != document]
-    found = np.empty(pairs)
-    for at in range(pairs):
-        rng = generator(design.seed, Purpose.CERTIFICATE, document, at)
-        drawn = others[rng.choice(len(others), design.size, replace=False)]
-        seen = []
-        for units in (np.append(drawn[1:], document), drawn):
-            database = plan.stacked(np.sort(units))
-            # The mechanism's own coins are shared, too: any coupling is as good.
-            seen.append(mechanism.without_noise(database, mechanism_rng(design, 0, at)))
-        found[at] = pair_advantage(_apart(seen[0], seen[1], sizes))
+    if not isinstance(design, Shared | Literal) or (isinstance(design, Shared) and design.poisson):
+        raise SpecError("a certificate needs `design.kind` shared or literal, with databases of a fixed size.")
+    why = "adds no noise of a density that is known"
+    if isinstance(mechanism, Certifiable):
+        reason = mechanism.uncertified(features)
+        if reason is None:
+            return
+        why = reason
+    raise SpecError(f"mechanism {mechanism.name!r} {why}; nothing bounds every attack on it: no `certificate`.")
+
+
+def knows_all(mechanism: Mechanism) -> float | None:
+    """The advantage of whoever knows all other documents of a run, where it is the same for every document.
+
+    1 where nothing but the database is random: run the mechanism twice and compare. None where it depends on the
+    document (paired runs tell) or is not known.
+    """
+    inner = getattr(mechanism, "inner", None)
+    if inner is not None and not getattr(mechanism, "noise", None):
+        mechanism = inner
+    return 1.0 if getattr(mechanism, "noise_free", False) else None
+
+
+def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:
+    """Advantages of the best attack on each of some pairs, shape (n_audited, stop - first).
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the whole audit.
+    first, stop : int
+        Numbers of pairs, `stop` exclusive.
+
+    Raises
+    ------
+    SpecError
+        If the plan cannot be certified.
+    """
+    mechanism, design = plan.mechanism, plan.design
+    check_certifiable(mechanism, design, plan.corpus.features)
+    assert isinstance(mechanism, Certifiable)
+    assert isinstance(design, Shared | Literal)
+    final = final_output(plan.mechanism) if plan.spec.statistics.sees == "final" else None
+    found = np.empty((len(plan.audited), stop - first))
+    for at, pair in enumerate(range(first, stop)):
+        rng = generator(design.seed, Purpose.CERTIFICATE, pair)
+        base = np.sort(design.pool[rng.choice(len(design.pool), design.size, replace=False)])
+        coins = partial(generator, design.seed, Purpose.CERTIFICATE_COINS, pair)
+        against = mechanism.paired(plan.stacked(base), coins, final)
+        outside = np.setdiff1d(design.pool, base, assume_unique=True)
+        for row, unit in enumerate(plan.audited):
+            own = generator(design.seed, Purpose.CERTIFICATE, pair, int(unit))
+            found[row, at] = against(plan.stacked(_exchanged(base, outside, int(unit), own)))
     return found
 
 
-def _apart(one: Observables, other: Observables, sizes: dict[str, float]) -> float:
-    """How far apart the two announcements are, in standard deviations."""
-    total = 0.0
-    for name, deviation in sizes.items():
-        gap = float(np.linalg.norm(np.asarray(one[name], np.float64) - np.asarray(other[name], np.float64)))
-        if gap and not deviation:
-            return math.inf
-        total += (gap / deviation) ** 2 if gap else 0.0
-    return math.sqrt(total)
+def _exchanged(
+    base: NDArray[np.int64], outside: NDArray[np.int64], unit: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The base with a unit in the place of another, or another in its place, sorted."""
+    at = int(np.searchsorted(base, unit))
+    changed = base.copy()
+    if at < len(base) and base[at] == unit:
+        changed[at] = outside[rng.integers(len(outside))]
+    else:
+        changed[rng.integers(len(base))] = unit
+    return np.sort(changed)
+
+
+def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, looks: int = 1) -> Certificate:
+    """Bounds of every document, and which of them what was measured contradicts.
+
+    Parameters
+    ----------
+    advantages : shape (n_documents, n_pairs)
+    tested : ArmTests
+        Of the same documents.
+    documents : int
+        That the corrections count.
+    level : float
+    looks : int
+        After any of which a document may have been measured last.
+    """
+    # Both sides at a level of their own, so strict that only a wrong law of the noise gets here.
+    sure = certified_bound(advantages, _CONTRADICTION / 2, documents)
+    each = _CONTRADICTION / 2 / (documents * tested.distance.shape[1] * looks)
+    measured = np.nan_to_num(tested.distance.ravel())
+    low, _ = distance_band(measured, tested.n_with.ravel(), tested.n_without.ravel(), each)
+    return Certificate(
+        pairs=advantages.shape[1],
+        level=level,
+        bound=certified_bound(advantages, level, documents),
+        mean=advantages.mean(axis=1),
+        largest=advantages.max(axis=1),
+        contradicted=low.reshape(tested.distance.shape).max(axis=1) > sure,
+    )

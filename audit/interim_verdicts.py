@@ -19,6 +19,7 @@ from ksdp.audit.verdicts.needed_distances import likely_distance
 __all__ = [
     "Counted",
     "Standing",
+    "after_certificate",
     "after_fresh",
     "after_look",
     "detected_documents",
@@ -147,6 +148,21 @@ def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> 
         log10_adjusted_below=nothing,
         runs_to_decide=np.where(open_ & (likely_distance(tests) <= rule.margin), np.inf, decisions.runs_to_decide),
     )
+
+
+def after_certificate(standing: Standing, bound: NDArray[np.float64], rule: DecisionSpec) -> Standing:
+    """Call certified clear whose bound of every attack is at most the margin, unless it was proved sensitive.
+
+    Parameters
+    ----------
+    bound : shape (n_documents,)
+        `verdicts.certificate.certified_bound`, of all documents together.
+    """
+    decisions = standing.decisions
+    proved = (bound <= rule.margin) & (rule.margin > 0) & (decisions.verdict != Verdict.SENSITIVE)
+    verdict = np.where(proved, Verdict.CERTIFIED.value, decisions.verdict).astype(np.str_)
+    needed = np.where(proved, np.nan, decisions.runs_to_decide)
+    return replace(standing, decisions=replace(decisions, verdict=verdict, runs_to_decide=needed))
 
 
 def for_fresh_runs(standing: Standing, rule: DecisionSpec) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design
 from ksdp.audit.errors import SpecError
@@ -81,6 +82,10 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if learners and rank is not None:
         chosen += coefficients(rank, seen)
     block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
+    if spec.certificate is not None:
+        check_certifiable(mechanism, design, corpus.features)
+        if spec.parties.others == "drawn":
+            raise SpecError("`certificate` needs `parties.others` fixed or colluding: pairs share all others.")
     looks = plan_looks(spec, design.runs, block_runs)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
     plan = Plan(spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others)

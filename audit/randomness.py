@@ -40,8 +40,10 @@ class Purpose(IntEnum):
     CANARY = 8
     """Noise of the canaries; place: lane, run."""
     CERTIFICATE = 9
-    """Who is in a pair of runs; place: document, pair."""
-    OTHERS = 10
+    """Who is in a pair of runs; place: pair, then document."""
+    CERTIFICATE_COINS = 10
+    """What the mechanism draws in both runs of a pair; place: pair."""
+    OTHERS = 11
     """Which documents the other parties hold, where nobody knows; place: lane, run."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""

@@ -18,6 +18,7 @@ from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.parties_spec import PartiesSpec
 
 __all__ = [
+    "CertificateSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
@@ -204,6 +205,15 @@ class ViewsSpec(Section, frozen=True):
         return self
 
 
+class CertificateSpec(Section, frozen=True):
+    """Paired runs that bound every attack, where noise of a density that is known is added."""
+
+    pairs: Annotated[int, Field(ge=2)] = 200
+    """Each costs a run of the mechanism for every document: no certificate unless it is asked for."""
+    level: Fraction | None = None
+    """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
+
+
 class StoreSpec(Section, frozen=True):
     """What is kept."""
 
@@ -229,6 +239,8 @@ class Spec(Section, frozen=True):
     views: ViewsSpec | None = None
     """None: one audit of one view."""
     gain: GainSpec = GainSpec()
+    certificate: CertificateSpec | None = None
+    """None: nothing is certified."""
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
@@ -241,6 +253,12 @@ class Spec(Section, frozen=True):
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self
+
+    @property
+    def certificate_level(self) -> float:
+        """The level of the certificate, the default filled in."""
+        given = None if self.certificate is None else self.certificate.level
+        return self.decision.for_clear / 10 if given is None else given
 
     @property
     def hash(self) -> str:

@@ -34,12 +34,15 @@ from ksdp.audit.groups import Unit, unit_count
 from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import DecisionSpec, Spec
-from ksdp.audit.verdicts.decide import Verdict
+from ksdp.audit.verdicts.decide import CLEARED, Verdict
 from ksdp.audit.verdicts.multiplicity import adjust
 
 __all__ = ["Combined", "View", "ViewVerdicts", "combine", "make_views"]
 
 Floats = NDArray[np.float64]
+
+_CERTAIN = -1e6
+"""Log10 p of what needs no test."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ def _part(spec: Spec, count: int, others: tuple[int, int] | None = None) -> Spec
     tables["decision"]["level"] = spec.decision.level / count
     if spec.decision.clear_level is not None:
         tables["decision"]["clear_level"] = spec.decision.clear_level / count
+    if spec.certificate is not None and spec.certificate.level is not None:
+        tables["certificate"]["level"] = spec.certificate.level / count
     if others is not None:
         tables["parties"]["honest"], tables["parties"]["coalition"] = (size or None for size in others)
     return Spec.model_validate(tables)
@@ -169,11 +174,16 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec) -> Combined:
         raise ValueError("`views` must be at least one, all of the same documents.")
     verdicts = np.stack([view.verdict for view in views])
     adjusted = np.stack([view.log10_adjusted for view in views])
-    sensitive, clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR
-    below = np.stack([view.log10_p_below for view in views]).max(axis=0)
-    below = adjust(np.where(sensitive.any(axis=0), 0.0, below), rule.correction)
+    sensitive, clear = verdicts == Verdict.SENSITIVE, np.isin(verdicts, CLEARED)
+    certified = verdicts == Verdict.CERTIFIED
+    below = np.stack([view.log10_p_below for view in views])
+    # A view that is certified needs no test: its own level comes on top of that of "clear".
+    below = np.where(certified, _CERTAIN, below).max(axis=0)
+    decided = sensitive.any(axis=0) | certified.all(axis=0)
+    below = adjust(np.where(decided, 0.0, below), rule.correction)
     proved = (below <= math.log10(rule.for_clear)) & (rule.margin > 0)
     undecided = np.where(proved, Verdict.CLEAR, Verdict.UNDECIDED)
+    undecided = np.where(certified.all(axis=0), Verdict.CERTIFIED, undecided)
     return Combined(
         verdict=np.where(sensitive.any(axis=0), Verdict.SENSITIVE, undecided).astype(np.str_),
         log10_adjusted_below=below,

@@ -106,5 +106,5 @@ class Listing:
         """What a screen reader is told of a column's order; growing D is what a click turns it to."""
         if self.sort != sort:
             return "none"
-        falls = sort in ("advantage", "band")
+        falls = sort in ("advantage", "band", "bound")
         return "ascending" if falls == self.descending else "descending"

@@ -64,6 +64,10 @@ class VerdictRow:
     detectable_distance: float
     """The measured D at which it would surely have been called sensitive."""
     runs_to_decide: float
+    certified_bound: float | None
+    """Of the advantage of every attack; None where no paired runs were made."""
+    knows_all: float | None
+    """Advantage of whoever knows all other documents, on average over databases; None where it is not known."""
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,7 @@ def write_findings(
     tested: ArmTests,
     decisions: Decisions,
     detectable: NDArray[np.float64],
+    known: Mapping[str, NDArray[np.float64]],
 ) -> None:
     """Write `verdicts.parquet` and `statistics.parquet`.
 
@@ -115,6 +116,7 @@ def write_findings(
     statistics : name and version of each column of `tested`
     detectable : shape (n_documents,)
         The measured D at which a leak of the document would surely have been detected.
+    known : columns `certified_bound` and `knows_all` of the verdicts, those that are known
     """
     documents, count = tested.distance.shape
     names = np.array([name for name, _ in statistics], dtype=object)
@@ -141,6 +143,7 @@ def write_findings(
             "detectable_distance": detectable,
             "runs_to_decide": decisions.runs_to_decide,
         }
+        | {name: known.get(name, [None] * documents) for name in ("certified_bound", "knows_all")}
     )
     write_sealed_table(folder / "verdicts.parquet", verdicts)
     rows = STATISTICS.of(

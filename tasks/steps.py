@@ -10,18 +10,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from ksdp.audit.design import Block
 from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone, compute_block
+from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.slices import Flagged, Slice, SliceTests, curve, effects, test_slice
 from ksdp.tasks.spread import spread
 
-__all__ = ["draw_curves", "measure_flagged", "sample_blocks", "test_slices"]
+__all__ = ["draw_curves", "measure_flagged", "run_pairs", "sample_blocks", "test_slices"]
 
 _options: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 
@@ -65,6 +69,16 @@ async def measure_flagged(
     arguments = [(ref, fresh, *part) for part in parts]
     results = await asyncio.to_thread(spread, address, effects, arguments, done, attempt)
     return [effect for found in results for effect in found]
+
+
+@task(name="certify", **_options)
+async def run_pairs(
+    ref: AuditRef, address: str, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
+) -> list[NDArray[np.float64]]:
+    """Advantages of the best attack on pairs of runs that differ in one document."""
+    arguments = [(ref, part) for part in parts]
+    results: list[NDArray[np.float64]] = await asyncio.to_thread(spread, address, compute_pairs, arguments, done)
+    return results
 
 
 @task(name="curves", **_options)

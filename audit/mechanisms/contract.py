@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 
-__all__ = ["OPENS", "Announced", "Database", "Mechanism", "Observables", "final_output", "opened", "opens_of"]
+__all__ = [
+    "OPENS",
+    "Announced",
+    "Database",
+    "Mechanism",
+    "Observables",
+    "Releases",
+    "final_output",
+    "opened",
+    "opens_of",
+]
 
 Array = NDArray[Any]
 
@@ -126,6 +136,27 @@ class Mechanism(Protocol):
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` is the mechanism's own randomness (noise), not that of the database."""
+        ...
+
+
+@runtime_checkable
+class Releases(Protocol):
+    """A mechanism some of whose observables stand for what it releases: spans of blocks, sums over rounds.
+
+    Whoever adds noise must add it to what is released; observables are then worked out from that, as everybody can
+    who sees it.
+    """
+
+    def released(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what a run releases."""
+        ...
+
+    def release(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once."""
+        ...
+
+    def worked_out(self, released: Observables) -> Observables:
+        """The observables, from what was released, with or without noise."""
         ...
 
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 __all__ = ["VERSION", "StoredSummary"]
 
-VERSION = 1
+VERSION = 2
 """Of the format; one more wherever a key comes, goes or changes its meaning."""
 
 

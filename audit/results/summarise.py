@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.canaries import judge_canaries
+from ksdp.audit.certifying import Certificate, knows_all
 from ksdp.audit.interim_verdicts import Standing
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
+from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.results.parts import (
     AnnouncedArray,
     ChanceSummary,
@@ -56,6 +58,7 @@ class Tested:
     shuffled: Sequence[NDArray[np.float64]]
     canaries: Sequence[ArmTests]
     """One a look."""
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def detectable(tested: Tested) -> NDArray[np.float64]:
 
 def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
     """Documents by verdict."""
-    return VerdictCounts(**{v.value: int((verdict == v).sum()) for v in Verdict})
+    return VerdictCounts(**{v.value.replace(" ", "_"): int((verdict == v).sum()) for v in Verdict})
 
 
 def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> ChanceSummary:
@@ -118,6 +121,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
     levels = [look.level for look in plan.looks[: len(tested.canaries)]]
     canaries = judge_canaries(tested.canaries, plan.spec.decision, levels)
     judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
+    judged = void_where_contradicted(judged, tested.certificate)
     runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
@@ -145,6 +149,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
+        certificate=certificate_summary(tested.certificate, tested.standing, plan.spec.decision.margin),
+        knows_all=knows_all(plan.mechanism),
         corpus_about=CorpusSummary(
             documents=len(plan.corpus),
             features=plan.corpus.features,

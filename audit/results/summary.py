@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from ksdp.audit.results.parts import (
     FORMAT,
     AnnouncedArray,
+    CertificateSummary,
     ChanceSummary,
     ControlsSummary,
     CorpusSummary,
@@ -69,6 +70,11 @@ class Summary(StoredSummary):
     looks: tuple[LookSummary, ...]
     fresh: FreshSummary | None
     """None where nothing was measured on fresh runs."""
+    certificate: CertificateSummary | None
+    """None where no paired runs were asked for."""
+    knows_all: float | None
+    """The advantage of whoever knows all other documents, where it is the same for each: 1 without noise. None
+    where it depends on the document (`certificate`, and a column of the verdicts), or is not known."""
     corpus_about: CorpusSummary
     design: DesignSummary
     spec: Spec

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ksdp.audit.reviewing import Decision, State
+from ksdp.audit.verdicts.decide import CLEARED
 
 __all__ = ["Selection", "review_statement", "screen_statement", "select"]
 
@@ -38,7 +39,7 @@ def select(
 
     Parameters
     ----------
-    verdicts : mapping from id to `sensitive`, `clear` or `undecided`
+    verdicts : mapping from id to `sensitive`, `clear`, `certified clear` or `undecided`
     states : mapping from id to State
         A document that is not in it is open. A clear document that was excluded in an earlier audit, and of which
         nothing was decided since, stays out: nobody took the exclusion back.
@@ -48,7 +49,7 @@ def select(
     found: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
     for document, verdict in verdicts.items():
         state = states.get(document)
-        clear = verdict == "clear" and document not in remembered
+        clear = verdict in CLEARED and document not in remembered
         decision = state.decision if state else None
         before = state.earlier.decision if state and state.earlier else None
         if state and state.waiting is not None:

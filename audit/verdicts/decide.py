@@ -39,6 +39,7 @@ from ksdp.audit.verdicts.needed_distances import largest_distance, runs_to_decid
 from ksdp.audit.verdicts.sequential import anytime_band_width, anytime_log10_p
 
 __all__ = [
+    "CLEARED",
     "Decisions",
     "Verdict",
     "adjusted_among",
@@ -55,7 +56,13 @@ class Verdict(StrEnum):
 
     SENSITIVE = "sensitive"
     CLEAR = "clear"
+    CERTIFIED = "certified clear"
+    """A bound of every attack is at most the margin (`certifying`); never of what is sensitive."""
     UNDECIDED = "undecided"
+
+
+CLEARED = (Verdict.CLEAR, Verdict.CERTIFIED)
+"""Verdicts that let a document be used."""
 
 
 @dataclass(frozen=True, eq=False)

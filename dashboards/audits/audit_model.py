@@ -31,6 +31,7 @@ __all__ = [
     "written",
 ]
 
+_BOUNDED = 12
 LISTED = 400
 """Sensitive documents listed at most; `verdicts.parquet` has all."""
 
@@ -123,6 +124,8 @@ class AuditModel:
     """Of the paper's statistic, where there is one, and of the strongest, where it is another."""
     worst: tuple[Worst, ...]
     listed: tuple[Row, ...]
+    bounded: tuple[Row, ...]
+    """Those with the largest bounds of every attack; none without a certificate."""
     undecided: Undecided
 
 
@@ -234,5 +237,6 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
         p_values=tuple(_p_values(rows, overviews)),
         worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
+        bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.certificate else (),
         undecided=Undecided(totals.verdicts["undecided"], totals.untested, totals.hopeless, totals.runs_to_decide),
     )

@@ -87,7 +87,12 @@ def headline(summary: Summary) -> str:
             f"announces can tell {better} whether it took part, proved at a "
             f"{rate} of {percent(rule.level)}."
         )
-    if verdicts.clear == total:
+    if verdicts.certified_clear == total:
+        return (
+            f"All {everything} are certified clear of {name}: where its noise is what it says, no attack of any "
+            f"kind has an advantage above {decimal(rule.margin)}."
+        )
+    if verdicts.cleared == total:
         return (
             f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
             f"adversary is proved to be below {decimal(rule.margin)}."

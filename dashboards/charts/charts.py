@@ -221,17 +221,18 @@ def shares_svg(counts: Sequence[tuple[str, int]]) -> Markup:
     Parameters
     ----------
     counts : (word, count) in order
-        Words are class names too: letters only.
+        Words are class names too: letters, and spaces, which become hyphens.
     """
     total = sum(count for _, count in counts)
-    if total <= 0 or any(count < 0 for _, count in counts) or not all(word.isalpha() for word, _ in counts):
+    letters = all(word.replace(" ", "").isalpha() for word, _ in counts)
+    if total <= 0 or any(count < 0 for _, count in counts) or not letters:
         raise ValueError(f"`counts` must be words with counts, not all zero; got {list(counts)}.")
     sentence = ", ".join(f"{count:,} {word}" for word, count in counts) + f", of {total:,} documents."
     body, left = [], 0.0
     for word, count in counts:
         width = 1000 * count / total
         if count:
-            body.append(rect(left, 0, max(width, 1.5), 12, f"share {word}"))
+            body.append(rect(left, 0, max(width, 1.5), 12, f"share {word.replace(' ', '-')}"))
         left += width
     body.insert(0, rect(0, 0, 1000, 12, "share ground"))
     return picture("shares", 1000, 12, sentence, body, ' preserveAspectRatio="none"')

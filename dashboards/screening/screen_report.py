@@ -18,7 +18,7 @@ from ksdp.storage.store import Store
 
 __all__ = ["render_screen", "screen_headline"]
 
-_VERDICTS = ("sensitive", "clear", "undecided")
+_VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
 _LISTED = 200
 """Excluded documents that the page names; the store holds all."""
 
@@ -100,4 +100,4 @@ def render_screen(store: Store, screen: str) -> str:
 
 
 def _bar(verdicts: Mapping[str, Any]) -> Markup:
-    return shares_svg([(verdict, verdicts[verdict]) for verdict in _VERDICTS])
+    return shares_svg([(verdict, verdicts.get(verdict, 0)) for verdict in _VERDICTS])

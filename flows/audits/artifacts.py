@@ -66,8 +66,8 @@ def _markdown(summary: Summary, origin: Origin | None) -> str:
         f"({summary.cached_runs} from the store), {summary.seconds:.0f} s."
     )
     said.append(
-        "| sensitive | clear | undecided |\n|---|---|---|\n"
-        f"| {counts.sensitive} | {counts.clear} | {counts.undecided} |"
+        "| sensitive | clear | certified clear | undecided |\n|---|---|---|---|\n"
+        f"| {counts.sensitive} | {counts.clear} | {counts.certified_clear} | {counts.undecided} |"
     )
     said += [f"- {damaged}" for damaged in summary.damaged_blocks]
     said.append(f"Report: `{summary.report}`")

@@ -3,7 +3,8 @@
 1. `sample`: every block of runs that the store does not hold is drawn, run and measured.
 2. `test`: tests of every open document under every statistic; decisions at the level of this look.
 3. `confirm`: what was flagged is measured once more, on fresh runs.
-4. `conclude`: controls, verdicts, curves, findings; Parquet, HTML and a Prefect artifact.
+4. `certify`: where the spec asks for it, pairs of runs that differ in one document bound every attack.
+5. `conclude`: controls, verdicts, curves, findings; Parquet, HTML and a Prefect artifact.
 
 Who does the work, Prefect's tasks on Dask's workers or this process, is said by `Steps`.
 """
@@ -32,6 +33,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.flows.audits.certify import certified
 from ksdp.flows.audits.conclude import conclude
 from ksdp.flows.audits.steps import Steps
 from ksdp.flows.progress import advance, current
@@ -169,10 +171,13 @@ async def run_stages(first: AuditRef, steps: Steps) -> Summary:
     """
     started = time.monotonic()
     tally, fresh = Tally(), Tally()
-    seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0}
+    seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0, "certify": 0.0}
     tested, stages = await _looks(first, steps, tally, seconds)
     began = time.monotonic()
     effects = await _confirm(first, tested, steps, fresh)
     tested = _with_fresh(tested, effects)
-    seconds["confirm"] = time.monotonic() - began
+    certifies = time.monotonic()
+    seconds["confirm"] = certifies - began
+    tested = await certified(first, steps, tested)
+    seconds["certify"] = time.monotonic() - certifies
     return await conclude(stages, steps, tested, effects, (tally, fresh), seconds, started)

@@ -8,16 +8,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import compute_block
+from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.slices import Flagged, Slice, SliceTests, curve, effects, test_slice
 
 __all__ = ["HERE", "audit_here"]
@@ -71,6 +76,11 @@ class _Calls:
     ) -> list[Effect]:
         found = self._each(effects, [(ref, fresh, *part) for part in parts], done)
         return [effect for some in found for effect in some]
+
+    async def certify(
+        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
+    ) -> list[NDArray[np.float64]]:
+        return self._each(compute_pairs, [(ref, part) for part in parts], done)
 
     async def draw(
         self, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]

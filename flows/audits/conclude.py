@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ksdp.audit.certifying import knows_all
 from ksdp.audit.results.parts import Provenance, StoredValues
 from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summarise
 from ksdp.audit.results.summary import Summary
@@ -64,6 +66,16 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
     )
 
 
+def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
+    """What is known of every attack, by column."""
+    found, everybody = tested.certificate, knows_all(tested.plan.mechanism)
+    if found is not None:
+        return {"certified_bound": found.bound, "knows_all": found.mean}
+    if everybody is not None:
+        return {"knows_all": np.full(len(tested.standing.tests), everybody)}
+    return {}
+
+
 async def conclude(
     stages: Sequence[AuditRef],
     steps: Steps,
@@ -90,7 +102,13 @@ async def conclude(
     standing = tested.standing
     columns = [(column.name, column.version) for column in plan.columns]
     write_findings(
-        folder, plan.units.ids[plan.audited], columns, standing.tests, standing.decisions, detectable(tested)
+        folder,
+        plan.units.ids[plan.audited],
+        columns,
+        standing.tests,
+        standing.decisions,
+        detectable(tested),
+        _known(tested),
     )
     write_effects(folder, plan.units.ids, effects)
     write_curves(folder, curves)

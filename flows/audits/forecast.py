@@ -44,7 +44,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
         margin 0, under which nothing is clear). With views,
         costs are of all together, the rest is of the worst one, and `views` has one entry each; it is empty
-        otherwise.
+        otherwise. `certificate_runs` are those of the pairs, on top of `runs`.
 
     Raises
     ------
@@ -65,6 +65,9 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     said = dict(parts[0])
     for key in ("runs", "blocks", "cpu_hours"):
         said[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
+    said["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
+    alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
+    said["cpu_hours"] += sum(part["seconds_a_run"] * part["certificate_runs"] / 3600 for part in alone)
     said["bytes"] = sum(
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
     )
@@ -91,6 +94,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     targets = documents // plan.design.lanes
     values = plan.runs * (targets + CONTROLS) * statistics
     seconds = _seconds_a_run(plan)
+    paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -108,7 +112,8 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
         "seconds_a_run": seconds,
-        "cpu_hours": seconds * plan.runs / 3600,
+        "certificate_runs": paired,
+        "cpu_hours": seconds * (plan.runs + paired) / 3600,
         "value_bytes": int(values),
         "bytes": (values + plan.runs * plan.kept_values) * plan.bytes_a_value,
         "n_with": n_with,

@@ -8,6 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from prefect import flow
 
 from ksdp.audit.design import Block
@@ -17,11 +19,12 @@ from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.artifacts import publish_audit, shown
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.slices import Flagged, Slice, SliceTests
-from ksdp.tasks.steps import draw_curves, measure_flagged, sample_blocks, test_slices
+from ksdp.tasks.steps import draw_curves, measure_flagged, run_pairs, sample_blocks, test_slices
 
 __all__ = ["audit"]
 
@@ -70,6 +73,11 @@ class _Tasks:
         done: Callable[[list[Effect]], None],
     ) -> list[Effect]:
         return await measure_flagged(ref, fresh, self.address, parts, done)
+
+    async def certify(
+        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
+    ) -> list[NDArray[np.float64]]:
+        return await run_pairs(ref, self.address, parts, done)
 
     async def draw(
         self, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]

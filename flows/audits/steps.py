@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ksdp.audit.design import Block
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
@@ -45,6 +49,12 @@ class Steps(Protocol):
         done: Callable[[list[Effect]], None],
     ) -> list[Effect]:
         """Effects of flagged documents on fresh runs."""
+        ...
+
+    async def certify(
+        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
+    ) -> list[NDArray[np.float64]]:
+        """Advantages of the best attack on pairs of runs that differ in one document."""
         ...
 
     async def draw(

@@ -175,9 +175,10 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
     if run.outcome == "unchanged":
         return Completed(name="Unchanged", message="no document is new or changed; nothing was audited or spent.")
     counts = run.verdicts
+    clear = counts["clear"] + counts.get("certified clear", 0)
     return Completed(
         message=f"{run.documents['audited']} documents audited, {run.became_sensitive} became sensitive; all: "
-        f"{counts['sensitive']} sensitive, {counts['clear']} clear, {counts['undecided']} undecided."
+        f"{counts['sensitive']} sensitive, {clear} clear, {counts['undecided']} undecided."
     )
 
 

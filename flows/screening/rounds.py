@@ -19,6 +19,7 @@ from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.proof import check_undecided, pool_of, runs_for_proof
 from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
 from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import Asked, Prepared, prepare_stored
 from ksdp.flows.progress import current
@@ -38,7 +39,7 @@ class Rules:
     most: float = 0.5
     """Share of a round's documents above which leaving them out is called no help."""
     allowed: tuple[str, ...] = ("clear",)
-    """Verdicts that let a document onto the list."""
+    """Verdicts that let a document onto the list; whoever is certified clear may be listed, too."""
     proof: bool = True
     """Audit the listed documents by themselves where others were in the databases too."""
 
@@ -150,7 +151,7 @@ def run_rounds(
             why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
             return Rounds(about, rounds, plan, verdicts, Ended("void", None, why), [])
         rounds.append(verdicts)
-        may_list = [name for name in verdicts.ids(rules.allowed) if name not in remembered]
+        may_list = [name for name in verdicts.ids((*rules.allowed, Verdict.CERTIFIED)) if name not in remembered]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
         ended = ending(
             ScreenRound(

@@ -18,6 +18,7 @@ from ksdp.audit.screening.clearance import Evidence
 from ksdp.audit.screening.clearance_list import screen_statement
 from ksdp.audit.screening.rounds import check_screenable
 from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
@@ -177,7 +178,7 @@ def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence:
         corpus=corpus,
         spec=spec.hash,
         audits=tuple(about["audit"] for about in rounds.about),
-        verdicts={kind: last[kind] for kind in ("sensitive", "clear", "undecided")},
+        verdicts={kind: last[kind] for kind in Verdict},
         allowed=rules.allowed,
         listed=rounds.listed,
         excluded=rounds.excluded,

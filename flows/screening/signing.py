@@ -18,6 +18,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import Attempt, count_attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
 
 __all__ = ["Grounds", "Signing", "covered_by", "evidence_of", "mechanism_identity", "sign"]
@@ -135,4 +136,17 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
 
 def _sentences(grounds: Grounds) -> list[str]:
     groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
-    return [grounds.statement, *groups, grounds.evidence.sentence()]
+    return [grounds.statement, *groups, *_certified(grounds), grounds.evidence.sentence()]
+
+
+def _certified(grounds: Grounds) -> list[str]:
+    """What is promised of more than the statistics that were tried."""
+    count, spec = grounds.verdicts.get(Verdict.CERTIFIED, 0), grounds.plan.spec
+    if not count:
+        return []
+    return [
+        f"The deciding audit certified {count} {spec.design.unit}s clear: where the noise is what the mechanism "
+        f"says, no attack of any kind that takes the others for random has an advantage above "
+        f"{spec.decision.margin:g} on them; all of these bounds hold together but with a probability of "
+        f"{spec.certificate_level:g}."
+    ]

@@ -26,6 +26,7 @@ _WORDS = {
     "sample": "running the mechanism",
     "test": "testing documents",
     "confirm": "measuring detected leaks",
+    "certify": "pairs of runs",
     "curves": "drawing",
     "claim": "runs on the worst case",
     "start": "starting the parties",

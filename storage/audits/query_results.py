@@ -12,11 +12,12 @@ from ksdp.storage.finding_tables import VerdictRow
 
 __all__ = ["SORTS", "VERDICTS", "Comparison", "Filter", "Overview", "Page", "Row", "Totals"]
 
-VERDICTS = ("sensitive", "clear", "undecided")
+VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
 
 SORTS: Mapping[str, tuple[str, ...]] = {
     "evidence": ("log10_p", "-if(isnan(distance), -1, distance)"),
     "advantage": ("-if(isnan(distance), -1, distance)",),
+    "bound": ("-if(certified_bound is null, -1, certified_bound)",),
     "band": ("-if(isnan(largest_band_high), 2, largest_band_high)",),
     "id": ("document",),
     "file": (),

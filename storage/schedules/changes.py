@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.audits.query_results import VERDICTS
 from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.schedules.schedule_files import schedule_folder
 from ksdp.storage.store import Store, write_json, write_whole
@@ -156,7 +157,7 @@ def standing_after(
 def verdict_counts(standing: pa.Table) -> dict[str, int]:
     """How many documents have each verdict."""
     counts = Counter(standing["verdict"].to_pylist())
-    return {name: counts.get(name, 0) for name in ("sensitive", "clear", "undecided")}
+    return {name: counts.get(name, 0) for name in VERDICTS}
 
 
 def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit: str) -> Drift:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ksdp.audit.certifying import paired_advantages
+from ksdp.audit.certifying import certify, knows_all, paired_advantages
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError
@@ -14,6 +16,8 @@ from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms
@@ -21,47 +25,112 @@ from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.certificate import certified_bound
 
 
-def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **design) -> Plan:
+def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **changes) -> Plan:
     parameters = {"rank": 2, "opens": opens}
     noisy = {"name": "noisy", "mechanism": "pd-pca", "noise": 1.0, "parameters": parameters}
     noisy |= {} if scale is None else {"scale": scale}
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy}
-    return make_plan(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 150} | design}), corpus)
+    design = {"party_size": 30, "with_runs": 150, "sampling": changes.pop("sampling", "fixed")}
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy, "design": design}
+    return make_plan(parse_spec(tables | changes), corpus)
 
 
 def test_the_certified_bound_is_above_every_measured_lower_bound(corpus: Corpus) -> None:
     plan = plan_of(corpus, 0.3)
     block = Block(0, 0, plan.design.runs)
     measured = measure(plan, block, sample(plan, block), plan.tested)
-    tests = compare_arms(measured.values, measured.inclusion)
-    rows = [3, 40, 71]
-    pairs = np.stack([paired_advantages(plan, row, 60) for row in rows])
-    bound = certified_bound(pairs, 0.05, len(rows))
-    flat = tests.distance[rows].ravel()
-    low = distance_band(flat, tests.n_with[rows].ravel(), tests.n_without[rows].ravel(), 0.05 / flat.size)[0]
-    assert (bound[:, None] >= low.reshape(len(rows), -1)).all()
-    assert (bound > pairs.mean(axis=1)).all()
+    tests = compare_arms(measured.values, measured.inclusion)[: len(plan.audited)]
+    pairs = paired_advantages(plan, 0, 12)
+    found = certify(pairs, tests, len(tests), 0.05)
+    flat = tests.distance.ravel()
+    low = distance_band(flat, tests.n_with.ravel(), tests.n_without.ravel(), 0.05 / flat.size)[0]
+    assert (found.bound[:, None] >= low.reshape(len(tests), -1)).all()
+    assert not found.contradicted.any()
+    np.testing.assert_array_equal(found.mean, pairs.mean(axis=1))
+    np.testing.assert_array_equal(found.bound, certified_bound(pairs, 0.05, len(tests)))
+    # Noise of a hundredth of what it says: the measured distances stay, and the bound does not hold.
+    many = np.tile(pairs / 100, 20)
+    wrong = certify(many, replace(tests, distance=np.full_like(tests.distance, 0.9)), len(tests), 0.05)
+    assert wrong.contradicted.all()
 
 
-def test_a_pair_differs_in_one_document_and_is_what_the_normals_say(corpus: Corpus) -> None:
-    """By hand, on the mechanism's own exact output."""
-    narrow, wide = (paired_advantages(plan_of(corpus, scale, "final"), 5, 4) for scale in (0.2, 0.4))
-    distance = 2 * norm.ppf((narrow + 1) / 2)
-    assert wide == pytest.approx(2 * norm.cdf(distance / 4) - 1)
-    assert (narrow > 0).all()
-    np.testing.assert_array_equal(narrow, paired_advantages(plan_of(corpus, 0.2, "final"), 5, 4))
-    assert (paired_advantages(plan_of(corpus, 0.2), 5, 4) > narrow).all(), "every round tells more than the last"
+def test_a_pair_is_two_databases_that_differ_in_one_unit_whichever_it_is_in(corpus: Corpus) -> None:
+    """By hand: the base and the exchange from their streams, distances from the mechanism's own exact output."""
+    plan = plan_of(corpus, 0.2, "final")
+    inner, pool = plan.mechanism.inner, plan.design.pool
+    found = paired_advantages(plan, 2, 4)
+    for at, pair in enumerate((2, 3)):
+        base = set(generator(1, Purpose.CERTIFICATE, pair).choice(pool, plan.design.size, replace=False).tolist())
+        here = inner.run(plan.stacked(np.array(sorted(base))), np.random.default_rng(0))
+        held = sorted(base)
+        for unit in (5, 17, held[0]):
+            own = generator(1, Purpose.CERTIFICATE, pair, unit)
+            if unit in base:
+                left = sorted(set(pool.tolist()) - base)
+                other = (base - {unit}) | {left[own.integers(len(left))]}
+            else:
+                other = (base - {held[own.integers(len(held))]}) | {unit}
+            assert len(other) == len(base)
+            there = inner.run(plan.stacked(np.array(sorted(other))), np.random.default_rng(0))
+            gap = np.sqrt(sum(((here[name] - there[name]) ** 2).sum() for name in here))
+            assert found[unit, at] == pytest.approx(2 * norm.cdf(gap / 0.2 / 2) - 1)
+    assert (paired_advantages(plan_of(corpus, 0.2), 2, 4) >= found).all(), "every round tells more than the last"
+    # Any pairs, computed in any parts, are the same numbers.
+    np.testing.assert_array_equal(paired_advantages(plan, 3, 4)[:, 0], found[:, 1])
 
 
-def test_noise_whose_size_depends_on_the_data_is_flagged_and_certifies_nothing(corpus: Corpus) -> None:
+def test_the_final_output_alone_tells_less(corpus: Corpus) -> None:
+    whole, final = (
+        paired_advantages(plan_of(corpus, 0.2, statistics={"sees": sees}), 0, 2) for sees in ("all", "final")
+    )
+    assert (final < whole).all()
+
+
+@pytest.mark.parametrize("name", ["hardt-roth", "dp-nmf"])
+def test_where_noise_is_announced_round_by_round_the_likelihood_ratio_bounds_every_attack(
+    corpus: Corpus, name: str
+) -> None:
+    """Its mean over noise is the total variation: with one round, that of two normals, in closed form."""
+    rounds = {"hardt-roth": {"iterations": 1}, "dp-nmf": {"sweeps": 1}}[name]
+    parameters = {"name": name, "rank": 1, "epsilon": 2.0, "delta": 0.01} | rounds
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": parameters, "certificate": {"pairs": 2}}
+    plan = make_plan(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 20}}), corpus)
+    base, other = (plan.stacked(np.arange(first, first + 30)) for first in (0, 1))
+    mechanism = plan.mechanism
+    told = mechanism.transcript(base, np.random.default_rng(0))
+    (a,), (b,) = (mechanism._replayed(told, d) for d in (base, other))
+    truth = 2 * norm.cdf(np.linalg.norm(a.exact - b.exact) / a.deviation / 2) - 1
+    found = [mechanism.paired(base, lambda s=s: np.random.default_rng(s))(other) for s in range(400)]
+    assert 0 < truth < 1
+    assert np.mean(found) == pytest.approx(truth, abs=4 * np.std(found) / 20 + 1e-12)
+    assert min(found) >= 0
+    assert ((paired_advantages(plan, 0, 2) >= 0) & (paired_advantages(plan, 0, 2) <= 1)).all()
+
+
+def test_what_cannot_be_certified_is_refused_before_anything_runs(corpus: Corpus) -> None:
     plan = plan_of(corpus, None)
     assert not guarantee_of(plan.mechanism).sound
     assert "channel" in guarantee_of(plan.mechanism).notes
-    with pytest.raises(SpecError, match="public and fixed"):
-        paired_advantages(plan, 5, 4)
-    assert guarantee_of(plan_of(corpus, 0.2).mechanism).sound
-    with pytest.raises(SpecError, match="fixed size"):
-        paired_advantages(plan_of(corpus, 0.2, sampling="poisson"), 5, 4)
+    asked = {"certificate": {"pairs": 4}}
+    nmf = {"name": "noisy", "mechanism": "pd-nmf", "scale": 1.0, "parameters": {"rank": 2, "announce": ["T"]}}
+    for changes, message in (
+        ({"scale": None}, "public and fixed"),
+        ({"scale": 0.2, "sampling": "poisson"}, "fixed size"),
+        ({"scale": 0.2, "mechanism": {"name": "pd-svd", "rank": 2}}, "density that is known"),
+        ({"scale": 0.2, "mechanism": {"name": "fedpower", "rank": 2}}, "draws more than"),
+        ({"scale": 0.2, "mechanism": {"name": "dp-nmf", "rank": 2, "sampler": "discrete"}}, "operating system"),
+        ({"scale": 0.2, "mechanism": nmf}, "leaves out"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            plan_of(corpus, **(changes | asked))
+    assert guarantee_of(plan_of(corpus, 0.2, **asked).mechanism).sound
+
+
+def test_who_knows_all_others_has_everything_where_there_is_no_noise() -> None:
+    assert knows_all(make_mechanism("pd-svd", {})) == 1.0
+    assert knows_all(make_mechanism("pd-nmf", {})) == 1.0
+    assert knows_all(make_mechanism("noisy", {"noise": 0.0})) == 1.0
+    assert knows_all(make_mechanism("noisy", {"scale": 1.0})) is None
+    assert knows_all(make_mechanism("dp-nmf", {})) is None
 
 
 def test_the_scale_is_the_deviation_whatever_the_data() -> None:

@@ -10,6 +10,7 @@ import pytest
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import (
     Counted,
+    after_certificate,
     after_fresh,
     after_look,
     for_fresh_runs,
@@ -166,3 +167,18 @@ def test_runs_that_would_only_clear_are_not_asked_for(looks: tuple) -> None:
     assert np.isposinf(closed.decisions.runs_to_decide[below]).all()
     kept = finite & ~below
     assert (closed.decisions.runs_to_decide[kept] == open_.decisions.runs_to_decide[kept]).all()
+
+
+def test_a_certificate_clears_what_is_not_proved_to_leak(looks: tuple) -> None:
+    first = after_look(None, arms_at(looks, 150, np.arange(6)), 0, Look(150, 0.05), RULE, [1])
+    assert first.decisions.verdict[0] == "sensitive"
+    bound = np.array([0.1, 0.3, 0.30001, 0.0, 1.0, 0.2])
+    found = after_certificate(first, bound, RULE)
+    assert found.decisions.verdict[0] == "sensitive", "a proof of a leak is never overruled"
+    certified = found.decisions.verdict == "certified clear"
+    assert certified.tolist() == [False, True, False, True, False, True]
+    assert np.isnan(found.decisions.runs_to_decide[certified]).all()
+    rest = ~certified
+    assert (found.decisions.verdict[rest] == first.decisions.verdict[rest]).all()
+    nothing = after_certificate(first, np.zeros(6), RULE.model_copy(update={"margin": 0.0}))
+    assert "certified clear" not in nothing.decisions.verdict

@@ -17,7 +17,7 @@ from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.guarantee import measured
 from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.results.summarise import chance
+from ksdp.audit.results.summarise import chance, count_verdicts
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec import parse_spec
@@ -89,7 +89,7 @@ def _summary(
         "documents": len(tested),
         "runs": runs,
         "valid": True,
-        "verdicts": {v.value: int((decisions.verdict == v).sum()) for v in Verdict},
+        "verdicts": asdict(count_verdicts(decisions.verdict)),
         "detected": int(decisions.detected.sum()),
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},
@@ -118,6 +118,8 @@ def _summary(
         "chance": asdict(chance(*arms)),
         "looks": [{"runs": runs, "level": rule.level, "tested": len(tested), "sensitive": 0, "clear": 0}],
         "fresh": None,
+        "certificate": None,
+        "knows_all": None,
         "corpus_about": {
             "documents": len(tested),
             "features": 12164,
@@ -235,7 +237,7 @@ def build_audit(
         _store_values(store, summary, values, inclusion)
     folder = store.audit(summary["audit"])
     write_spec(folder, parsed)
-    write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable)
+    write_findings(folder, known, [(name, 1) for name in names], tested, decisions, detectable, {})
     write_curves(folder, _curves(values, inclusion, known, names, family, decisions, tested))
     write_summary(folder, Summary.from_json(summary))
     return store, summary["audit"]

@@ -40,7 +40,8 @@ def test_findings_of_a_document(tmp_path: Path) -> None:
     tests = compare_arms(values, inclusion)
     decisions = decide(tests, DecisionSpec())
     ids = np.array(list("abcde"))
-    write_findings(tmp_path, ids, [("one", 1), ("two", 3)], tests, decisions, np.full(5, 0.2))
+    known = {"knows_all": np.ones(5)}
+    write_findings(tmp_path, ids, [("one", 1), ("two", 3)], tests, decisions, np.full(5, 0.2), known)
     assert read_verdicts(tmp_path)["document"].to_pylist() == list("abcde")
     held, free = rng.normal(2, 1, 40), rng.normal(size=90)
     effect = measure_effect(2, "one", Attack(1.0, above=True), held, free, 0.05)

@@ -10,11 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.checks import check_one_of
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
+from ksdp.audit.mechanisms.factorisation.nmf_announced import DATA_STARTS, SUMS, check_views
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_rule
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.nmf_released import (
+    announced_sums,
+    every_sweep,
+    first_sweeps,
+    released_sums,
+    summed_up,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, LocalFit, initial_topics, merged_models
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import weighted_nmf_iter
@@ -22,8 +29,6 @@ from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDNMF"]
 
-SUMS = ("T", "numerators", "denominators")
-DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
 EARLY = 3
 """Sweeps whose sums are looked at one by one; those of all sweeps added up stand for the others."""
 
@@ -84,6 +89,7 @@ class PDNMF:
     name: ClassVar[str] = "pd-nmf"
     version: ClassVar[int] = 2
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
+    noise_free: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
     """A corpus with negative entries is refused while it is read, with file, row and column."""
 
@@ -116,32 +122,7 @@ class PDNMF:
             raise SpecError(f"`start` must be one of {', '.join(STARTS)}; got {self.start!r}.")
         if not isinstance(self.weighted, bool):
             raise SpecError(f"`weighted` must be true or false; got {self.weighted!r}.")
-        self._check_views()
-
-    def _check_views(self) -> None:
-        for name in ("announce", "at"):
-            value = getattr(self, name)
-            least = 1 if name == "at" else 0
-            if (
-                not isinstance(value, (list, tuple))
-                or len(value) < least
-                or len(set(map(repr, value))) != len(value)
-            ):
-                raise SpecError(f"`{name}` must be a list of different entries; got {value!r}.")
-            object.__setattr__(self, name, tuple(value))
-        check_one_of(self, "opens", OPENS)
-        if self.opens == "final" and self.announce:
-            raise SpecError('`announce` must be left out where `opens` is "final": a run shows T alone.')
-        for name in self.announce:
-            if name not in (*SUMS, "start"):
-                raise SpecError(f"`announce` must be among {', '.join((*SUMS, 'start'))}; got {name!r}.")
-        if "start" in self.announce and self.start not in DATA_STARTS:
-            raise SpecError(f"`announce` must not name the start where `start` holds no data; got {self.start!r}.")
-        for when in self.at:
-            if when != "last" and not (_is_number(when, Integral) and 1 <= int(when) <= self.cap):
-                raise SpecError(f'`at` must hold "last" or sweeps from 1 to {self.cap}; got {when!r}.')
-        if not self.announce and self.at != ("last",):
-            raise SpecError("`at` must be left out where `announce` is: the sums of every sweep are looked at.")
+        check_views(self)
 
     @property
     def cap(self) -> int:
@@ -170,30 +151,20 @@ class PDNMF:
 
     def _opened(self, features: int) -> tuple[Announced, ...]:
         wide: tuple[int, ...] = (self.rank, features)
-        narrow = wide if self.weighted else (self.rank,)
+        narrow, stops = wide if self.weighted else (self.rank,), self.tolerance > 0
         if self.opens == "final":
             return (Announced("T", wide),)
         found = [
             Announced("T", wide),
             Announced("numerators", wide, early=True),
             Announced("denominators", narrow),
-            *self._sums("", wide, narrow),
+            *announced_sums("", len(self.early), wide, narrow, stops),
         ]
         if self.start in DATA_STARTS:
             found.append(Announced("start", wide, early=True))
         if self.start == "pd-nmf-init":
-            found += self._sums("init_", wide, (self.rank,))
+            found += announced_sums("init_", len(self.early), wide, (self.rank,), stops)
         return tuple(found)
-
-    def _sums(self, prefix: str, wide: tuple[int, ...], narrow: tuple[int, ...]) -> list[Announced]:
-        rounds = (len(self.early),)
-        found = [
-            Announced(f"{prefix}sums", (*rounds, *wide), early=True),
-            Announced(f"{prefix}weights", (*rounds, *narrow), early=len(narrow) > 1),
-            Announced(f"{prefix}total", wide, early=True),
-            Announced(f"{prefix}total_weights", narrow, early=len(narrow) > 1),
-        ]
-        return [*found, Announced(f"{prefix}sweeps", (1,))] if self.tolerance > 0 else found
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces for a corpus of `features` columns."""
@@ -209,17 +180,56 @@ class PDNMF:
             announced += [Announced(_label(what, when), shapes[what]) for when in moments]
         return (*announced, Announced("sweeps", (1,)))
 
+    def released(self, features: int) -> tuple[Announced, ...]:
+        """Where every round is opened, the sums of every sweep in place of what is worked out from them.
+
+        ``round_sums``, shape (cap, rank, features), and ``round_weights``, zeros after the last sweep; with
+        PD-NMF-Init also ``init_round_sums`` and ``init_round_weights``.
+        """
+        observables = self.observables(features)
+        return tuple(released_sums(observables, self._caps)) if self._caps else observables
+
+    @property
+    def _caps(self) -> dict[str, int]:
+        """Sweeps at most, by the prefix of their sums; none where not every round's sums are released."""
+        if self.announce or self.opens == "final":
+            return {}
+        return {"": self.cap} | ({"init_": self.sweeps} if self.start == "pd-nmf-init" else {})
+
+    def release(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; the sums of every sweep, as the coalition sees them."""
+        if not self._caps:
+            return self.run(database, rng)
+        at = frozenset(range(1, self.cap + 1))
+        start, made = self._start(database, at)
+        last = self._factorise(database, start, at)
+        arrays = {"T": last.T, "start": start} | every_sweep("", last, self.cap)
+        if made is not None:
+            arrays |= every_sweep("init_", made, self.sweeps)
+        return Observables({a.name: arrays[a.name] for a in self.released(start.shape[1])})
+
+    def worked_out(self, released: Observables) -> Observables:
+        """Last, first and summed sweeps, from those of all."""
+        if not self._caps:
+            return released
+        found = dict(released)
+        for prefix in self._caps:
+            found |= summed_up(prefix, released, self.early)
+        return Observables({name: found[name] for name in self.opened})
+
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:
         """Return the start, shape (k, d), and the factorisation reached from it, W and snapshots included."""
         start, _ = self._start(database)
         return start, self._factorise(database, start)
 
-    def _start(self, database: Database) -> tuple[NDArray[np.float64], Factorisation | None]:
+    def _start(
+        self, database: Database, at: frozenset[int] | None = None
+    ) -> tuple[NDArray[np.float64], Factorisation | None]:
         """The start, and how PD-NMF-Init came to it."""
         how = LocalFit(self.sweeps, self._tolerance, self.penalties, self.weighted)
-        parties, seed = database.parties, self.start_seed
+        parties, seed, at = database.parties, self.start_seed, self._at if at is None else at
         if self.start == "pd-nmf-init":
-            made = merged_models(parties, self.rank, how, seed=seed, coalition=database.coalition, at=self._at)
+            made = merged_models(parties, self.rank, how, seed=seed, coalition=database.coalition, at=at)
             return made.T, made
         return initial_topics(self.start, parties, self.rank, how, seed=seed), None
 
@@ -233,7 +243,9 @@ class PDNMF:
             return frozenset(int(when) for when in self.at if when != "last")
         return frozenset(self.early) if self.opens != "final" else frozenset()
 
-    def _factorise(self, database: Database, start: NDArray[np.float64]) -> Factorisation:
+    def _factorise(
+        self, database: Database, start: NDArray[np.float64], at: frozenset[int] | None = None
+    ) -> Factorisation:
         iterate = weighted_nmf_iter if self.weighted else pd_nmf_iter
         return iterate(
             database.parties,
@@ -242,7 +254,7 @@ class PDNMF:
             tolerance=self._tolerance,
             penalties=self.penalties,
             coalition=database.coalition,
-            at=self._at,
+            at=self._at if at is None else at,
         )
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -258,8 +270,11 @@ class PDNMF:
         start, made = self._start(database)
         last = self._factorise(database, start)
         if not self.announce:
-            arrays = self._every_round("", last) | ({} if made is None else self._every_round("init_", made))
-            arrays["start"] = start
+            arrays = {"T": last.T, "start": start, "numerators": last.numerators}
+            arrays["denominators"] = last.denominators
+            if self._at:
+                arrays |= first_sweeps("", last, self.early)
+                arrays |= {} if made is None else first_sweeps("init_", made, self.early)
             return Observables({a.name: arrays[a.name] for a in self._opened(start.shape[1])})
         arrays = {"sweeps": np.array([float(last.sweeps)])}
         for what in self.announce:
@@ -270,23 +285,6 @@ class PDNMF:
                 moment = last if when == "last" else last.snapshots[int(when)]
                 arrays[_label(what, when)] = getattr(moment, what)
         return Observables(arrays)
-
-    def _every_round(self, prefix: str, found: Factorisation) -> dict[str, NDArray[np.float64]]:
-        """Everything that a factorisation among parties announces, the last sweep's own without the prefix."""
-        last = {"T": found.T, "numerators": found.numerators, "denominators": found.denominators}
-        if not self._at:
-            return last
-        assert found.total is not None
-        assert found.total_denominators is not None
-        moments = [found.snapshots[number] for number in self.early]
-        sums = {
-            "sums": np.stack([moment.numerators for moment in moments]),
-            "weights": np.stack([moment.denominators for moment in moments]),
-            "total": found.total,
-            "total_weights": found.total_denominators,
-            "sweeps": np.array([float(found.sweeps)]),
-        }
-        return ({} if prefix else last) | {prefix + name: array for name, array in sums.items()}
 
 
 def _is_number(value: object, kind: type) -> bool:

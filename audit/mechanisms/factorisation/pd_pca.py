@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
@@ -67,6 +68,12 @@ class PDPCA(PDSVD):
         """
         return (Announced("mean", (features,)), *super().observables(features))
 
+    def _sums(self, database: Database) -> list[NDArray[np.float64]]:
+        return [np.asarray(part.sum(axis=0), dtype=np.float64) for part in database.parties]
+
+    def _centre(self, database: Database) -> NDArray[np.float64]:
+        return sec_sum(self._sums(database)) / max(database.rows, 1)
+
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Centre and decompose the rows of all parties; `rng` is not used, as the protocol draws nothing.
 
@@ -75,8 +82,7 @@ class PDPCA(PDSVD):
         CorpusError
             If `rank` is not below the number of rows and of features of the database.
         """
-        sums = [np.asarray(part.sum(axis=0), dtype=np.float64) for part in database.parties]
-        mean = sec_sum(sums) / max(database.rows, 1)
+        sums, mean = self._sums(database), self._centre(database)
         seen = mean
         if database.coalition:
             outside = database.outside

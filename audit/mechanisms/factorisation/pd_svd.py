@@ -14,6 +14,7 @@ from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_rank
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import block_power, stack, start_block
 from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
+from ksdp.audit.mechanisms.factorisation.released_blocks import power_blocks, span_of_blocks
 from ksdp.audit.mechanisms.factorisation.span import ROUNDS, announced_span
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
@@ -71,6 +72,7 @@ class PDSVD:
     name: ClassVar[str] = "pd-svd"
     version: ClassVar[int] = 2
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
+    noise_free: ClassVar[bool] = True
 
     rank: int = 7
     reveal_sigma: bool = False
@@ -117,6 +119,36 @@ class PDSVD:
         if self.rounds and self.solver == "power":
             announced.append(Announced("iterations", (1,)))
         return tuple(announced)
+
+    def released(self, features: int) -> tuple[Announced, ...]:
+        """The same with ``blocks``, shape (rounds, rank, features), in place of what is worked out from them."""
+        plain = [a for a in self.observables(features) if a.name not in ("span", "span_sigma")]
+        blocks = [Announced("blocks", (self.rounds, self.rank, features), early=True)] if self.rounds else []
+        return (*plain, *blocks)
+
+    def release(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run once; ``blocks`` are what the iterations announce, sums of norm 1 unless the values are revealed."""
+        seen = dict(self.run(database, rng))
+        if not self.rounds:
+            return Observables(seen)
+        rows, mean = stack(database.parties), self._centre(database)
+        start = start_block(self.start_seed, rows.shape[1], self.rank)
+        done = min(self.rounds, int(seen["iterations"][0])) if "iterations" in seen else self.rounds
+        blocks = power_blocks(rows, start, done, mean, with_norms=self.reveal_sigma)
+        seen = {name: array for name, array in seen.items() if name not in ("span", "span_sigma")}
+        return Observables(seen | {"blocks": np.pad(blocks, ((0, self.rounds - done), (0, 0), (0, 0)))})
+
+    def worked_out(self, released: Observables) -> Observables:
+        """The space that the blocks span; ``span_sigma`` is how much they agree on each of its directions."""
+        if "blocks" not in released:
+            return released
+        rows, values = span_of_blocks(released["blocks"])
+        plain = {name: array for name, array in released.items() if name != "blocks"}
+        return Observables(plain | {"span": rows, "span_sigma": values})
+
+    def _centre(self, database: Database) -> NDArray[np.float64] | None:
+        """What is subtracted from every row."""
+        return None
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Decompose the rows of all parties; `rng` is not used, as the protocol draws nothing.

@@ -71,6 +71,7 @@ class DPNMF(GaussianReleases):
     negative: where it is below its own noise's deviation the topic stays as it was.
     """
 
+    exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "dp-nmf"
     final: ClassVar[tuple[str, ...]] = ("T",)
     nonnegative: ClassVar[bool] = True

@@ -76,6 +76,7 @@ class HardtRoth(GaussianReleases):
     https://arxiv.org/abs/1211.0975, https://arxiv.org/abs/1311.2495
     """
 
+    exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "hardt-roth"
     final: ClassVar[tuple[str, ...]] = ("V",)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_positive, check_rank
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
 from ksdp.audit.mechanisms.privacy.announcer import Driven
@@ -28,7 +28,7 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
     worst_pair,
 )
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
-from ksdp.audit.verdicts.certificate import knows_all_others
+from ksdp.audit.verdicts.certificate import knows_all_others, pair_advantage
 
 __all__ = ["Moments"]
 
@@ -72,6 +72,7 @@ class Moments(GaussianReleases):
 
     name: ClassVar[str] = "moments"
     version: ClassVar[int] = 1
+    exact_ratio: ClassVar[bool] = True
     final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
@@ -147,17 +148,24 @@ class Moments(GaussianReleases):
         found = {"V": public["V"], "moments": transcript[0].seen}
         return {name: found[name] for name in self.opened}
 
-    def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
-        """The triangle of the victim's and the honest parties' moments, for pairs of runs (`audit.certifying`)."""
-        held = [clip_rows(database.parties[i], self.row_bound) for i in database.outside]
-        features = held[0].shape[1]
-        triangle = np.sum([_triangle(rows) for rows in held], axis=0)
-        seen = {"V": self._leading(triangle, features), "moments": triangle}
-        return Observables({name: seen[name] for name in self.opened})
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """Of another database: the total variation of the two laws, exactly; V follows from the moments and adds
+        nothing to them (`audit.certifying`)."""
+        features = base.parties[0].shape[1]
+        deviation = self.scale(features) * math.sqrt(len(base.outside))
+        told = self._moments(base)
 
-    def deviation(self, name: str) -> float | None:
-        """Of the noise of an array, at least. V follows from the moments alone: infinite noise says so."""
-        return math.inf if name == "V" else self.scale(1)
+        def against(other: Database) -> float:
+            return float(pair_advantage(np.linalg.norm(told - self._moments(other)) / deviation))
+
+        return against
+
+    def _moments(self, database: Database) -> Floats:
+        """The triangle of the victim's and the honest parties' moments, without noise."""
+        held = (clip_rows(database.parties[party], self.row_bound) for party in database.outside)
+        return np.asarray(np.sum([_triangle(rows) for rows in held], axis=0))
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records along two of few directions."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
@@ -12,19 +13,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, opens_of
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, Releases, opens_of
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.verdicts.certificate import pair_advantage
 
 __all__ = ["Noisy"]
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """Announces what another mechanism announces, each array A as A + noise * scale * Z.
+    """Releases what another mechanism releases, each array A as A + noise * scale * Z.
 
-    Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. Arrays
-    of a mechanism that takes and gives nonnegative numbers only are clipped at 0 afterwards.
+    Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What the
+    other mechanism only works out from what it releases (`contract.Releases`: the span of blocks, sums over
+    sweeps) is worked out from the noisy arrays. Of PD-SVD, a run with noise releases the blocks of the first ten
+    iterations, each with noise of its own, and the last one; of PD-NMF the sums of every sweep and the topics.
+    Arrays of a mechanism that takes and gives nonnegative numbers only are clipped at 0 in the end.
 
     This is measured privacy, not differential privacy: the noise is not calibrated to what one document can
     change. Its density is known, so paired runs bound every attack (`ksdp.audit.certifying`).
@@ -40,11 +45,13 @@ class Noisy:
     noise : float
         At least 0; in units of `scale`.
     scale : float, mapping of array to float, or None
-        Typical size of an entry, from public data or by decree. None: of this run's arrays, which leaks.
+        Typical size of an entry, from public data or by decree; by the names of `released` where it is a mapping.
+        None: of this run's arrays, which leaks.
     parameters : mapping
         Of the other mechanism; its defaults are filled in.
     plain : names of arrays
         Announced without noise: everybody sees when a protocol ends, so its number of rounds cannot be hidden.
+        Where it depends on the data it tells of documents: a run of a fixed number of rounds is better.
     mechanism_version : int
         Of the other mechanism; filled in. So runs of another version are never taken for these.
 
@@ -61,7 +68,7 @@ class Noisy:
     """
 
     name: ClassVar[str] = "noisy"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured(
         "this package",
         "A measurement. The noise is not calibrated to what one document changes: no differential privacy. "
@@ -71,7 +78,7 @@ class Noisy:
     mechanism: str = "pd-svd"
     noise: float = 0.1
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    plain: tuple[str, ...] = ("sweeps", "iterations")
+    plain: tuple[str, ...] = ("sweeps", "init_sweeps", "iterations")
     mechanism_version: int | None = None
     scale: float | Mapping[str, float] | None = field(default=None, hash=False)
 
@@ -124,6 +131,11 @@ class Noisy:
         return opens_of(self.inner)
 
     @property
+    def final(self) -> tuple[str, ...]:
+        """The other mechanism's final output, with noise."""
+        return tuple(getattr(self.inner, "final", ()))
+
+    @property
     def opened(self) -> tuple[str, ...]:
         """Everything that it shows them, where it is told to leave some out."""
         return tuple(getattr(self.inner, "opened", ()))
@@ -132,14 +144,29 @@ class Noisy:
         """Names and shapes: those of the other mechanism."""
         return self.inner.observables(features)
 
+    def released(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what gets noise."""
+        return self.inner.released(features) if isinstance(self.inner, Releases) else self.observables(features)
+
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run the other mechanism, then add the noise; both draw from `rng`."""
-        seen = self.inner.run(database, rng)
-        return Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
+        """Run the other mechanism, add the noise, work out the rest; all draw from `rng`."""
+        if not self.noise:
+            return self.inner.run(database, rng)
+        seen = self.without_noise(database, rng)
+        found = Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
+        if isinstance(self.inner, Releases):
+            found = self.inner.worked_out(found)
+        if not self.nonnegative:
+            return found
+        return Observables({name: np.maximum(array, 0.0) for name, array in found.items()})
 
     def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
-        """What the other mechanism announces."""
-        return self.inner.run(database, rng)
+        """What the other mechanism releases."""
+        return (
+            self.inner.release(database, rng)
+            if isinstance(self.inner, Releases)
+            else self.inner.run(database, rng)
+        )
 
     def deviation(self, name: str) -> float | None:
         """Of the noise of an array; 0 where it has none, None where its size depends on the data.
@@ -157,11 +184,54 @@ class Noisy:
             return self.noise * float(self.scale[name])
         return None if self.scale is None else self.noise * float(self.scale)
 
+    def uncertified(self, features: int) -> str | None:
+        """Why no bound on every attack is known; None where one is."""
+        if not self.noise or any(self.deviation(array.name) is None for array in self.released(features)):
+            return "adds no noise whose size is public and fixed before the run"
+        missing = set(self.opened) - {array.name for array in self.observables(features)}
+        return f"leaves out what a run shows its parties ({', '.join(sorted(missing))})" if missing else None
+
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """The advantage of the best attack that knows all of two databases and must tell which of them was used.
+
+        Exact, where the other mechanism draws nothing: two normals of one covariance. An array without noise tells
+        everything as soon as it differs.
+
+        Parameters
+        ----------
+        base : Database
+        coins : callable
+            What the other mechanism draws; asked once a run.
+        final : names, optional
+            Of what somebody sees who gets the final output alone.
+        """
+        features = base.parties[0].shape[1]
+        names = [a.name for a in self.released(features) if final is None or a.name in final]
+        sizes = {name: self.deviation(name) or 0.0 for name in names}
+        here = self.without_noise(base, coins())
+
+        def against(other: Database) -> float:
+            return float(pair_advantage(_apart(here, self.without_noise(other, coins()), sizes)))
+
+        return against
+
     def _disturbed(self, name: str, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if name in self.plain or not array.size:
             return array
         exact, deviation = array.astype(np.float64), self.deviation(name)
         if deviation is None:
             deviation = self.noise * float(np.sqrt(np.mean(exact**2)))
-        disturbed = exact + deviation * rng.standard_normal(exact.shape)
-        return np.maximum(disturbed, 0.0) if self.nonnegative else disturbed
+        return exact + deviation * rng.standard_normal(exact.shape)
+
+
+def _apart(one: Observables, other: Observables, sizes: Mapping[str, float]) -> float:
+    """How far apart the two announcements are, in standard deviations."""
+    total = 0.0
+    for name, deviation in sizes.items():
+        gap = float(np.linalg.norm(np.asarray(one[name], np.float64) - np.asarray(other[name], np.float64)))
+        if gap and not deviation:
+            return math.inf
+        total += (gap / deviation) ** 2 if gap else 0.0
+    return math.sqrt(total)

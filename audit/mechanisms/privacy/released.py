@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -55,6 +55,8 @@ class GaussianReleases(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 2
     gaussian: ClassVar[bool] = True
+    exact_ratio: ClassVar[bool] = False
+    """Whether nothing is random but the announced noise, so that `log_likelihood_ratio` is that of the laws."""
     noise_factor: ClassVar[float] = 1.0
     """1; a control that is broken on purpose has less."""
 
@@ -164,6 +166,29 @@ class GaussianReleases(ABC):
             elif not np.array_equal(a, b):
                 return math.inf if np.array_equal(was.seen, a) else -math.inf
         return ratio
+
+    def uncertified(self, features: int) -> str | None:
+        """Why no bound on every attack is known; None where one is."""
+        if not self.exact_ratio:
+            return "draws more than the noise that it announces, so that the law of what it announces is not known"
+        if self.sampler != "fast":
+            return "draws its noise from the operating system, which no pair of runs can do again: use `fast`"
+        return None
+
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """max(0, 1 - P(y | other) / P(y | base)) of one transcript y of `base`: its mean is their total variation.
+
+        Each release depends on the noise of those before it, so that no single distance is known, but the
+        likelihood ratio is. What somebody sees of the transcript, the `final` output alone say, shows no more.
+        """
+        told = self.transcript(base, coins())
+
+        def against(other: Database) -> float:
+            return max(0.0, -math.expm1(-max(self.log_likelihood_ratio(told, (base, other)), 0.0)))
+
+        return against
 
     def noise_depends_on_data(self, transcript: Sequence[Announcement], pair: tuple[Database, Database]) -> bool:
         """Whether the noise would have been of another size on the other database, given what was announced."""

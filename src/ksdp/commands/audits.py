@@ -57,6 +57,10 @@ def _run(spec: Spec, base: Path, store: Path, *, workers: int | None, dask: str 
     return run_views(spec, base, store, workers=workers, dask=dask)
 
 
+def _pairs(runs: int) -> str:
+    return f"pairs     {runs} runs besides, for the certificate\n" if runs else ""
+
+
 def plan(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")], as_json: JsonOption = False
 ) -> None:
@@ -76,6 +80,7 @@ def plan(
     typer.echo(
         f"{said['documents']} {said['unit']}s, {said['runs']} runs in {said['blocks']} blocks, "
         f"{len(said['statistics'])} statistics\n"
+        f"{_pairs(said['certificate_runs'])}"
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{said['bytes'] / 1e9:.1f} GB\n"
         f"finds     a leak of advantage {said['detectable_D']:.2f}, 8 times in 10, even as the only one\n"

@@ -45,7 +45,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         typer.echo(
             f"{summary.audit}  {summary.provenance.finished}  {summary.mechanism:12}  "
             f"{summary.documents:>7} {unit}s  {counts.sensitive:>6} sensitive  "
-            f"{counts.clear:>6} clear  {counts.undecided:>6} undecided"
+            f"{counts.clear:>6} clear  {counts.certified_clear:>6} certified  {counts.undecided:>6} undecided"
             f"{'  over ' + str(len(summary.views)) + ' views' if isinstance(summary, ViewsSummary) else ''}"
             f"{'' if summary.valid else '  VOID'}"
         )
@@ -80,6 +80,13 @@ def show(
         f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
         f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
     )
+    if verdict.certified_bound is not None:
+        typer.echo(
+            f"no attack has an advantage above {verdict.certified_bound:.3f}; whoever knows all other documents "
+            f"has {verdict.knows_all:.3f} on average"
+        )
+    elif verdict.knows_all is not None:
+        typer.echo(f"whoever knows all other documents has an advantage of {verdict.knows_all:g}")
     for row in found.tests:
         typer.echo(
             f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "

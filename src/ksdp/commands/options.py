@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
 
@@ -111,19 +112,35 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
     for view in summary.views if isinstance(summary, ViewsSummary) else ():
         typer.echo(
             f"{view.name:24} {view.verdicts.sensitive} sensitive ({view.sensitive_here_alone} here alone), "
-            f"{view.verdicts.clear} clear, {view.verdicts.undecided} undecided   audit {view.audit}"
+            f"{_clear(view.verdicts)}, {view.verdicts.undecided} undecided   audit {view.audit}"
             f"{'' if view.valid else '   VOID'}",
             err=True,
         )
     typer.echo(
-        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {counts.clear} clear, "
+        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {_clear(counts)}, "
         f"{counts.undecided} undecided; a leak of {summary.detected} detected "
         f"({summary.runs} runs, {summary.seconds:.1f} s)",
         err=True,
     )
     if not isinstance(summary, ViewsSummary):
         _tell_claim(summary)
+        _tell_certificate(summary)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
+
+
+def _clear(counts: VerdictCounts) -> str:
+    """Those that are certified apart, where there are any."""
+    certified = f", {counts.certified_clear} certified clear" if counts.certified_clear else ""
+    return f"{counts.clear} clear{certified}"
+
+
+def _tell_certificate(summary: Summary) -> None:
+    """What is known of every attack, and of somebody who knows all other documents."""
+    from ksdp.dashboards.audits.certificate_sentences import certified, stronger
+
+    for label, said in (("bound", certified(summary)), ("knows all", stronger(summary))):
+        if said is not None:
+            typer.echo(f"{label:9} {said}", err=True)
 
 
 def _tell_claim(summary: Summary) -> None:

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import kstwobign
 
 from ksdp.audit.canaries import CANARY, SHIFT
+from ksdp.audit.certifying import certify
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.interim_verdicts import after_look
+from ksdp.audit.interim_verdicts import after_certificate, after_look
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import Cost, Filed, Tested, chance, detectable, summarise
@@ -19,6 +20,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.spec import DecisionSpec, parse_spec
 from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.views import View, ViewVerdicts, combine
 
 from ...summaries import example
@@ -59,7 +61,7 @@ def summary(tested: Tested) -> Summary:
 
 def test_counts_are_those_of_the_decisions(tested: Tested, summary: Summary) -> None:
     words = tested.standing.decisions.verdict.tolist()
-    assert summary.verdicts.as_dict() == {w: words.count(w) for w in ("sensitive", "clear", "undecided")}
+    assert summary.verdicts.as_dict() == {w: words.count(w) for w in Verdict}
     assert summary.verdicts.sensitive >= 25
     assert sum(about.strongest_for for about in summary.statistics.values()) == summary.documents == 90
     for at, (name, about) in enumerate(summary.statistics.items()):
@@ -102,7 +104,7 @@ def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
     found = summarise_views(summary.spec, views, [summary, other], combined, finished, ("v", "s", "r"), 1.23456)
     assert (found.runs, found.valid, found.controls.reason) == (360, False, "final output: a null control")
     assert [view.sensitive_here_alone for view in found.views] == [0, 1]
-    assert found.verdicts.as_dict() == {"sensitive": 2, "clear": 1, "undecided": 0}
+    assert found.verdicts.as_dict() == {"sensitive": 2, "clear": 1, "certified clear": 0, "undecided": 0}
     assert {name: about.max_D for name, about in found.statistics.items()} == {
         name: about.max_D for name, about in summary.statistics.items()
     }
@@ -121,3 +123,33 @@ def test_what_nobody_looked_at_is_said_once_for_all_views(summary: Summary) -> N
     combined = combine([none, none], RULE)
     found = summarise_views(summary.spec, views, others, combined, finished, ("v", "s", "r"), 1.0)
     assert found.unread == ("sums", "start", "weights")
+
+
+def test_a_certificate_is_told_and_voids_what_contradicts_it(tested: Tested, summary: Summary) -> None:
+    """Every third document leaks: a certificate that says so stands, one that says nearly nothing does not."""
+    leaks = np.arange(90) % 3 == 0
+    assert (summary.certificate, summary.knows_all) == (None, 1.0)
+
+    def with_pairs(advantages: np.ndarray) -> Summary:
+        tests, rule = tested.standing.tests, tested.plan.spec.decision
+        found = certify(advantages, tests, 90, tested.plan.spec.certificate_level)
+        decided = after_certificate(tested.standing, found.bound, rule)
+        return summarise(replace(tested, standing=decided, certificate=found), [], COST, FILED)
+
+    pairs = np.repeat(np.where(leaks, 0.95, 0.01)[:, None], 400, axis=1)
+    sound = with_pairs(pairs)
+    assert sound.valid
+    assert sound.certificate is not None
+    assert (sound.certificate.pairs, sound.certificate.runs) == (400, 400 * 91)
+    assert (sound.certificate.certified, sound.certificate.contradicted) == (60, 0)
+    assert sound.verdicts.certified_clear == 60 - sound.certificate.sensitive
+    assert sound.verdicts.sensitive == summary.verdicts.sensitive
+    assert sound.certificate.largest_knows_all == pytest.approx(0.95)
+    assert sound.certificate.largest_bound < 1
+
+    wrong = with_pairs(np.full((90, 400), 0.01))
+    assert not wrong.valid
+    assert wrong.certificate is not None
+    assert wrong.certificate.contradicted == 30
+    assert "if the noise were what the mechanism says" in (wrong.controls.reason or "")
+    assert wrong.verdicts.sensitive == summary.verdicts.sensitive

@@ -10,6 +10,7 @@ import pytest
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import (
     AnnouncedArray,
+    CertificateSummary,
     FreshSummary,
     GuaranteeSummary,
     PaperAlone,
@@ -21,11 +22,11 @@ from ksdp.audit.results.summary import Summary
 from ...summaries import example
 
 KEYS = [
-    "version", "audit", "corpus", "mechanism", "mechanism_version", "parameters", "guarantee", "documents", "runs",
-    "valid", "verdicts", "detected", "statistics", "skipped_statistics", "opens", "announced", "coverage",
-    "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "corpus_about", "design", "spec",
-    "cached_runs", "sampled_runs", "fresh_sampled_runs", "damaged_blocks", "seconds", "seconds_by_stage",
-    "provenance", "store", "report",
+    "version", "audit", "corpus", "mechanism", "mechanism_version", "parameters", "guarantee", "documents",
+    "runs", "valid", "verdicts", "detected", "statistics", "skipped_statistics", "opens", "announced",
+    "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
+    "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
+    "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
 ]  # fmt: skip
 
 
@@ -36,6 +37,8 @@ def full() -> Summary:
         announced=(AnnouncedArray("V", (3, 40)),),
         paper_alone=PaperAlone(("w-max",), 1, 0.25, 1e-7, 2),
         fresh=FreshSummary(50, 1, 20, 1, 0.5, 0.25, 0.5, 1.25, 0.5, 0.25),
+        certificate=CertificateSummary(200, 0.005, 1200, 3, 1, 0, 0.1, 0.3, 0.05, 0.2),
+        knows_all=1.0,
         damaged_blocks=("values/00-0000.parquet",),
     )
 
@@ -50,7 +53,7 @@ def test_what_was_written_is_read(summary: Summary) -> None:
 def test_keys_are_those_that_scripts_read() -> None:
     told = full().to_json()
     assert told["guarantee"] == HardtRoth(epsilon=0.5).guarantee.as_json()
-    assert told["verdicts"] == {"sensitive": 1, "clear": 1, "undecided": 3}
+    assert told["verdicts"] == {"sensitive": 1, "clear": 1, "undecided": 3, "certified_clear": 0}
     assert told["statistics"]["energy"]["median_D"] == 0.125
     assert told["announced"] == [{"name": "V", "shape": [3, 40]}]
     assert told["spec"] == example().spec.model_dump(mode="json")

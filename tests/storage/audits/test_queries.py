@@ -46,6 +46,7 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
             "largest_band_high": np.nanmax(distance, axis=1, initial=0) + 0.1,
             "n_with": rng.integers(0, 4, n), "n_without": 9, "detectable_distance": 0.3,
             "runs_to_decide": rng.choice([10.0, 20.0, np.inf, np.nan], n),
+            "certified_bound": np.round(rng.random(n), 1), "knows_all": 0.5,
         }
     )  # fmt: skip
     statistics = pd.DataFrame(
@@ -78,6 +79,7 @@ def by_hand(verdicts: pd.DataFrame, chosen: Filter) -> list[str]:
     keys = {
         "evidence": lambda r: (r.log10_p, -(-1 if np.isnan(r.distance) else r.distance), r.place),
         "advantage": lambda r: (-(-1 if np.isnan(r.distance) else r.distance), r.place),
+        "bound": lambda r: (-r.certified_bound, r.place),
         "band": lambda r: (-r.largest_band_high, r.place),
         "id": lambda r: (r.document, r.place),
         "file": lambda r: r.place,

@@ -42,6 +42,8 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
     runs = [run(noisy, seed) for seed in range(200)]
     for key, array in exact.items():
         stacked = np.stack([seen[key] for seen in runs])
+        if key in ("span", "span_sigma"):
+            continue  # worked out from blocks with noise
         if key in ("sweeps", "iterations"):
             assert (stacked == array).all()
             continue
@@ -57,6 +59,67 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
         assert off.std() == pytest.approx(deviation, rel=6 / np.sqrt(off.size))
     again = run(noisy, 0)
     assert all((again[key] == runs[0][key]).all() for key in exact)
+
+
+@pytest.mark.parametrize("name", ["pd-svd", "sigma-svd", "pd-pca"])
+@pytest.mark.parametrize("solver", [{}, {"solver": "power", "iterations": 4, "tolerance": 0.0}])
+def test_blocks_almost_without_noise_span_what_the_exact_ones_do(name: str, solver: dict[str, Any]) -> None:
+    parameters = {"rank": 2} | solver
+    exact, seen = (
+        run(made, 0) for made in (make_mechanism(name, parameters), Noisy(name, 1.0, parameters, scale=1e-13))
+    )
+    assert {key: array.shape for key, array in exact.items()} == {key: array.shape for key, array in seen.items()}
+    space, noisy = exact["span"], seen["span"]
+    strong = seen["span_sigma"] > 1e-6  # along the others, blocks differ by rounding and noise alone
+    assert strong.sum() >= 4
+    np.testing.assert_allclose(noisy[strong] @ space.T @ space, noisy[strong], atol=1e-5)
+    np.testing.assert_allclose(noisy[strong] @ noisy[strong].T, np.eye(strong.sum()), atol=1e-9)
+
+
+def test_the_span_of_noisy_blocks_is_worked_out_from_them_and_hides_what_they_hide() -> None:
+    """With noise far above the blocks, spans of two runs have no more in common than random ones."""
+    mechanism = Noisy("pd-svd", 1.0, {"rank": 2}, scale=100.0)
+    one, other = (run(mechanism, seed)["span"] for seed in (1, 2))
+    shared = np.square(one @ other.T).sum() / len(one)
+    assert shared == pytest.approx(len(one) / 60, abs=0.15)
+
+
+@pytest.mark.parametrize("start", ["random", "pd-nmf-init"])
+def test_sums_over_sweeps_are_worked_out_from_the_sums_of_every_sweep(start: str) -> None:
+    parameters = {"rank": 2, "sweeps": 3, "tolerance": 0.0, "start": start}
+    exact = run(make_mechanism("pd-nmf", parameters), 0)
+    seen = [run(Noisy("pd-nmf", 1.0, parameters, scale=0.05), seed) for seed in range(50)]
+    assert {key: array.shape for key, array in exact.items()} == {k: a.shape for k, a in seen[0].items()}
+    for found in seen:
+        positive = (found["sums"] > 0).all(axis=0)
+        np.testing.assert_allclose(found["total"][positive], found["sums"].sum(axis=0)[positive])
+        np.testing.assert_array_equal(found["numerators"], found["sums"][2])
+        np.testing.assert_array_equal(found["denominators"], found["weights"][2])
+    large = exact["total"] > 3
+    off = np.stack([found["total"] - exact["total"] for found in seen])[:, large]
+    assert off.std() == pytest.approx(0.05 * np.sqrt(3), rel=0.1)
+
+
+def test_how_long_a_protocol_takes_is_plain_to_see_whatever_ends_first() -> None:
+    parameters = {"rank": 2, "start": "pd-nmf-init", "tolerance": 0.05}
+    exact = run(make_mechanism("pd-nmf", parameters), 0)
+    seen = run(Noisy("pd-nmf", 1.0, parameters, scale=0.5), 0)
+    for name in ("sweeps", "init_sweeps"):
+        np.testing.assert_array_equal(seen[name], exact[name])
+    assert exact["sweeps"][0] < 20
+    assert all(np.isfinite(array).all() for array in seen.values())
+
+
+def test_what_is_released_without_noise_gives_the_observables() -> None:
+    """For sums exactly; where a run ends early the last sweep is repeated."""
+    made = make_mechanism("pd-nmf", {"rank": 2, "tolerance": 0.2, "sweeps": 9})
+    database, rng = Database((matrix(),)), np.random.default_rng(0)
+    exact, released = made.run(database, rng), made.release(database, rng)
+    assert {a.name: a.shape for a in made.released(60)} == {name: array.shape for name, array in released.items()}
+    found = made.worked_out(released)
+    assert set(found) == set(exact)
+    for name, array in exact.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-12)
 
 
 def test_without_noise_it_is_the_other_mechanism() -> None:

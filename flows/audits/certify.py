@@ -1,0 +1,46 @@
+"""The certificate: pairs of runs that differ in one document, and what they prove of every attack."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.certifying import certify
+from ksdp.audit.interim_verdicts import after_certificate
+from ksdp.audit.results.summarise import Tested
+from ksdp.flows.audits.steps import Steps
+from ksdp.flows.progress import advance, current
+from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.pairs import pairs_parts
+
+__all__ = ["certified"]
+
+
+async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
+    """Bound every attack on every document, where the spec asks for it.
+
+    Parameters
+    ----------
+    first : AuditRef
+        Of the first look.
+    steps : Steps
+        Who does the work.
+    tested : Tested
+        What all looks gave.
+    """
+    spec, plan = tested.plan.spec, tested.plan
+    if spec.certificate is None:
+        return tested
+    parts = pairs_parts(plan, spec.certificate.pairs)
+    current().stage("certify", spec.certificate.pairs)
+
+    def done(part: NDArray[np.float64]) -> None:
+        advance(part.shape[1])
+
+    advantages = np.concatenate(await steps.certify(first, parts, done), axis=1)
+    standing, level = tested.standing, spec.certificate_level
+    found = certify(advantages, standing.tests, plan.counted, level, len(plan.looks))
+    decided = after_certificate(standing, found.bound, spec.decision)
+    return replace(tested, standing=decided, certificate=found)
