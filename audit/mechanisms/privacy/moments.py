@@ -158,7 +158,7 @@ class Moments(GaussianReleases):
         told = self._moments(base)
 
         def against(other: Database) -> float:
-            return float(pair_advantage(np.linalg.norm(told - self._moments(other)) / deviation))
+            return float(pair_advantage(float(np.linalg.norm(told - self._moments(other))) / deviation))
 
         return against
 
