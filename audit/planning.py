@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +17,16 @@ from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_desi
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
+from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.learners_asked import LEARNED_PREFIX, learners_asked
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.coefficients import coefficients
+from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
+from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
@@ -32,6 +38,12 @@ _MOST_PERMUTATIONS = 200_000
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
+# A mean and a covariance of some dozen coefficients need no more documents.
+_POPULATION = 1024
+# Families whose last bit hangs on a document's place among others.
+_BY_PLACE = ("paper-blocks", COEFFICIENTS)
+# Strata of blocks before the first look, where a part of the without runs is kept.
+_FEWEST_STRATA = 4
 
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:
@@ -85,10 +97,19 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if spec.parties.others == "drawn":
-            raise SpecError("`certificate` needs `parties.others` fixed or colluding: pairs share all others.")
-    looks = plan_looks(spec, design.runs, block_runs)
+            raise SpecError(
+                "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
+            )
+    every = _every(spec, design, block_runs)
+    if every > 1:
+        design = _with_more_runs(design, every, block_runs)
+    looks = plan_looks(spec, design.runs, block_runs * every)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    plan = Plan(spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others)
+    population = _population(design, spec.seed)
+    every = 1 if _reads_all(spec, chosen) else every
+    plan = Plan(
+        spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, every
+    )
     if plan.permutations > _MOST_PERMUTATIONS:
         level = (1 - EXACT_SHARE) * spec.decision.level
         most = documents_feasible(level, _MOST_PERMUTATIONS, spec.decision.correction)
@@ -97,6 +118,50 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             f"{len(plan.audited)} are audited."
         )
     return plan
+
+
+def _population(design: Design, seed: int) -> NDArray[np.int64]:
+    """Some thousand of the audited units, drawn from the seed."""
+    audited = np.concatenate([design.targets(lane) for lane in range(design.lanes)])
+    if len(audited) > _POPULATION:
+        audited = generator(seed, Purpose.POPULATION).choice(audited, _POPULATION, replace=False)
+    return np.sort(audited)
+
+
+def _every(spec: Spec, design: Design, block_runs: int) -> int:
+    """Of how many blocks of runs one may keep a document's without arm: by the design alone, so that audits of the
+    same runs under other statistics have the same number of them."""
+    needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
+    if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
+        return 1
+    asked = spec.design.looks
+    first = design.runs * (1 / asked if isinstance(asked, int) else asked[0])
+    every = best_every(design.share)
+    # With few blocks the draw is lumpy, and there is little to save.
+    while every > 1 and first < _FEWEST_STRATA * every * block_runs:
+        every //= 2
+    return every
+
+
+def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:
+    """Whether tests need all runs of every document.
+
+    Learners and permutations read whole runs. Statistics of other packages may look at who else is measured, which
+    is then not the same in both arms.
+    """
+    own = all(
+        type(statistic).__module__.startswith("ksdp.") and statistic.family not in _BY_PLACE
+        for statistic in chosen
+    )
+    return not own or bool(learners_asked(spec.statistics)[1]) or spec.decision.joint
+
+
+def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
+    """Whole strata of blocks, and so many that the tests are as strong as if they read all runs."""
+    assert isinstance(design, Shared)
+    whole = every * block_runs
+    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
+    return dataclasses.replace(design, runs=runs)
 
 
 def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:

@@ -45,6 +45,10 @@ class Purpose(IntEnum):
     """What the mechanism draws in both runs of a pair; place: pair."""
     OTHERS = 11
     """Which documents the other parties hold, where nobody knows; place: lane, run."""
+    KEPT = 12
+    """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
+    POPULATION = 13
+    """Documents that stand for all audited ones."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

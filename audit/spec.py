@@ -114,6 +114,9 @@ class DesignSpec(Section, frozen=True):
     still undecided are measured further, and the audit ends where there is none."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
+    without_runs: Literal["needed", "all"] = "needed"
+    """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed, and some
+    more runs make up for it; `all`: every run is looked at for every document."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
@@ -238,9 +241,9 @@ class Spec(Section, frozen=True):
     store: StoreSpec = StoreSpec()
     views: ViewsSpec | None = None
     """None: one audit of one view."""
-    gain: GainSpec = GainSpec()
     certificate: CertificateSpec | None = None
     """None: nothing is certified."""
+    gain: GainSpec = GainSpec()
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
@@ -291,8 +294,7 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False, include_input=False):
-            where = ".".join(
-                str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function"))
-            )
+            parts = [str(part) for part in problem["loc"]]
+            where = ".".join(part for part in parts if not part.startswith(("constrained", "function")))
             lines.append(f"`{where or what}`: {problem['msg']}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

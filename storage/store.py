@@ -66,9 +66,10 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     try:
         _write_whole(path, write)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno is not None and error.errno not in _FULL:
             raise
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        why = error.strerror or "no more room"  # NumPy says how many bytes were written, not why
+        raise StoreError(f"{path} cannot be written: {why}.") from error
 
 
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:

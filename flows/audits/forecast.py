@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
+from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
@@ -82,17 +84,21 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     return said
 
 
-def _runs_for_margin(share: float, documents: int, columns: int, rule: DecisionSpec) -> int | None:
-    return runs_for_margin(share, rule.margin, documents, columns, rule) if rule.margin else None
+def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None:
+    if not rule.margin:
+        return None
+    share = plan.design.share
+    needed = runs_for_margin(share, rule.margin, plan.counted, columns, rule)
+    return math.ceil(needed * more_runs(share, plan.every))
 
 
 def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     plan = make_plan(spec, corpus)
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
-    n_with = max(1, round(share * plan.design.runs))
-    n_without = plan.design.runs - n_with
+    n_with, n_without = plan.arms
     targets = documents // plan.design.lanes
-    values = plan.runs * (targets + CONTROLS) * statistics
+    kept = share + (1 - share) / plan.every
+    values = int(plan.runs * kept) * (targets + CONTROLS) * statistics
     seconds = _seconds_a_run(plan)
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
@@ -121,5 +127,5 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision.margin,
-        "runs_for_margin": _runs_for_margin(share, plan.counted, columns, rule),
+        "runs_for_margin": _runs_for_margin(plan, columns, rule),
     }

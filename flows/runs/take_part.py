@@ -21,6 +21,7 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.node_run import Clock, run_node, utc_now
 from ksdp.flows.runs.terms import Run, features_hash
 from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.runs.final_terms import opens_final
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
@@ -113,7 +114,8 @@ def enter_documents(
         corpus_hash=whole.hash,
         mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
         spec_hash=spec_hash,
-        left_out=("sampler",) if is_noisy(mechanism) else (),
+        # A run that opens less than was audited is covered: `opened` is compared with what the audit looked at.
+        left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if opens_final(mechanism) else (),
         opened=opened(mechanism, whole.features),
     )
     rows = mine[verified.clearance.allows(whole.ids[mine])]
@@ -147,7 +149,15 @@ def run_party(
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    program = party_program(run.terms.mechanism, entered.corpus.matrix, run.terms.parties)
+    mechanism, matrix = run.terms.mechanism, entered.corpus.matrix
+    if opens_final(mechanism):
+        # MPyC is loaded by those who compute with it.
+        from ksdp.protocols.runs.final_rounds import final_rounds
+
+        rounds = final_rounds(run.terms, name, identity, matrix, entered.statement)
+    else:
+        program = party_program(mechanism, matrix, run.terms.parties)
+        rounds = party_rounds(run.terms, name, identity, program, entered.statement)
     entering = {
         "documents": len(entered.corpus),
         "of": entered.of,
@@ -158,7 +168,7 @@ def run_party(
         run,
         name,
         identity,
-        party_rounds(run.terms, name, identity, program, entered.statement),
+        rounds,
         out,
         said=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
         about=entering | {"clearance": entered.clearance},

@@ -15,7 +15,7 @@ from ksdp.audit.groups import unit_count
 from ksdp.audit.learning.quality import MEASURE
 from ksdp.audit.screening.lever_search import first_good, most_allowed, share_upper_limit
 from ksdp.audit.screening.levers import DIALS, Dial, make_dial, pool_size
-from ksdp.audit.screening.search_sample import learning_quality, sampled_spec
+from ksdp.audit.screening.search_sample import learning_quality, public_scale, sampled_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored
@@ -109,6 +109,9 @@ def plan_search(
     tables["decision"]["level"] = level
     at_level = Spec.model_validate(tables)
     dials = tuple(make_dial(dial.name, at_level, units) for dial in found)
+    if any(dial.name == "noise" for dial in dials):
+        scale = public_scale(at_level, corpus)
+        dials = tuple(dial.scaled(scale) for dial in dials)
     return Search(at_level, quota, drawn, population, level, dials, refused)
 
 
@@ -189,6 +192,7 @@ def _turn(
         "search": dial.name,
         "parameter": dial.parameter,
         "present": dial.present,
+        "scale": dial.scale,
         "values": list(dial.values),
         "found": found,
         "tried": sorted(tried, key=lambda about: dial.values.index(about["value"])),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -72,7 +71,6 @@ class Moments(GaussianReleases):
 
     name: ClassVar[str] = "moments"
     version: ClassVar[int] = 1
-    exact_ratio: ClassVar[bool] = True
     final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
@@ -148,23 +146,29 @@ class Moments(GaussianReleases):
         found = {"V": public["V"], "moments": transcript[0].seen}
         return {name: found[name] for name in self.opened}
 
+    def uncertified(self, features: int) -> str | None:
+        """None: every run's noise is public and fixed."""
+        return None
+
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """Of another database: the total variation of the two laws, exactly; V follows from the moments and adds
-        nothing to them (`audit.certifying`)."""
-        features = base.parties[0].shape[1]
-        deviation = self.scale(features) * math.sqrt(len(base.outside))
-        told = self._moments(base)
+        """The advantage of the best attack that knows both databases (`audit.certifying.Certifiable`).
+
+        Two normals of one covariance: exact with one honest party, above it with more. V follows from the moments,
+        so that whoever sees it alone has no better attack.
+        """
+        deviation = self.scale(base.parties[0].shape[1])
+        here = self._held(base)
 
         def against(other: Database) -> float:
-            return float(pair_advantage(float(np.linalg.norm(told - self._moments(other))) / deviation))
+            return float(pair_advantage(float(np.linalg.norm(here - self._held(other))) / deviation))
 
         return against
 
-    def _moments(self, database: Database) -> Floats:
-        """The triangle of the victim's and the honest parties' moments, without noise."""
-        held = (clip_rows(database.parties[party], self.row_bound) for party in database.outside)
+    def _held(self, database: Database) -> Floats:
+        """The triangle of the victim's and the honest parties' moments."""
+        held = [clip_rows(database.parties[i], self.row_bound) for i in database.outside]
         return np.asarray(np.sum([_triangle(rows) for rows in held], axis=0))
 
     def neighbours(self) -> tuple[Database, Database]:
