@@ -1,9 +1,9 @@
 """Split a count matrix into a public and a private part, as `docs/gain-and-levers.md` measured them.
 
-    python -m benchmarks.public_parts COUNTS.npz VOCABULARY.txt LABELS.parquet OUT --public 500 --rank 40 --terms 3000
+    python -m benchmarks.public_parts COUNTS.npz VOCABULARY.txt LABELS.parquet OUT --public 500 --rank 40
 
-OUT gets `public.tsv` (document frequencies of the public part), `basis.npy` (its leading singular vectors on its most
-frequent terms, weighed by its own idf), and the private part as `counts.npz` with `labels.parquet`.
+OUT gets `public.tsv` (document frequencies of the public part), `basis.npy` (its leading singular vectors on its
+most frequent terms, weighed by its own idf), and the private part as `counts.npz` with `labels.parquet`.
 """
 
 from __future__ import annotations
