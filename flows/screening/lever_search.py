@@ -81,6 +81,8 @@ def plan_search(
     InputError
         If a number is out of range, or so few documents cannot show so small a share.
     """
+    if spec.parties.me is not None:
+        raise InputError("a search along one lever is not for one party's view: `ksdp advise` is.")
     if not 0 < quota < 1:
         raise InputError(f"`quota` must be in (0, 1); got {quota}.")
     if documents < 1:
