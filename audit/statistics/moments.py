@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.products import announced
+from ksdp.audit.statistics.products import announced, row_dots, rows_times
 
 __all__ = ["MOMENTS", "MomentEnergy", "MomentLeverage", "MomentMatch"]
 
@@ -63,7 +63,7 @@ class MomentLeverage:
 
 @dataclass(frozen=True)
 class MomentMatch:
-    """The matched filter <C^-1 triu(x x^T), triu(S)>, C the covariance of triu(z z^T) over the documents.
+    """The matched filter <C^-1 triu(x x^T), triu(S)>, C the covariance of triu(z z^T) over `Documents.population`.
 
     The best linear test of whether x is in the sum, for an adversary who knows the population: it looks where the
     other documents vary least.
@@ -77,7 +77,7 @@ class MomentMatch:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
         triangle = announced(observables, "moments").ravel()
-        weights = _whitener(documents)(triangle)
+        weights = _whitener(documents.population or documents)(triangle)
         features = _features(len(triangle))
         form = np.zeros((features, features))
         # Off the diagonal a weight counts once in the triangle, and twice in the form.
@@ -107,7 +107,7 @@ def _dense(documents: Documents) -> Floats:
 
 def _form(documents: Documents, form: Floats) -> Floats:
     rows = _dense(documents)
-    return np.asarray(np.einsum("ij,ij->i", rows @ form, rows))
+    return row_dots(rows_times(rows, form), rows)
 
 
 @lru_cache(maxsize=4)

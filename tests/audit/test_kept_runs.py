@@ -135,7 +135,7 @@ def test_what_is_measured_is_what_all_runs_would_give(corpus: Corpus, mechanism:
     assert (some.canary[some.kept] == whole.canary[some.kept]).all()
 
 
-@pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf"])
+@pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf", "moments"])
 def test_values_do_not_hang_on_who_is_measured_beside(corpus: Corpus, mechanism: str) -> None:
     """Bit for bit: else a document's last bit would tell the runs that held it from those that did not."""
     design = {"party_size": 30, "with_runs": 20}

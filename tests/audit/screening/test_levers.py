@@ -100,7 +100,7 @@ def test_noise_is_put_around_the_mechanism_or_turned_up() -> None:
     ("name", "asked", "message"),
     [
         ("rank", spec({"name": "pd-svd", "rank": 1}), "1 already"),
-        ("rank", spec({"name": "ksdp.audit.learning.quality:residual_share"}), "no rank"),
+        ("rank", spec({"name": "pem-kmeans"}), "no rank"),
         ("iterations", spec({"name": "null", "rank": 3}), "no number of iterations"),
         ("iterations", spec({"name": "pd-nmf", "sweeps": 1}), "one iteration already"),
         ("party-size", spec(NMF, design={"party_size": 600}), "half of the documents"),
