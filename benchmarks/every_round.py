@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Block, mechanism_rng
+from ksdp.audit.design import Block
+from ksdp.audit.design_streams import mechanism_rng
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
