@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.screening.lever_search import share_upper_limit
@@ -71,7 +72,14 @@ def sampled_leak(plan: Plan, *, level: float, population: int) -> Leak:
         Of the limit.
     population : int
         Documents that the sample was drawn from.
+
+    Raises
+    ------
+    SpecError
+        If a part of the runs is read only.
     """
+    if plan.every != 1:
+        raise SpecError("a sampled leak needs `design.without_runs` all.")
     count = len(plan.audited)
     values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.tested}
     bits: list[NDArray[np.bool_]] = []

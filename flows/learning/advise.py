@@ -182,7 +182,7 @@ def _baseline(scores: tuple[Score, ...], measure: str, learner: str) -> list[flo
 def _sampled(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> tuple[Spec, Corpus]:
     """The spec that audits some documents, each in half of the runs."""
     tables = sampled_spec(spec, size_base(spec, corpus), drawn).model_dump(mode="json")
-    tables["design"] |= {"with_runs": runs, "looks": 1, "fresh_runs": 0}
+    tables["design"] |= {"with_runs": runs, "looks": 1, "fresh_runs": 0, "without_runs": "all"}
     return Spec.model_validate(tables), corpus
 
 

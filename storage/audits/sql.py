@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ksdp.audit.design import Block
@@ -79,7 +80,7 @@ def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any
 
 
 def _runs(store: Store, summary: Summary) -> pa.Table:
-    """Values and inclusion of all runs of the first look, long."""
+    """Values and inclusion of the runs of the first look in which a document was measured, long."""
     stage = summary.provenance.stages[0]
     if summary.design.kind == "literal":
         raise InputError("`runs` can be asked of audits with the shared or the balanced design.")
@@ -93,16 +94,19 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
     for start in range(0, stage.runs, stage.runs_a_block):
         block = Block(0, start, min(start + stage.runs_a_block, stage.runs))
         try:
-            held, values = read_groups(
+            cells = read_groups(
                 store.root / stage.values, block, stage.key, stage.statistics, summary.spec.store.precision
             )
         except DamagedBlock as error:
             raise StoreError(
                 f"the values of audit {summary.audit!r} are not all in the store; run it again."
             ) from error
-        for name, value in zip(stage.statistics, values, strict=True):
-            parts.append(_long(documents, name, block, value[: stage.documents], held[: stage.documents]))
-    return pa.concat_tables(parts)
+        held = cells.inclusion[: stage.documents]
+        for name, value in zip(stage.statistics, cells.whole(), strict=True):
+            parts.append(_long(documents, name, block, value[: stage.documents], held))
+    # Where a document's tests read a part of the runs, the others were not measured.
+    table = pa.concat_tables(parts).unify_dictionaries()
+    return table.filter(pc.is_valid(table["value"]))
 
 
 def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.Table:
@@ -112,7 +116,7 @@ def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.
             "document": pa.array(np.repeat(documents, len(block))).dictionary_encode(),
             "statistic": pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [name]),
             "run": np.tile(np.arange(block.start, block.stop), len(documents)),
-            "value": np.ascontiguousarray(value, dtype=np.float64).ravel(),
+            "value": pa.array(np.ascontiguousarray(value, dtype=np.float64).ravel(), from_pandas=True),
             "held": np.ascontiguousarray(held).ravel(),
         }
     ).unify_dictionaries()
