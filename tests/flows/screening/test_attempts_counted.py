@@ -1,0 +1,58 @@
+"""Whoever screens again with another seed is told how often the question was asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.storage.keys import make_identity
+
+SPEC = """
+seed = {seed}
+[corpus]
+path = "counts.npz"
+weighting = "counts"
+[mechanism]
+name = "pd-svd"
+rank = 1
+solver = "power"
+iterations = 1
+[design]
+party_size = 0.5
+with_runs = 100
+fresh_runs = 0
+[decision]
+margin = 0.8
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    counts = np.random.default_rng(5).poisson(3.0, (80, 30)).astype(float)
+    sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix(counts))
+    make_identity(tmp_path, "ana")
+    return tmp_path
+
+
+def test_the_third_clearance_says_three_attempts_and_verify_states_it(folder: Path, ksdp: Callable) -> None:
+    said = []
+    for seed in (1, 2, 3):
+        spec, clearance = folder / f"seed-{seed}.toml", folder / f"clearance-{seed}.json"
+        spec.write_text(SPEC.format(seed=seed))
+        signed = ("--key", folder / "ana.key", "--who", "Ana", "--clearance", clearance)
+        found = ksdp("screen", spec, *signed, "--store", folder / "store", "--json", check=0).out
+        assert found["outcome"] == "cleared"
+        checked = ksdp("verify", clearance, "--key", folder / "ana.pub", "--json", check=0).out
+        said.append(json.dumps(checked))
+    assert "was asked once of" in said[0]
+    assert "was asked 2 times of" in said[1]
+    assert "was asked 3 times of" in said[2]
+    # Every round of a screen has a seed of its own.
+    (seeds,) = map(int, re.findall(r"(\d+) seeds", said[2]))
+    assert seeds >= 3
