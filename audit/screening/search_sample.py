@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
 from ksdp.audit.groups import make_units
-from ksdp.audit.learning.quality import learnt_residual
+from ksdp.audit.learning.quality import NotLearnt, learnt_residual
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.screening.levers import pool_size
 from ksdp.audit.screening.rounds import search_seed
 from ksdp.audit.spec import Spec
 
-__all__ = ["learning_quality", "sampled_spec"]
+__all__ = ["LearningQuality", "learning_quality", "sampled_spec"]
+
+
+@dataclass(frozen=True, config=FORMAT)
+class LearningQuality:
+    """`learnt_residual` of what all parties learn together, and of what one learns alone; None without a basis."""
+
+    from_all: float | None
+    from_a_party: float | None
 
 
 def sampled_spec(spec: Spec, units: int, drawn: int) -> Spec:
@@ -39,7 +47,7 @@ def sampled_spec(spec: Spec, units: int, drawn: int) -> Spec:
     return Spec.model_validate(tables)
 
 
-def learning_quality(spec: Spec, corpus: Corpus, seed: int) -> dict[str, Any]:
+def learning_quality(spec: Spec, corpus: Corpus, seed: int) -> LearningQuality | NotLearnt:
     """`learnt_residual` at a spec, of all parties together and of a party of its size alone.
 
     From one seed a larger party holds the smaller one.
@@ -49,9 +57,9 @@ def learning_quality(spec: Spec, corpus: Corpus, seed: int) -> dict[str, Any]:
     size = as_rows(spec.design.party_size, len(units))
     party = units.rows(np.sort(generator(seed, Purpose.SAMPLE, 1).permutation(len(units))[:size]))
     try:
-        return {
-            "from_all": learnt_residual(mechanism, corpus, seed),
-            "from_a_party": learnt_residual(mechanism, corpus, seed, kept=party),
-        }
+        return LearningQuality(
+            from_all=learnt_residual(mechanism, corpus, seed),
+            from_a_party=learnt_residual(mechanism, corpus, seed, kept=party),
+        )
     except ValueError as error:
-        return {"refused": str(error)}
+        return NotLearnt(str(error))
