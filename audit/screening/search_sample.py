@@ -12,7 +12,6 @@ from ksdp.audit.learning.quality import NotLearnt, learnt_residual
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.parts import FORMAT
-from ksdp.audit.screening.levers import pool_size
 from ksdp.audit.screening.rounds import search_seed
 from ksdp.audit.spec import Spec
 
@@ -27,16 +26,17 @@ class LearningQuality:
     from_a_party: float | None
 
 
-def sampled_spec(spec: Spec, units: int, drawn: int) -> Spec:
+def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:
     """The spec that audits `drawn` documents, with runs that no round has seen.
 
     The design is balanced where the documents fit into half of the databases, shared elsewhere. Where the spec
-    names documents, the sample is of those. `units` is how many there are in the whole corpus.
+    names documents, the sample is of those. `units` is how many there are in the whole corpus, `pool` how many of
+    them the victim's databases are drawn from.
     """
     tables = spec.model_dump(mode="json")
     tables["seed"] = search_seed(spec.seed)
     design, named = tables["design"], spec.design.documents
-    rows, pool = as_rows(spec.design.party_size, units), pool_size(spec, units)
+    rows = as_rows(spec.design.party_size, units)
     fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"
     design["kind"] = "balanced" if fits and rows <= pool - drawn else "shared"
     design["party_size"] = rows

@@ -88,11 +88,12 @@ def plan_search(
         raise InputError(f"`documents` of a search must be at least 1; got {documents}.")
     named = spec.design.documents if isinstance(spec.design.documents, tuple) else None
     units = unit_count(corpus, spec.design.unit)
-    population = pool_size(spec, units) if named is None else len(set(named))
+    pool = pool_size(spec, units)
+    population = pool if named is None else len(set(named))
     drawn = min(documents, population)
     found: list[Dial] = []
     refused: dict[str, str] = {}
-    base = sampled_spec(spec, units, drawn)
+    base = sampled_spec(spec, units, pool, drawn)
     for name in names:
         try:
             found.append(make_dial(name, base, units))

@@ -173,18 +173,17 @@ def run_rounds(
             if not (rules.proof and done.listed and done.beside):
                 return done
             why_not = no_proof(
-                spec,
                 number=number,
                 rounds=rules.rounds,
                 listed=len(done.listed),
-                among=done.among,
                 rows=plan.party_rows,
                 share=share,
+                others=bool(len(plan.honest) or len(plan.coalition)),
             )
             if why_not:
                 return _beside(done, why_not)
             proving, stay = True, done.listed
-            with_runs = runs_for_proof(plan, len(stay), number, rules.rounds, spec.decision.level)
+            with_runs = runs_for_proof(plan, len(stay))
         try:
             prepared = series.prepared(number + 1, stay, with_runs)
         except InputError as error:

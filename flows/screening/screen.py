@@ -89,12 +89,13 @@ def screen(
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
     planned = plan_search(spec, corpus, quota=search.quota, documents=search.documents) if search else None
+    name = _name(spec, corpus, rules, planned)
     rounds = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)
     unit = spec.design.unit
     listed, excluded = (documents_of(corpus, unit, names) for names in (rounds.listed, rounds.excluded))
-    opened, name = Store.open(store), _name(spec, corpus, rules, planned)
+    members = (corpus.ids, unit_names(corpus, "group")) if unit == "group" else None
+    opened = Store.open(store)
     if excluded:
-        members = (corpus.ids, unit_names(corpus, "group")) if unit == "group" else None
         write_excluded(opened, name, rounds.verdicts, members)
     outcome, reason = _outcome(rounds)
     quality, statement = None, None
