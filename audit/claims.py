@@ -17,8 +17,8 @@ it refutes noise of three quarters of what is claimed, where events refute a ten
 spread alike (F test); where they do not, the size of the noise depends on the data, and is said to.
 
 **Power.** A claim that is not refuted means little if nothing would have been. The same mechanism with half of its
-noise is audited beside it by as many runs: where that is not refuted either, the finding says that it has no
-power. `refutable_factor` is the largest share of the noise that would have been refuted nine times in ten.
+noise, simulated, is audited beside it by as many runs: where that is not refuted either, the finding says that it
+has no power. `refutable_factor` is the largest share of the noise that would have been refuted nine times in ten.
 """
 
 from __future__ import annotations
@@ -31,13 +31,21 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
-from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of
+from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of, with_sampler
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.verdicts.effect import epsilon_lower_bound
 from ksdp.audit.verdicts.gaussian_bound import gaussian_epsilon_low, refutable_factor, spread_differs
 
-__all__ = ["LEAST_RUNS", "ClaimFinding", "Claims", "audit_claim", "check_runs", "claim_generator", "claiming"]
+__all__ = [
+    "LEAST_RUNS",
+    "ClaimFinding",
+    "Claims",
+    "audit_claim",
+    "check_runs",
+    "claim_generator",
+    "claiming",
+]
 
 LEAST_RUNS = 20
 """Of each arm."""
@@ -158,7 +166,7 @@ class ClaimFinding:
         if self.data_dependent:
             told += " The size of the noise DEPENDS ON THE DATA."
         if self.guarantee.sampler == "fast":
-            told += ' The noise was simulated; with `sampler = "discrete"` this audits what real parties draw.'
+            told += " The noise was simulated: this says nothing of what real parties draw."
         return told
 
 
@@ -274,11 +282,14 @@ def _arms(
 
 
 def _with_half_the_noise(mechanism: Claims) -> Claims | None:
-    """The same mechanism, broken on purpose; None where it has no such factor."""
+    """The same mechanism, broken on purpose; None where it has no such factor.
+
+    Its noise is simulated: the law is the same, and power is all that is asked of it.
+    """
     kind = type(mechanism)
     if not is_dataclass(mechanism) or not hasattr(kind, "noise_factor"):
         return None
     broken: Any = type(kind.__name__, (kind,), {"noise_factor": _HALF * kind.noise_factor})
     given: dict[str, Any] = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}
     weak: Claims = broken(**given)
-    return weak
+    return with_sampler(weak, "fast")

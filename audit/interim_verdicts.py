@@ -44,6 +44,8 @@ class Counted:
     """That the corrections count: at least those that are audited."""
     fresh: bool = False
     """Whether fresh runs follow the last look."""
+    every: int = 1
+    """A document's tests read one in so many runs (`ksdp.audit.kept_runs`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,7 @@ def after_look(
     counted = before.counted if before is not None else counted or Counted(len(tests))
     among = counted.documents
     decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
+    decisions = replace(decisions, runs_to_decide=decisions.runs_to_decide * counted.every)
     settled = (decisions.verdict == Verdict.CLEAR) & (not may_clear)
     decisions = decisions if may_clear else without_clear(decisions, tests, rule)
     scale = math.log10(rule.level / look.level)

@@ -20,9 +20,12 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.coverage import Coverage, coverage, reads
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
-from ksdp.audit.interim_looks import Look, Stage
+from ksdp.audit.interim_looks import FRESH, Look, Stage
+from ksdp.audit.kept_runs import expected_arms, kept_without
 from ksdp.audit.learners_asked import LEARNED, LEARNED_PREFIX
+from ksdp.audit.measured_documents import measured_documents, take_rows
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -42,6 +45,10 @@ __all__ = [
 ]
 
 LEARNED_VERSION = 1
+# Of the design, what no run depends on.
+_NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}
+# A without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`).
+_FRESH_READ = 600
 
 NULL_CONTROLS = 24
 """Control documents whose value ignores their bit."""
@@ -90,6 +97,10 @@ class Plan:
     """Runs in a block."""
     looks: tuple[Look, ...]
     """When it decides, and at what level."""
+    population: NDArray[np.int64]
+    """Units that stand for all audited ones, at every look (`Documents.population`)."""
+    every: int = 1
+    """Of so many blocks of runs one, drawn for each document, keeps its without runs (`ksdp.audit.kept_runs`)."""
 
     @property
     def tested(self) -> tuple[Statistic, ...]:
@@ -135,8 +146,34 @@ class Plan:
     @property
     def fresh_runs(self) -> int:
         """Fresh runs of a lane for what was flagged; even, as the literal design deals runs in turn."""
-        wanted = self.spec.design.fresh_with_runs
-        return 2 * math.ceil(self.design.runs * wanted / self.spec.design.with_runs / 2)
+        wanted = self.design.runs * self.spec.design.fresh_with_runs / self.spec.design.with_runs
+        whole = 2 if self.every == 1 else self.fresh_every * self.block_runs
+        return whole * math.ceil(wanted / whole)
+
+    @property
+    def fresh_every(self) -> int:
+        """As `every`, of the fresh runs: so that the without arm still bounds a false positive rate of 1 %."""
+        runs = self.design.runs * self.spec.design.fresh_with_runs / self.spec.design.with_runs
+        return max(e for e in (1, 2, 4, 8, 16) if e == 1 or (e <= self.every and runs / e >= _FRESH_READ))
+
+    @property
+    def read_runs(self) -> int:
+        """Runs of a lane that the tests of a document read: all, or one in `every`."""
+        return self.design.runs // self.every
+
+    @property
+    def arms(self) -> tuple[int, int]:
+        """Runs that a test reads with and without the document, on average."""
+        return expected_arms(self.design.runs, self.design.share, self.every)
+
+    def kept_runs(self, block: Block, inclusion: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        """Which values are measured, given a block's bits, shape (n_documents + CONTROLS, n_runs); None: all."""
+        if self.every == 1:
+            return None
+        count = len(self.units)
+        numbers = np.concatenate([self.design.targets(block.lane), count + np.arange(CONTROLS)])
+        sizes = {"block_runs": self.block_runs, "every": self.every}
+        return inclusion | kept_without(self.design.seed, block, numbers, count + CONTROLS, **sizes)[:, None]
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.
@@ -147,8 +184,9 @@ class Plan:
         if isinstance(self.design, Shared):
             changes["audited"] = stage.rows
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
-        design: Any = self.design
-        return dataclasses.replace(self, design=dataclasses.replace(design, **changes), statistics=chosen)
+        every = self.fresh_every if stage.name == FRESH else self.every
+        design: Any = dataclasses.replace(self.design, **changes)  # type: ignore[type-var]
+        return dataclasses.replace(self, design=design, statistics=chosen, every=every)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -189,13 +227,20 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        return self.stacked(self.design.rows(lane, run))
+        drawn = None
+        if self.spec.parties.others == "drawn":
+            rng = generator(self.design.seed, Purpose.OTHERS, lane, run)
+            half = (len(self.honest) + 1) // 2
+            drawn = np.sort(rng.choice(self.honest, half, replace=False, shuffle=False))
+        return self.stacked(self.design.rows(lane, run), drawn)
 
-    def stacked(self, units: NDArray[np.int64]) -> Database:
-        """The parties' matrices where the victim holds these units."""
+    def stacked(self, units: NDArray[np.int64], honest: NDArray[np.int64] | None = None) -> Database:
+        """The parties' matrices where the victim holds these units, and honest parties all of theirs or some."""
         held = self.units.rows(units)
         parties = [take_rows(self.corpus.matrix, held)]
-        if len(self.honest):
+        if honest is not None:
+            parties.append(take_rows(self.corpus.matrix, self.units.rows(honest)))
+        elif len(self.honest):
             parties.append(self._fixed[0])
         if len(self.coalition):
             parties.append(self._fixed[1])
@@ -216,7 +261,7 @@ class Plan:
         """
         # Who is audited decides what is drawn in the balanced design, and lanes are numbered by it in the literal.
         free = {"documents"} if self.spec.design.kind == "shared" else set()
-        design = self.spec.design.model_dump(mode="json", exclude={"with_runs", "looks", "fresh_runs"} | free)
+        design = self.spec.design.model_dump(mode="json", exclude=_NO_MATTER | free)
         # Stores of the last round and of every round differ; those of mechanisms with one round do not.
         keeps_early = self.spec.store.observables == "all" and any(a.early for a in self.announced)
         return {
@@ -245,21 +290,9 @@ def _written(value: Any) -> str:
     return f"{value.__module__}:{value.__qualname__}" if callable(value) else repr(value)
 
 
-def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
-    """These rows, in this order."""
-    return sp.csr_array(matrix[rows])
-
-
 @lru_cache(maxsize=4)
 def _documents(plan: Plan, lane: int) -> Documents:
-    targets = plan.design.targets(lane)
-    whole = len(targets) == len(plan.units)
-    matrix = plan.units.matrix if whole else take_rows(plan.units.matrix, targets)
-    if plan.units.order is None:
-        return Documents(matrix, plan.background)
-    members, starts = plan.units.members(targets)
-    rows = Documents(take_rows(plan.corpus.matrix, members), plan.background)
-    return Documents(matrix, plan.background, rows, starts)
+    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.population, plan.background)
 
 
 def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,16 +13,20 @@ from scipy.sparse.linalg import svds
 
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design, split_parties
+from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
+from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.learners_asked import LEARNED_PREFIX, learners_asked
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
+from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.coefficients import coefficients
+from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
+from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
@@ -31,6 +38,12 @@ _MOST_PERMUTATIONS = 200_000
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
+# A mean and a covariance of some dozen coefficients need no more documents.
+_POPULATION = 1024
+# Families whose last bit hangs on a document's place among others.
+_BY_PLACE = ("paper-blocks", COEFFICIENTS)
+# Strata of blocks before the first look, where a part of the without runs is kept.
+_FEWEST_STRATA = 4
 
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:
@@ -46,8 +59,9 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     units = make_units(corpus, spec.design.unit)
-    pool, honest, coalition = split_parties(spec.parties, len(units), spec.seed)
-    size = as_rows(spec.design.party_size, len(units))
+    pool, honest, coalition = parties_of(spec, corpus, units)
+    whole = len(units) if spec.parties.me is None else len(pool)
+    size = as_rows(spec.design.party_size, whole)
     fewest = int(np.sort(units.sizes[pool])[:size].sum())
     rank = getattr(mechanism, "rank", None)
     if rank is not None and rank >= min(fewest, corpus.features):
@@ -65,8 +79,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         held = np.intersect1d(targets, np.concatenate([honest, coalition]))
         if len(held):
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
-    design = make_design(spec.design, pool, spec.seed, documents=len(units), targets=targets)
-    announced = mechanism.observables(corpus.features)
+    design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
+    announced = _announced(mechanism, corpus.features)
     seen = shown = opened(mechanism, corpus.features)
     if spec.statistics.sees == "final":
         seen = shown = final_output(mechanism)
@@ -74,7 +88,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     families, learners = learners_asked(spec.statistics)
     background = _background(spec, corpus, units, mechanism, size, honest, coalition)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
-    chosen, skipped = select_statistics(families, plain, seen, background)
+    brought = getattr(mechanism, "statistics", ())
+    chosen, skipped = select_statistics(families, plain, seen, background, brought)
     if units.word == "group":
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
     if learners and rank is not None:
@@ -82,9 +97,20 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
-    looks = plan_looks(spec, design.runs, block_runs)
+        if spec.parties.others == "drawn":
+            raise SpecError(
+                "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
+            )
+    every = _every(spec, design, block_runs)
+    if every > 1:
+        design = _with_more_runs(design, every, block_runs)
+    looks = plan_looks(spec, design.runs, block_runs * every)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    plan = Plan(spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others)
+    population = _population(design, spec.seed)
+    every = 1 if _reads_all(spec, chosen) else every
+    plan = Plan(
+        spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, every
+    )
     if plan.permutations > _MOST_PERMUTATIONS:
         level = (1 - EXACT_SHARE) * spec.decision.level
         most = documents_feasible(level, _MOST_PERMUTATIONS, spec.decision.correction)
@@ -93,6 +119,69 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             f"{len(plan.audited)} are audited."
         )
     return plan
+
+
+def _population(design: Design, seed: int) -> NDArray[np.int64]:
+    """Some thousand of the audited units, drawn from the seed."""
+    audited = np.concatenate([design.targets(lane) for lane in range(design.lanes)])
+    if len(audited) > _POPULATION:
+        audited = generator(seed, Purpose.POPULATION).choice(audited, _POPULATION, replace=False)
+    return np.sort(audited)
+
+
+def _every(spec: Spec, design: Design, block_runs: int) -> int:
+    """Of how many blocks of runs one may keep a document's without arm: by the design alone, so that audits of the
+    same runs under other statistics have the same number of them."""
+    needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
+    if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
+        return 1
+    asked = spec.design.looks
+    first = design.runs * (1 / asked if isinstance(asked, int) else asked[0])
+    every = best_every(design.share)
+    # With few blocks the draw is lumpy, and there is little to save.
+    while every > 1 and first < _FEWEST_STRATA * every * block_runs:
+        every //= 2
+    return every
+
+
+def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:
+    """Whether tests need all runs of every document.
+
+    Learners and permutations read whole runs. Statistics of other packages may look at who else is measured, which
+    is then not the same in both arms.
+    """
+    own = all(
+        type(statistic).__module__.startswith("ksdp.") and statistic.family not in _BY_PLACE
+        for statistic in chosen
+    )
+    return not own or bool(learners_asked(spec.statistics)[1]) or spec.decision.joint
+
+
+def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
+    """Whole strata of blocks, and so many that the tests are as strong as if they read all runs."""
+    assert isinstance(design, Shared)
+    whole = every * block_runs
+    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
+    return dataclasses.replace(design, runs=runs)
+
+
+def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
+    """What the mechanism says that it announces, in the contract's form.
+
+    Raises
+    ------
+    SpecError
+        If it is something else.
+    """
+    try:
+        announced = tuple(mechanism.observables(features))
+    except TypeError as error:
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`.") from error
+    wrong = [type(array).__name__ for array in announced if not isinstance(array, Announced)]
+    if wrong or not announced:
+        got = f"one holds a {wrong[0]}" if wrong else "it is empty"
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`; {got}.")
+    return announced
 
 
 def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:
@@ -115,6 +204,8 @@ def _background(
     """The adversary's own singular values, from the coalition's data or from a sample of its own."""
     known_units = coalition if len(coalition) else adversary_rows(np.arange(len(units)), size, spec.seed)
     own = units.rows(known_units)
+    if spec.parties.others == "drawn":
+        honest = honest[: (len(honest) + 1) // 2]
     victim = size + len(honest)
     if units.word == "group":
         victim = round(size * float(units.sizes.mean())) + int(units.sizes[honest].sum())

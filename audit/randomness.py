@@ -43,6 +43,12 @@ class Purpose(IntEnum):
     """Who is in a pair of runs; place: pair, then document."""
     CERTIFICATE_COINS = 10
     """What the mechanism draws in both runs of a pair; place: pair."""
+    OTHERS = 11
+    """Which documents the other parties hold, where nobody knows; place: lane, run."""
+    KEPT = 12
+    """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
+    POPULATION = 13
+    """Documents that stand for all audited ones."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102
@@ -55,6 +61,8 @@ class Purpose(IntEnum):
     """Runs that measure what is learnt."""
     MORE = 106
     """Seed of the audit that looks again at documents chosen by an earlier one; place: runs asked for."""
+    SEARCHED = 107
+    """Seed of the spec that a search over levers recommends: its audit shares no run with the search."""
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

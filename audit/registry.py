@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any, cast
 
@@ -23,6 +25,7 @@ from ksdp.audit.statistics.contract import Statistic
 __all__ = [
     "CallableMechanism",
     "described_mechanisms",
+    "lent",
     "make_mechanism",
     "mechanism_names",
     "select_statistics",
@@ -51,6 +54,22 @@ class CallableMechanism:
         return Observables({name: np.asarray(array) for name, array in self.function(database, rng).items()})
 
 
+_lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")
+
+
+@contextmanager
+def lent(objects: Mapping[str, Any]) -> Iterator[None]:
+    """Let mechanisms and statistics that exist in this process alone be found by these names, inside.
+
+    A name that is used again must mean the same: what is stored under it is not computed again.
+    """
+    token = _lent.set({**_lent.get({}), **objects})
+    try:
+        yield
+    finally:
+        _lent.reset(token)
+
+
 def _by_path(path: str, what: str) -> Any:
     if not _PATH.fullmatch(path):
         raise SpecError(f"`{what}` {path!r} must be a name, or module:object.")
@@ -59,7 +78,10 @@ def _by_path(path: str, what: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
         told = " ".join(str(error).split())[:200]
-        raise SpecError(f"`{what}` {path!r} cannot be imported: {type(error).__name__}: {told}.") from error
+        raise SpecError(
+            f"`{what}` {path!r} cannot be imported: {type(error).__name__}: {told}. Modules are looked for beside "
+            "the spec and on `PYTHONPATH`."
+        ) from error
 
 
 def mechanism_names() -> list[str]:
@@ -80,7 +102,9 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
     SpecError
         If there is no such mechanism, or a parameter it does not have.
     """
-    if ":" in name and not installed:
+    if not installed and name in (here := _lent.get({})):
+        factory = here[name]
+    elif ":" in name and not installed:
         factory = _by_path(name, "mechanism.name")
     else:
         entries = entry_points(group="ksdp.mechanisms", name=name)
@@ -88,9 +112,10 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
             raise SpecError(f"`mechanism.name` must be one of {', '.join(mechanism_names())}; got {name!r}.")
         factory = next(iter(entries)).load()
     if not isinstance(factory, type):
+        _require(factory, _MECHANISM, "mechanism", name)
         if parameters:
             raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
-        return _checked(factory, name)
+        return cast(Mechanism, factory)
     if not dataclasses.is_dataclass(factory):
         raise SpecError(f"`mechanism` {name!r} must be a dataclass or a mechanism; it is another class.")
     known = [field.name for field in dataclasses.fields(factory) if field.init]
@@ -99,18 +124,41 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
         raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; it has {', '.join(known)}.")
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:
-        return _checked(factory(**frozen), name)
+        made = cast(Mechanism, factory(**frozen))
+        _require(made, _MECHANISM, "mechanism", name)
+        return made
     except SpecError:
         raise
     except (TypeError, ValueError) as error:
         raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
 
 
-def _checked(made: Any, name: str) -> Mechanism:
-    missing = [part for part in ("name", "version", "observables", "run") if not hasattr(made, part)]
+_MECHANISM = ("name", "version", "observables", "run")
+_STATISTIC = ("name", "version", "family", "needs", "evaluate")
+
+
+def _require(made: Any, wanted: Iterable[str], what: str, name: str) -> None:
+    missing = [attribute for attribute in wanted if not hasattr(made, attribute)]
     if missing:
-        raise SpecError(f"`mechanism` {name!r} is no mechanism: it has no `{missing[0]}`.")
-    return cast(Mechanism, made)
+        raise SpecError(f"the {what} {name!r} must have {_listed(wanted)}; it has no {_listed(missing)}.")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _own_statistic(path: str) -> Statistic:
+    """A statistic of somebody's own: an object, or a class that needs no arguments."""
+    made = _by_path(path, "statistics.names")
+    if isinstance(made, type):
+        try:
+            made = made()
+        except TypeError as error:
+            raise SpecError(f"the statistic {path!r} is a class that needs arguments; name an object.") from error
+    _require(made, _STATISTIC, "statistic", path)
+    if isinstance(made.needs, str):
+        raise SpecError(f"`needs` of the statistic {path!r} must be a tuple of names; got a string.")
+    return cast(Statistic, made)
 
 
 def described_mechanisms() -> list[dict[str, Any]]:
@@ -170,7 +218,11 @@ def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> 
 
 
 def select_statistics(
-    families: Iterable[str], names: Iterable[str], announced: Iterable[str], background: Iterable[str] = ()
+    families: Iterable[str],
+    names: Iterable[str],
+    announced: Iterable[str],
+    background: Iterable[str] = (),
+    own: Iterable[Statistic] = (),
 ) -> tuple[tuple[Statistic, ...], dict[str, str]]:
     """Choose the statistics that can be computed from what a mechanism announces.
 
@@ -179,6 +231,7 @@ def select_statistics(
     families, names : statistics wanted, by family and one by one
     announced : names of the observables
     background : names of what the adversary knows besides
+    own : statistics that the mechanism brings
 
     Returns
     -------
@@ -198,13 +251,13 @@ def select_statistics(
     for family in families:
         if family not in known:
             raise SpecError(f"`statistics.families` must be among {', '.join(sorted(known))}; got {family!r}.")
-    wanted = {s.name: s for s in every.values() if s.family in families}
+    wanted = {s.name: s for s in every.values() if s.family in families} | {s.name: s for s in own}
     for name in names:
-        if ":" in name:
-            statistic = _by_path(name, "statistics.names")
-            if not all(hasattr(statistic, part) for part in ("name", "version", "needs", "evaluate")):
-                raise SpecError(f"`statistics.names` {name!r} is no statistic.")
-            wanted[statistic.name] = statistic
+        if name in (here := _lent.get({})):
+            wanted[name] = here[name]
+        elif ":" in name:
+            own_one = _own_statistic(name)
+            wanted[own_one.name] = own_one
         elif name in every:
             wanted[name] = every[name]
         else:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ksdp.audit.interim_looks import Stage
+from ksdp.audit.kept_runs import levelled
 from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.testing import compare_arms
@@ -33,15 +34,20 @@ def measured_again(plan: Plan, row: int, done: Callable[[int], object]) -> dict[
     (statistic,) = plan.statistics
     lane = next(n for n in range(plan.design.lanes) if row in plan.design.targets(n))
     place = plan.design.targets(lane).tolist().index(row)
-    values, bits = [], []
+    parts = []
     for block in plan.blocks:
         if block.lane != lane:
             continue
         measured = measure(plan, block, sample(plan, block), plan.statistics)
-        values.append(measured.values[statistic.name][place : place + 1])
-        bits.append(measured.inclusion[place : place + 1])
+        parts.append(measured)
         done(len(block))
-    tests = compare_arms({statistic.name: np.concatenate(values, axis=1)}, np.concatenate(bits, axis=1))
+    one = slice(place, place + 1)
+    inclusion = np.concatenate([part.inclusion[one] for part in parts], axis=1)
+    values = np.concatenate([part.values[statistic.name][one] for part in parts], axis=1)
+    some = [part.kept[one] for part in parts if part.kept is not None]
+    kept = np.concatenate(some, axis=1) if some else None
+    bits, (read,) = levelled(inclusion, kept, [values], plan.read_runs)
+    tests = compare_arms({statistic.name: read}, bits)
     return {
         "n_with": int(tests.n_with[0, 0]),
         "n_without": int(tests.n_without[0, 0]),

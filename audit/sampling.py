@@ -16,7 +16,7 @@ from ksdp.audit.design_streams import control_bits, control_noise, mechanism_rng
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
-from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.contract import Documents, Statistic
 
 __all__ = ["BlockValues", "inclusion_with_controls", "measure", "run_observables", "sample"]
 
@@ -37,6 +37,8 @@ class BlockValues:
     """Statistic to values, each of shape (n_documents + CONTROLS, n_runs), in the stored precision."""
     canary: NDArray[Any] | None = None
     """Every document's canary, of the same shape; below the documents stand the controls, as in every column."""
+    kept: NDArray[np.bool_] | None = None
+    """Which values were measured, of the same shape; the others are NaN. None: all were."""
 
 
 def run_observables(plan: Plan, lane: int, run: int) -> Stored:
@@ -91,14 +93,16 @@ def measure(
     """
     documents = plan.documents(block.lane)
     inclusion = inclusion_with_controls(plan, block)
+    kept = plan.kept_runs(block, inclusion)
     precision = plan.spec.store.precision
     # Filled run by run, transposed once: rows of documents are what tests read.
     targets = plan.design.targets(block.lane)
     shape = (len(block), len(documents) + CONTROLS)
-    values = {s.name: np.empty(shape, dtype=precision) for s in statistics}
+    values = {s.name: np.full(shape, np.nan, dtype=precision) for s in statistics}
     canary = np.empty(shape, dtype=precision)
     controls = control_noise(plan.design, block, CONTROLS)
     controls[NULL_CONTROLS:] += _PLANTED_SHIFT * inclusion[len(documents) + NULL_CONTROLS :]
+    parts = _Parts(documents, kept)
     done = 0
     for at, stored in enumerate(runs):
         if keep is not None:
@@ -108,17 +112,48 @@ def measure(
         canary[at, len(documents) :] = controls[:, at]
         # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
-        for statistic in statistics:
-            row = values[statistic.name][at]
-            row[: len(documents)] = statistic.evaluate(seen, documents)
-            row[len(documents) :] = controls[:, at]
-            if not math.isfinite(float(row.sum(dtype=np.float64))) and not np.isfinite(row).all():
-                raise KsdpError(
-                    f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(row)).sum())} documents "
-                    f"(lane {block.lane}, run {block.start + at})."
-                )
+        for places, some in parts.of(at):
+            for statistic in statistics:
+                found = statistic.evaluate(seen, some).astype(precision)
+                if not math.isfinite(float(found.sum(dtype=np.float64))) and not np.isfinite(found).all():
+                    raise KsdpError(
+                        f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(found)).sum())} "
+                        f"documents (lane {block.lane}, run {block.start + at})."
+                    )
+                values[statistic.name][at, places] = found
+        for column in values.values():
+            column[at, len(documents) :] = controls[:, at]
         done += 1
     if done != len(block):
         raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
     columns = {name: np.ascontiguousarray(v.T) for name, v in values.items()}
-    return BlockValues(block, inclusion, columns, np.ascontiguousarray(canary.T))
+    found_canary = np.ascontiguousarray(canary.T)
+    if kept is not None:
+        for column in (*columns.values(), found_canary):
+            column[~kept] = np.nan
+    return BlockValues(block, inclusion, columns, found_canary, kept)
+
+
+class _Parts:
+    """Which documents are measured in a run: those whose block this is, in every run, and those that it held."""
+
+    def __init__(self, documents: Documents, kept: NDArray[np.bool_] | None) -> None:
+        self._documents = documents
+        if kept is None:
+            self._everywhere: Any = slice(0, len(documents))
+            self._whole, self._held = documents, None
+            return
+        mine = kept[: len(documents)]
+        everywhere = mine.all(axis=1)
+        self._everywhere = np.flatnonzero(everywhere)
+        self._whole = documents.at(self._everywhere)
+        self._held = mine & ~np.asarray(everywhere)[:, None]
+
+    def of(self, run: int) -> Iterator[tuple[Any, Documents]]:
+        """Places and documents, in parts."""
+        if len(self._whole):
+            yield self._everywhere, self._whole
+        if self._held is not None:
+            places = np.flatnonzero(self._held[:, run])
+            if len(places):
+                yield places, self._documents.at(places)

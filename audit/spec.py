@@ -13,12 +13,17 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.gain_spec import GainSpec
+from ksdp.audit.levers_spec import LeversSpec
+from ksdp.audit.parties_spec import PartiesSpec
+from ksdp.audit.spec_hints import permitted
 
 __all__ = [
     "CertificateSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
+    "LeversSpec",
     "MechanismSpec",
     "PartiesSpec",
     "Section",
@@ -74,12 +79,14 @@ class CorpusSpec(Section, frozen=True):
     min_documents: Annotated[int, Field(ge=1)] = 2
     """Terms found in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
-    weighting: Literal["counts", "tf-idf"] | None = None
-    """Default: tf-idf for text, counts and docword; counts (the values as they are) for ratings and tables."""
-    idf: Literal["global", "party"] = "global"
-    """Whose documents the inverse document frequency counts: everybody's, or each party's own."""
+    weighting: Literal["counts", "tf-idf", "standardised"] | None = None
+    """Default: tf-idf for text, counts, docword; counts (as they are) for ratings, tables; or `standardised`."""
+    idf: Literal["global", "party", "public"] = "global"
+    """Whose documents the inverse document frequency counts: everybody's, each party's own, or those of
+    `levers.reference`."""
     rows: Literal["l2", "none"] | None = None
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
+    levers: LeversSpec = LeversSpec()
 
 
 class MechanismSpec(BaseModel):
@@ -92,15 +99,6 @@ class MechanismSpec(BaseModel):
     def parameters(self) -> dict[str, Any]:
         """The mechanism's own parameters."""
         return dict(self.model_extra or {})
-
-
-class PartiesSpec(Section, frozen=True):
-    """Other parties' fixed data in every run, as a fraction of the corpus or a number of rows."""
-
-    honest: Fraction | Rows | None = None
-    """Data of parties outside the coalition: it hides the victim's."""
-    coalition: Fraction | Rows | None = None
-    """Data of the coalition, whose share is subtracted from every announced sum."""
 
 
 class DesignSpec(Section, frozen=True):
@@ -117,6 +115,9 @@ class DesignSpec(Section, frozen=True):
     still undecided are measured further, and the audit ends where there is none."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
+    without_runs: Literal["needed", "all"] = "needed"
+    """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed, and some
+    more runs make up for it; `all`: every run is looked at for every document."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
@@ -243,13 +244,14 @@ class Spec(Section, frozen=True):
     """None: one audit of one view."""
     certificate: CertificateSpec | None = None
     """None: nothing is certified."""
+    gain: GainSpec = GainSpec()
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
         if self.views is not None and self.statistics.sees == "final":
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
-        if self.views is not None and self.views.coalitions and self.parties.coalition is not None:
-            raise ValueError("`parties.coalition` must be left out where `views.coalitions` are given.")
+        if self.views is not None and self.views.coalitions and (self.parties.coalition or self.parties.me):
+            raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
         if self.decision.over_statistics == "max-t" and self.design.looks not in (1, (1.0,)):
             raise ValueError("`decision.over_statistics` max-t goes with one look only.")
         if self.design.kind != "shared" and self.design.documents is None:
@@ -264,19 +266,13 @@ class Spec(Section, frozen=True):
 
     @property
     def hash(self) -> str:
-        """`sha256:` over the complete spec, defaults included."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """`sha256:` over the complete spec, defaults included, but for `gain`, on which no audit depends."""
+        text = json.dumps(self.model_dump(mode="json", exclude={"gain"}), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_spec(tables: Mapping[str, Any]) -> Spec:
-    """Check the tables of a spec.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a spec; `SpecError` as by `validated`."""
     return validated(Spec, tables, "spec")
 
 
@@ -293,8 +289,7 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False, include_input=False):
-            where = ".".join(
-                str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function"))
-            )
-            lines.append(f"`{where or what}`: {problem['msg']}")
+            where = ".".join(str(p) for p in problem["loc"] if not str(p).startswith(("constrained", "function")))
+            hint = problem["type"] == "extra_forbidden" and permitted(model, problem["loc"])
+            lines.append(f"`{where or what}`: {hint or problem['msg']}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.canaries import Canaries
+from ksdp.audit.canaries import CANARY, Canaries
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.ks import ks_table
@@ -81,6 +81,30 @@ def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_
         np.stack([t.distance for t in tables], axis=1),
         weighted_minimum(distances, tails),
         tails,
+    )
+
+
+def canary_arms(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> ArmTests:
+    """Tests of canaries, in one column. One that is lower with the document than without it has D 0 and p 1.
+
+    D knows no direction: were every bit of a document negated, it would be 1 as it is of a sound audit.
+
+    Parameters
+    ----------
+    values : shape (n_documents, n_runs)
+    inclusion : bool, shape (n_documents, n_runs)
+    """
+    tests = compare_arms({CANARY: values}, inclusion)
+    total = values.sum(axis=1, dtype=np.float64)
+    held = np.where(inclusion, values, 0).sum(axis=1, dtype=np.float64)
+    sizes = tests.n_with[:, 0], tests.n_without[:, 0]
+    higher = held * sizes[1] > (total - held) * sizes[0]
+    upside_down = (~higher & ~np.isnan(tests.distance[:, 0]))[:, None]
+    return replace(
+        tests,
+        distance=np.where(upside_down, 0.0, tests.distance),
+        log10_p=np.where(upside_down, 0.0, tests.log10_p),
+        log10_tail=np.where(upside_down, 0.0, tests.log10_tail),
     )
 
 

@@ -9,11 +9,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["tf_idf", "unit_rows", "weighed"]
+from ksdp.audit.corpus import canonical
+
+__all__ = ["standardised", "tf_idf", "unit_rows", "weighed"]
+
+
+Idf = Literal["global", "party", "public"]
 
 
 def tf_idf(
-    counts: sp.csr_array, party: NDArray[np.str_] | None = None, idf: Literal["global", "party"] = "global"
+    counts: sp.csr_array,
+    party: NDArray[np.str_] | None = None,
+    idf: Idf = "global",
+    public: NDArray[np.float64] | None = None,
 ) -> sp.csr_array:
     r"""Weigh every count by the inverse document frequency of its term.
 
@@ -28,7 +36,9 @@ def tf_idf(
     counts : csr_array, shape (n_documents, n_features)
         Canonical, finite and not negative. Documents without terms count in `n`.
     party : array of str, shape (n_documents,), optional
-    idf : {"global", "party"}
+    idf : {"global", "party", "public"}
+    public : float64, shape (n_features,), optional
+        Weights from a public reference, where `idf` is "public".
 
     Returns
     -------
@@ -45,6 +55,12 @@ def tf_idf(
     weighted = counts.copy()
     weighted.eliminate_zeros()
     rows, features = weighted.shape
+    if idf == "public":
+        if public is None or len(public) != features:
+            raise ValueError(f"`public` must have one weight a feature ({features}).")
+        weighted.data *= public[weighted.indices]
+        weighted.eliminate_zeros()
+        return weighted
     if idf == "global":
         member = np.zeros(rows, dtype=np.int64)
     elif party is None or len(party) != rows:
@@ -98,12 +114,28 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((data, columns, pointers.astype(matrix.indptr.dtype)), shape=matrix.shape)
 
 
+def standardised(matrix: sp.csr_array) -> sp.csr_array:
+    """Every column less its mean, in units of its standard deviation; a column that is constant becomes 0.
+
+    Examples
+    --------
+    >>> standardised(sp.csr_array([[1.0, 5.0], [3.0, 5.0]])).toarray()
+    array([[-1.,  0.],
+           [ 1.,  0.]])
+    """
+    dense = matrix.toarray()
+    dense = dense - dense.mean(axis=0)
+    spread = dense.std(axis=0)
+    return canonical(sp.csr_array(np.divide(dense, spread, out=np.zeros_like(dense), where=spread > 1e-12)))
+
+
 def weighed(
     matrix: sp.csr_array,
     party: NDArray[np.str_] | None,
     weighting: str,
-    idf: Literal["global", "party"],
+    idf: Idf,
     rows: str,
+    public: NDArray[np.float64] | None = None,
 ) -> sp.csr_array:
     """Entries weighed and rows made as long as a spec says.
 
@@ -112,10 +144,14 @@ def weighed(
     matrix : csr_array, shape (n_documents, n_features)
     party : shape (n_documents,), or None
         For inverse document frequencies of each.
-    weighting : {"tf-idf", "counts"}
-    idf : {"global", "party"}
+    weighting : {"tf-idf", "counts", "standardised"}
+    idf : {"global", "party", "public"}
     rows : {"l2", "none"}
+    public : shape (n_features,), optional
+        Weights, where the idf is public.
     """
     if weighting == "tf-idf":
-        matrix = tf_idf(matrix, party, idf)
+        matrix = tf_idf(matrix, party, idf, public)
+    elif weighting == "standardised":
+        matrix = standardised(matrix)
     return unit_rows(matrix) if rows == "l2" else matrix

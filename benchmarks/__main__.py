@@ -25,6 +25,8 @@ from benchmarks import (
     data_folder,
     every_round,
     figure_3,
+    hidden,
+    hidden_leak,
     ks_cost,
     normed_sum,
     peers,
@@ -32,12 +34,19 @@ from benchmarks import (
     protocol_run,
     secure_aggregation,
     secure_sum,
+    speed,
 )
+
+SPEED = [
+    ROOT / "examples/specs" / f"{corpus}-{kind}.toml"
+    for corpus in ("enron-mail6", "20newsgroups")
+    for kind in ("svd", "nmf")
+]
 
 
 def main() -> None:
     os.environ["KSDP_DATA"] = str(data_folder())  # the specs of examples/ name it
-    always: dict[str, Callable[[argparse.Namespace], None]] = {
+    always: dict[str, Callable[[argparse.Namespace], object]] = {
         "ks": lambda _: ks_cost.run(),
         "secure-sum": lambda _: secure_sum.run(),
         "secure-aggregation": lambda _: secure_aggregation.run(),
@@ -46,9 +55,12 @@ def main() -> None:
         "peers": lambda _: peers.run(),
         "peers-run": lambda _: peers_run.run(),
         "figure-3": lambda _: figure_3.run(),
+        "speed": lambda chosen: [
+            speed.run(spec, chosen.runs) for spec in ([chosen.spec] if chosen.name == "speed" else SPEED)
+        ],
         "audit": lambda chosen: audit_cost.run(chosen.spec, chosen.workers),
     }
-    by_name: dict[str, Callable[[argparse.Namespace], None]] = {
+    by_name: dict[str, Callable[[argparse.Namespace], object]] = {
         "advantage": lambda chosen: advantage.run(
             chosen.corpora,
             chosen.sizes,
@@ -57,6 +69,8 @@ def main() -> None:
             with_runs=chosen.with_runs,
             workers=chosen.workers,
         ),
+        "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
+        "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -69,6 +83,10 @@ def main() -> None:
     parser.add_argument("--with-runs", type=int, default=100)
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--parties", nargs="+", type=int, default=[3])
+    parser.add_argument("--features", nargs="+", type=int, default=[500, 1000])
+    parser.add_argument("--ranks", nargs="+", type=int, default=[7])
+    parser.add_argument("--today", action="store_true")
     parser.add_argument("--leak", action="store_true")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:

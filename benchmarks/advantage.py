@@ -76,7 +76,8 @@ def _spec(name: str, mechanism: str, size: float, documents: int, with_runs: int
     tables = read.model_dump(mode="json")
     weighted = {"weighted": True} if name.startswith("movielens") and mechanism == "pd-nmf" else {}
     tables["mechanism"] = {"name": mechanism, "rank": 7} | weighted
-    tables["design"] |= {"party_size": size, "with_runs": with_runs, "documents": documents}
+    sizes = {"party_size": size, "with_runs": with_runs, "documents": documents}
+    tables["design"] |= sizes | {"without_runs": "all"}
     tables["statistics"] = {"families": ["paper", "geometry", "learned"]}
     return Spec.model_validate(tables), base
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.design import Block
-from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.kept_runs import levelled
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import run_observables
+from ksdp.audit.sampling import measure, sample
 from ksdp.audit.testing import compare_arms
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
@@ -25,25 +25,28 @@ __all__ = ["run"]
 
 def plain_loop(plan: Plan) -> dict[str, float]:
     """What a researcher would write: run, measure, keep in memory, test; no store, no workers."""
-    documents = plan.documents(0)
+    documents = len(plan.documents(0))
     names = [s.name for s in plan.statistics]
-    values = {name: np.empty((plan.runs, len(documents)), np.float32) for name in names}
+    parts = []
     seconds = dict.fromkeys(("mechanism", "statistics", "tests"), 0.0)
-    for statistic in plan.statistics:  # compiled kernels are read from their cache here
-        statistic.evaluate(Observables({k: v * 1.0 for k, v in run_observables(plan, 0, 0).items()}), documents)
-    for run_number in range(plan.runs):
+    first = Block(0, 0, 1)  # compiled kernels are read from their cache here
+    measure(plan, first, sample(plan, first), plan.statistics)
+    for block in plan.blocks:
         begin = time.perf_counter()
-        seen = Observables({k: v.astype(np.float64) for k, v in run_observables(plan, 0, run_number).items()})
+        drawn = list(sample(plan, block))
         middle = time.perf_counter()
-        for statistic in plan.statistics:
-            values[statistic.name][run_number] = statistic.evaluate(seen, documents)
+        parts.append(measure(plan, block, drawn, plan.statistics))
         seconds["mechanism"] += middle - begin
         seconds["statistics"] += time.perf_counter() - middle
     begin = time.perf_counter()
-    inclusion = plan.design.inclusion(Block(0, 0, plan.runs))
-    for start in range(0, len(documents), 1024):
-        rows = slice(start, start + 1024)
-        compare_arms({n: np.ascontiguousarray(values[n][:, rows].T) for n in names}, inclusion[rows])
+    for start in range(0, documents, 1024):
+        rows = slice(start, min(start + 1024, documents))
+        bits = np.concatenate([part.inclusion[rows] for part in parts], axis=1)
+        some = [part.kept[rows] for part in parts if part.kept is not None]
+        kept = np.concatenate(some, axis=1) if some else None
+        values = [np.concatenate([part.values[n][rows] for part in parts], axis=1) for n in names]
+        bits, read = levelled(bits, kept, values, plan.read_runs)
+        compare_arms(dict(zip(names, read, strict=True)), bits)
     seconds["tests"] = time.perf_counter() - begin
     return seconds
 

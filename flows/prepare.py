@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus import Corpus, twins
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.corpora import load_corpus
@@ -21,7 +23,16 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.store import Store, content_key
 from ksdp.tasks.audit_ref import AuditRef
 
-__all__ = ["Asked", "Prepared", "audit_id", "prepare", "prepare_stored", "read_spec_file", "spec_corpus"]
+__all__ = [
+    "Asked",
+    "Prepared",
+    "audit_id",
+    "corpus_notes",
+    "prepare",
+    "prepare_stored",
+    "read_spec_file",
+    "spec_corpus",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +53,22 @@ class Asked:
     """Hash of the whole corpus."""
 
 
-def read_spec_file(path: Path) -> tuple[Spec, Path]:
+def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
     """Read a TOML spec: (spec, folder that its paths are relative to).
+
+    Where it names somebody's own mechanism or statistic (`module:object`), its folder is looked at last for
+    modules; worker processes of this machine inherit that. With `own_code` False it is not: what is read beside
+    other people's files runs no code that lies there.
 
     Raises
     ------
     SpecError
         If the file is not there, is not TOML, or is refused.
     """
-    return parse_spec(read_toml(path, "the spec")), path.resolve().parent
+    spec, folder = parse_spec(read_toml(path, "the spec")), path.resolve().parent
+    if own_code and names_own_code(spec) and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    return spec, folder
 
 
 def audit_id(spec: Spec, corpus_hash: str) -> str:
@@ -79,9 +97,24 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
         If anything is refused; the store is then as it was.
     """
     corpus = spec_corpus(spec, base)
+    for line in corpus_notes(corpus):
+        current().say(line)
     if meant := _percent_meant(spec, len(corpus.ids)):
         current().say(meant)
     return prepare_stored(spec, corpus, store, may_sample=True)
+
+
+def corpus_notes(corpus: Corpus) -> list[str]:
+    """What a person must know of the rows: those that were left out, and those that are alike."""
+    notes = []
+    if corpus.left_out:
+        some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
+        notes.append(
+            f"{len(corpus.left_out)} rows without any feature are left out ({some}): nothing is said of them."
+        )
+    if alike := twins(corpus):
+        notes.append(f"{alike} documents are twins of another: they look safer than they are.")
+    return notes
 
 
 def _percent_meant(spec: Spec, documents: int) -> str:
@@ -109,6 +142,7 @@ def prepare_stored(
     `plan` is that of the spec and the corpus, where it was made before.
     """
     plan = plan or make_plan(spec, corpus)
+    try_own_code(plan)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
     asked = asked or Asked(spec.hash, corpus.hash)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ksdp.flows.interruption import check_stopped
 
@@ -26,6 +26,9 @@ class Listener(Protocol):
     def say(self, text: str) -> None:
         """Something a person wants to know."""
         ...
+
+
+Heard = TypeVar("Heard", bound=Listener)
 
 
 class _Nobody:
@@ -54,10 +57,10 @@ def advance(units: int) -> None:
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Heard) -> Iterator[Heard]:
     """Let `listener` hear what happens inside."""
     token = _listener.set(listener)
     try:
-        yield
+        yield listener
     finally:
         _listener.reset(token)

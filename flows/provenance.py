@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-import ksdp.audit
+from ksdp.audit import errors
 
 __all__ = ["code_hash", "versions"]
 
@@ -18,7 +18,7 @@ _LIBRARIES = ("ksdp", "numpy", "scipy", "numba", "pyarrow", "dask", "prefect", "
 @lru_cache(maxsize=1)
 def code_hash() -> str:
     """Hash of every numerical source file: findings of other code are never passed off as new."""
-    root = Path(str(ksdp.audit.__file__)).parent
+    root = Path(errors.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

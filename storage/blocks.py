@@ -5,12 +5,14 @@ carry checksums, and a reader who meets anything else raises `DamagedBlock` with
 
 Values are little-endian floats, the runs of a block side by side in one fixed-size binary cell a document and
 statistic (`numpy.frombuffer(cell, "<f4")`): on two cores, typed list columns cost three times the time.
-Inclusion bits lie beside them (`numpy.unpackbits(cell, bitorder="little")`).
+Inclusion bits lie beside them (`numpy.unpackbits(cell, bitorder="little")`). Where a part of the values is
+measured (`ksdp.audit.kept_runs`), bits `_kept` say which, and a cell holds these alone: cells differ in length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from ksdp.storage.store import write_whole
 __all__ = [
     "ROW_GROUP",
     "ObservablesWriter",
+    "StoredCells",
     "block_name",
     "check_block",
     "has_block",
@@ -41,6 +44,7 @@ ROW_GROUP = 1024
 """Documents in a row group of values: what one test reads at a time."""
 
 _SPARSE = 0.2
+_KEPT = "_kept"
 _OPTIONS: dict[str, Any] = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
 
 
@@ -164,13 +168,25 @@ def _cells(rows: NDArray[Any]) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
 
 
+def _some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
+    """Cells of the values that are kept."""
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(kept.sum(axis=1) * rows.itemsize, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows[kept]))]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(rows), buffers)
+
+
 def write_values(folder: Path, measured: BlockValues, key: str, precision: str) -> None:
     """Write the values of a block."""
+    kept = measured.kept
     columns = {"inclusion": _cells(np.packbits(measured.inclusion, axis=1, bitorder="little"))}
+    if kept is not None:
+        columns[_KEPT] = _cells(np.packbits(kept, axis=1, bitorder="little"))
     little = np.dtype(precision).newbyteorder("<")
-    columns |= {name: _cells(values.astype(little, copy=False)) for name, values in measured.values.items()}
-    if measured.canary is not None:
-        columns[CANARY] = _cells(measured.canary.astype(little, copy=False))
+    arrays = dict(measured.values) if measured.canary is None else {**measured.values, CANARY: measured.canary}
+    for name, values in arrays.items():
+        values = values.astype(little, copy=False)
+        columns[name] = _cells(values) if kept is None else _some_cells(values, kept)
     metadata = _footer(measured.block, key) | {"ksdp.precision": precision}
     table = pa.table(columns).replace_schema_metadata(metadata)
     write_whole(
@@ -179,30 +195,67 @@ def write_values(folder: Path, measured: BlockValues, key: str, precision: str) 
     )
 
 
+@dataclass(frozen=True, eq=False)
+class StoredCells:
+    """Values of some documents in a block."""
+
+    inclusion: NDArray[np.bool_]
+    """Shape (n_rows, n_runs)."""
+    kept: NDArray[np.bool_] | None
+    """Which values there are, of the same shape; None: all of them."""
+    values: list[NDArray[Any]]
+    """One array a statistic: of the same shape, or where `kept` says which, these alone, row after row."""
+
+    def whole(self) -> list[NDArray[Any]]:
+        """Arrays of the shape of `inclusion`, NaN where nothing was measured."""
+        if self.kept is None:
+            return self.values
+        spread = [np.full(self.kept.shape, np.nan, values.dtype) for values in self.values]
+        for array, values in zip(spread, self.values, strict=True):
+            array[self.kept] = values
+        return spread
+
+
 def read_values(
     folder: Path, block: Block, key: str, group: int, names: Sequence[str], precision: str
-) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
-    """Read one row group: (inclusion, one array a statistic), each of shape (n_rows, n_runs)."""
+) -> StoredCells:
+    """Read one row group."""
     with _opened(folder / block_name(block), block, key) as file:
-        return _unpacked(file.read_row_group(group, ["inclusion", *names], use_threads=False), block, precision)
+        return _unpacked(file.read_row_group(group, _asked(file, names), use_threads=False), block, precision)
 
 
-def read_groups(
-    folder: Path, block: Block, key: str, names: Sequence[str], precision: str
-) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
-    """Read all rows: (inclusion, one array a statistic), each of shape (n_documents + CONTROLS, n_runs)."""
+def read_groups(folder: Path, block: Block, key: str, names: Sequence[str], precision: str) -> StoredCells:
+    """Read all rows: those of the documents, then those of the controls."""
     with _opened(folder / block_name(block), block, key) as file:
-        return _unpacked(file.read(["inclusion", *names], use_threads=False), block, precision)
+        return _unpacked(file.read(_asked(file, names), use_threads=False), block, precision)
 
 
-def _unpacked(table: pa.Table, block: Block, precision: str) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
+def _asked(file: Any, names: Sequence[str]) -> list[str]:
+    return ["inclusion", *([_KEPT] if _KEPT in file.schema_arrow.names else []), *names]
+
+
+def _unpacked(table: pa.Table, block: Block, precision: str) -> StoredCells:
     def cells(column: Any, dtype: Any) -> NDArray[Any]:
         column = column.combine_chunks()
         width = column.type.byte_width // np.dtype(dtype).itemsize
         flat = np.frombuffer(column.buffers()[1], dtype=dtype, count=(len(column) + column.offset) * width)
         return flat.reshape(-1, width)[column.offset :]
 
-    packed = cells(table["inclusion"], np.uint8)
-    bits = np.unpackbits(packed, axis=1, count=len(block), bitorder="little").astype(np.bool_)
+    def bits(name: str) -> NDArray[np.bool_]:
+        packed = cells(table[name], np.uint8)
+        return np.unpackbits(packed, axis=1, count=len(block), bitorder="little").astype(np.bool_)
+
+    def some(column: Any, dtype: Any) -> NDArray[Any]:
+        _, offsets, data = column.combine_chunks().buffers()
+        ends = np.frombuffer(offsets, np.int32, count=column.length() + 1)
+        return np.frombuffer(data, dtype, count=(ends[-1] - ends[0]) // np.dtype(dtype).itemsize, offset=ends[0])
+
     little = np.dtype(precision).newbyteorder("<")
-    return bits, [cells(table[name], little) for name in table.column_names if name != "inclusion"]
+    names = [name for name in table.column_names if name not in ("inclusion", _KEPT)]
+    if _KEPT not in table.column_names:
+        return StoredCells(bits("inclusion"), None, [cells(table[name], little) for name in names])
+    inclusion, kept = bits("inclusion"), bits(_KEPT)
+    values = [some(table[name], little) for name in names]
+    if any(len(found) != kept.sum() for found in values):
+        raise DamagedBlock(f"block {block_name(block)} does not hold the values that it says it keeps.")
+    return StoredCells(inclusion, kept, values)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.levers import finished, narrowed
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.weighting import weighed
 from ksdp.storage.readers.columns import Columns, open_columns
@@ -19,13 +23,41 @@ from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_cou
 from ksdp.storage.readers.demo import docstrings
 from ksdp.storage.readers.files import Refused, extension
 from ksdp.storage.readers.labels import Labels, named_columns, read_labels
+from ksdp.storage.readers.levers import levered_names, read_levers
 from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 
-__all__ = ["RawCorpus", "corpus_features", "find_source", "load_corpus", "read_source"]
+__all__ = [
+    "MEMORY",
+    "RawCorpus",
+    "column_names",
+    "corpus_columns",
+    "corpus_features",
+    "find_source",
+    "lent_corpus",
+    "load_corpus",
+    "read_columns",
+    "read_source",
+    "weighed_corpus",
+]
 
 DEMO = "demo"
+MEMORY = "memory"
+"""In place of a path: what a Python program handed over (`lent_corpus`)."""
+
+_lent: ContextVar[Corpus | None] = ContextVar("ksdp-corpus", default=None)
+
+
+@contextmanager
+def lent_corpus(corpus: Corpus) -> Iterator[None]:
+    """Let specs whose `corpus.path` is `MEMORY` mean this corpus, inside."""
+    token = _lent.set(corpus)
+    try:
+        yield
+    finally:
+        _lent.reset(token)
+
 
 WEIGHTING = {
     "counts": "tf-idf",
@@ -66,11 +98,36 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     >>> sorted(set(corpus.party.tolist()))
     ['numpy', 'pandas', 'scipy']
     """
+    if spec.path == MEMORY:
+        return _handed_over(nonnegative)
+    if nonnegative and spec.weighting == "standardised":
+        raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
     source = read_source(spec, base, nonnegative=nonnegative)
+    return weighed_corpus(source, spec, base, nonnegative=nonnegative)
+
+
+def _handed_over(nonnegative: bool) -> Corpus:
+    corpus = _lent.get()
+    if corpus is None:
+        raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
+    if nonnegative and corpus.matrix.nnz and corpus.matrix.data.min() < 0:
+        raise CorpusError("the corpus holds negative entries, which this mechanism does not take.")
+    return corpus
+
+
+def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
+    """The corpus of what a reader found: weighed, its rows without features kept out."""
     labels = source.labels
     weighting = spec.weighting or WEIGHTING[source.kind]
     rows = spec.rows or ("l2" if weighting == "tf-idf" else "none")
-    matrix = weighed(source.matrix, labels.party, weighting, spec.idf, rows)
+    raw = source.matrix
+    levers = read_levers(spec, base, column_names(spec, base), raw.shape[1], raw)
+    if nonnegative and (levers.basis is not None or levers.centre is not None):
+        raise SpecError(
+            "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
+        )
+    weighted = weighed(narrowed(raw, levers), labels.party, weighting, spec.idf, rows, levers.idf)
+    matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
         raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
@@ -82,20 +139,31 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
 
 
 def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
-    """Names of a corpus's columns in their order, as far as its spec says them.
+    """Names of a corpus's columns in their order, as far as its spec says them; those that its levers leave.
 
     Raises
     ------
     SpecError
-        If it does not: neither `corpus.vocabulary` nor `corpus.columns` is given.
+        If it does not: neither `corpus.vocabulary` nor `corpus.columns` is given, or the documents decide.
     CorpusError
         If the vocabulary cannot be read, or holds a term twice.
     """
+    names = column_names(spec, base)
+    if names is None:
+        raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
+    return levered_names(spec, base, names) if spec.levers.any else names
+
+
+def corpus_columns(spec: CorpusSpec, base: Path) -> int:
+    """How many columns there are before any lever."""
+    return int(read_source(spec, base, nonnegative=False).matrix.shape[1])
+
+
+def column_names(spec: CorpusSpec, base: Path) -> tuple[str, ...] | None:
+    """Names of the columns before any lever."""
     if spec.vocabulary is not None:
         return read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
-    if spec.columns is not None:
-        return spec.columns
-    raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
+    return spec.columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,17 +217,28 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus
         labels = read_labels(spec, labelled, matrix.shape[0])
     else:
         columns = columns or open_columns(path, spec.encoding)
-        nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
-        if kind == "ratings":
-            matrix, labels = read_ratings(spec, columns, nonnegative=nonnegative)
-        else:
-            labels = read_labels(spec, columns, len(columns))
-            if kind == "text":
-                agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
-                matrix = read_texts(spec, columns, agreed or None)
-            else:
-                matrix = read_table(spec, columns, nonnegative=nonnegative)
+        agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
+        matrix, labels = read_columns(spec, kind, columns, agreed or None, nonnegative=nonnegative)
     return RawCorpus(path, canonical(matrix, keep_zeros=kind == "ratings"), labels, kind)
+
+
+def read_columns(
+    spec: CorpusSpec, kind: str, columns: Columns, agreed: Sequence[str] | None = None, *, nonnegative: bool
+) -> tuple[sp.csr_array, Labels]:
+    """What named columns hold, as text, ratings or a table, before weighting.
+
+    Parameters
+    ----------
+    agreed : sequence of str, optional
+        The only terms of a text that are counted.
+    """
+    nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
+    if kind == "ratings":
+        return read_ratings(spec, columns, nonnegative=nonnegative)
+    labels = read_labels(spec, columns, len(columns))
+    if kind == "text":
+        return read_texts(spec, columns, agreed), labels
+    return read_table(spec, columns, nonnegative=nonnegative), labels
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -201,6 +280,8 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         if not applies and getattr(spec, key) is not None:
             raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {path.name}.")
     weighting = spec.weighting or WEIGHTING[kind]
+    if weighting == "standardised" and kind != "table":
+        raise SpecError(f"`corpus.weighting` standardised is for tables; {path.name} is read as {kind}.")
     if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
         raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 

@@ -66,9 +66,10 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     try:
         _write_whole(path, write)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno is not None and error.errno not in _FULL:
             raise
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        why = error.strerror or "no more room"  # NumPy says how many bytes were written, not why
+        raise StoreError(f"{path} cannot be written: {why}.") from error
 
 
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -166,7 +167,7 @@ class Store:
         if marker.is_file():
             return cls(root)
         if not create:
-            raise StoreError(f"{root} is not a ksdp store.")
+            raise StoreError(f"{root} is not a ksdp store; name one with `--store DIR`, or set KSDP_STORE.")
         if root.exists() and (not root.is_dir() or not all(map(_is_part, root.iterdir()))):
             raise StoreError(f"{root} exists and is not a ksdp store; name an empty or a new folder.")
         root.mkdir(parents=True, exist_ok=True)

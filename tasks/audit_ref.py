@@ -81,6 +81,8 @@ def folders_of(ref: AuditRef) -> Folders:
         {
             "statistics": {s.name: s.version for s in plan.statistics},
             "sees": list(plan.seen),
+            "population": hashlib.sha256(np.ascontiguousarray(plan.population).tobytes()).hexdigest(),
+            "every": plan.every,
             "rows": hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest(),
         }
     )

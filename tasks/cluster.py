@@ -18,6 +18,7 @@ from ksdp.audit.errors import InputError
 __all__ = ["Workers", "credentials", "dask_address", "open_workers"]
 
 _INSECURE = "insecure+"
+_TRIES = 3
 _SECURE = ("tls://", "wss://")
 _ours: dict[str, Any] = {}
 """What it takes to speak to the clusters that this process started, by address."""
@@ -78,7 +79,7 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
         If the address is not one with TLS, or nothing answers there.
     """
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client
     from distributed.security import Security
 
     if address is not None:
@@ -118,7 +119,7 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
     security = Security.temporary()
     with (
         dask.config.set(settings),
-        LocalCluster(
+        _started(
             n_workers=count or os.cpu_count() or 1,
             threads_per_worker=1,
             processes=True,
@@ -137,3 +138,16 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
             yield Workers(started, None, len(cluster.workers))
         finally:
             _ours.pop(started, None)
+
+
+def _started(**options: Any) -> Any:
+    """A local cluster; one of whose workers was killed while they started is started again."""
+    from distributed import LocalCluster
+
+    for left in reversed(range(_TRIES)):
+        try:
+            return LocalCluster(**options)
+        except RuntimeError:  # whatever kept it from starting
+            if not left:
+                raise
+    raise AssertionError("one try is made at least")

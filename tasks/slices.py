@@ -15,14 +15,15 @@ from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import ArmTests, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.fresh_effects import Attack, Effect, best_threshold, learned_scores, measure_effect
+from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan
 from ksdp.tasks.blocks import discard
 
-__all__ = ["Flagged", "Slice", "SliceTests", "curve", "effects", "slices", "test_slice"]
+__all__ = ["Flagged", "Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
 
 # A slice's values of all runs stay below this in a worker.
 _SLICE_BYTES = 256 * 2**20
@@ -78,8 +79,9 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
     plan = open_plan(ref)
     names = [statistic.name for statistic in plan.tested]
     rows = min(ROW_GROUP, len(plan.design.targets(part.lane)) + CONTROLS)
-    at_once = max(1, _SLICE_BYTES // (rows * plan.design.runs * 4))
+    at_once = max(1, _SLICE_BYTES // (rows * plan.read_runs * 4))
     order = shuffled_runs(plan.design, part.lane)
+    order = order[order < plan.read_runs]  # a random order of those, whichever runs they are
     real = min(_SHUFFLED, len(plan.design.targets(part.lane)) - part.group * ROW_GROUP)
     plain, shuffled = [], []
     for first in range(0, len(names), at_once):
@@ -102,13 +104,13 @@ def _canaries(ref: AuditRef, part: Slice, plan: Plan) -> ArmTests:
     """Tests of the canaries of a slice's documents, against the bits that everything else is tested against."""
     documents = max(len(plan.design.targets(part.lane)) - part.group * ROW_GROUP, 0)
     inclusion, values = gather(ref, part, [CANARY], slice(0, min(documents, ROW_GROUP)))
-    return compare_arms({CANARY: values[0]}, inclusion)
+    return canary_arms(values[0], inclusion)
 
 
 def _joint(ref: AuditRef, part: Slice, plan: Plan, tests: ArmTests, permutations: int) -> Iterator[Floats]:
     """One p a document from all columns."""
     names = [s.name for s in plan.tested]
-    at_once = max(1, _SLICE_BYTES // (len(names) * plan.design.runs * 8))
+    at_once = max(1, _SLICE_BYTES // (len(names) * plan.read_runs * 8))
     for first in range(0, len(tests), at_once):
         rows = slice(first, min(first + at_once, len(tests)))
         inclusion, values = gather(ref, part, names, rows)
@@ -119,7 +121,7 @@ def _joint(ref: AuditRef, part: Slice, plan: Plan, tests: ArmTests, permutations
 def _learned(ref: AuditRef, part: Slice, plan: Plan, rows: int) -> Iterator[ArmTests]:
     """Learned columns; they need all columns of a document at once."""
     names = [s.name for s in plan.statistics]
-    at_once = max(1, _SLICE_BYTES // (len(names) * plan.design.runs * 4))
+    at_once = max(1, _SLICE_BYTES // (len(names) * plan.read_runs * 4))
     for first in range(0, rows, at_once):
         inclusion, values = gather(ref, part, names, slice(first, min(first + at_once, rows)))
         yield learn_arms(values, inclusion, plan.learners)
@@ -128,7 +130,7 @@ def _learned(ref: AuditRef, part: Slice, plan: Plan, rows: int) -> Iterator[ArmT
 def gather(
     ref: AuditRef, part: Slice, names: Sequence[str], rows: slice | NDArray[np.int64] = slice(None)
 ) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
-    """Inclusion and values of a slice over all runs of its lane, each of shape (rows, n_runs).
+    """Inclusion and values of a slice over the runs of its lane that tests read, each of shape (rows, n_read).
 
     Raises
     ------
@@ -137,23 +139,16 @@ def gather(
     """
     plan, folders = open_plan(ref), folders_of(ref)
     precision = plan.spec.store.precision
-    inclusion: Any = None
-    values: list[Any] = []
+    cells = []
     for block in plan.blocks:
         if block.lane != part.lane:
             continue
         try:
-            bits, columns = read_values(folders.values, block, folders.values_key, part.group, names, precision)
+            cells.append(read_values(folders.values, block, folders.values_key, part.group, names, precision))
         except DamagedBlock:
             discard(folders.values, block, [])
             raise
-        if inclusion is None:
-            inclusion = np.empty((len(bits[rows]), plan.design.runs), np.bool_)
-            values = [np.empty((len(bits[rows]), plan.design.runs), precision) for _ in names]
-        inclusion[:, block.start : block.stop] = bits[rows]
-        for whole, column in zip(values, columns, strict=True):
-            whole[:, block.start : block.stop] = column[rows]
-    return inclusion, values
+    return beside(cells, rows, plan.read_runs)
 
 
 def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
@@ -175,7 +170,16 @@ class Flagged:
     column: str
 
 
-def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> list[Effect]:
+@dataclass(frozen=True, eq=False)
+class SliceEffects:
+    """Effects of some documents of a slice, and what its canaries say of the fresh runs."""
+
+    effects: list[Effect]
+    canaries: ArmTests
+    """Of all documents of the slice, in one column."""
+
+
+def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> SliceEffects:
     """Effects of some documents on the fresh runs; threshold, direction and learner come from the first look.
 
     Parameters
@@ -192,7 +196,7 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
         there = np.searchsorted(plan.design.targets(part.lane), rows)
         learner = column.removeprefix(LEARNED_PREFIX) if column.startswith(LEARNED_PREFIX) else None
         names = [s.name for s in later.statistics] if learner else [column]
-        at_once = max(1, _SLICE_BYTES // (len(names) * (plan.design.runs + later.design.runs) * 4))
+        at_once = max(1, _SLICE_BYTES // (len(names) * (plan.read_runs + later.read_runs) * 4))
         for group in np.unique(there // ROW_GROUP):
             mine = np.flatnonzero(there // ROW_GROUP == group)
             for some in np.array_split(mine, -(-len(mine) // at_once)):
@@ -201,7 +205,7 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
                 for at, row in enumerate(rows[some]):
                     effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision)
                     found += [effect] if effect else []
-    return found
+    return SliceEffects(found, _canaries(fresh, part, later))
 
 
 def _effect(

@@ -16,13 +16,12 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from ksdp.audit.design import Block
-from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone, compute_block
 from ksdp.tasks.pairs import compute_pairs
-from ksdp.tasks.slices import Flagged, Slice, SliceTests, curve, effects, test_slice
+from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests, curve, effects, test_slice
 from ksdp.tasks.spread import spread
 
 __all__ = ["draw_curves", "measure_flagged", "run_pairs", "sample_blocks", "test_slices"]
@@ -62,13 +61,13 @@ async def measure_flagged(
     fresh: AuditRef,
     address: str,
     parts: Sequence[tuple[Slice, Sequence[Flagged]]],
-    done: Callable[[list[Effect]], None],
+    done: Callable[[SliceEffects], None],
     attempt: int = 0,
-) -> list[Effect]:
-    """Effects of flagged documents on fresh runs."""
+) -> list[SliceEffects]:
+    """Effects of documents with a detected leak on fresh runs, and these runs' canaries."""
     arguments = [(ref, fresh, *part) for part in parts]
-    results = await asyncio.to_thread(spread, address, effects, arguments, done, attempt)
-    return [effect for found in results for effect in found]
+    results: list[SliceEffects] = await asyncio.to_thread(spread, address, effects, arguments, done, attempt)
+    return results
 
 
 @task(name="certify", **_options)

@@ -112,6 +112,7 @@ class Mechanism(Protocol):
     - `nonnegative`: it refuses negative entries;
     - `final`, a tuple: which of its observables are its final output, all that somebody gets who is given the
       result and did not take part. Without it, the final output cannot be audited by itself;
+    - `statistics`, a tuple: statistics of its own, tried besides those that the spec names;
     - `opens`, one of `OPENS`: what a run shows its parties. One that has a single round need not say it;
     - `opened`, a tuple: names of all that such a run shows them, where `observables` may be told to leave some
       out. An audit that has not looked at all of it clears nothing.

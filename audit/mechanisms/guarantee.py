@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, cast
 
-__all__ = ["NOTHING", "SAMPLERS", "Guarantee", "guarantee_of", "measured"]
+__all__ = ["NOTHING", "SAMPLERS", "Guarantee", "as_it_runs", "guarantee_of", "measured", "with_sampler"]
 
+Made = TypeVar("Made")
 Kind = Literal["none", "KSDP", "(epsilon, delta)"]
 
 SAMPLERS = {
@@ -83,3 +84,18 @@ def guarantee_of(mechanism: object) -> Guarantee:
     """The mechanism's `guarantee`, or `NOTHING`."""
     promise = getattr(mechanism, "guarantee", NOTHING)
     return promise if isinstance(promise, Guarantee) else NOTHING
+
+
+def as_it_runs(mechanism: Made) -> Made:
+    """The mechanism with the vetted sampler, which real parties draw from whatever a spec simulates with."""
+    return with_sampler(mechanism, "discrete")
+
+
+def with_sampler(mechanism: Made, sampler: str) -> Made:
+    """The same mechanism with a sampler of `SAMPLERS`; as it is where it has no choice of one."""
+    if not is_dataclass(mechanism) or isinstance(mechanism, type):
+        return mechanism
+    if "sampler" not in {f.name for f in fields(mechanism) if f.init}:
+        return mechanism
+    changed: dict[str, Any] = {"sampler": sampler}
+    return cast(Made, replace(mechanism, **changed))

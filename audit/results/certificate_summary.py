@@ -15,9 +15,7 @@ from ksdp.audit.verdicts.decide import Verdict
 __all__ = ["certificate_summary", "void_where_contradicted"]
 
 
-def certificate_summary(
-    found: Certificate | None, standing: Standing, margin: float
-) -> CertificateSummary | None:
+def certificate_summary(found: Certificate | None, standing: Standing, margin: float) -> CertificateSummary | None:
     """In numbers; None where there is none."""
     if found is None:
         return None

@@ -240,6 +240,8 @@ class DesignSummary:
     """Of the runs that hold a document."""
     n_with: tuple[int, int, int]
     """Smallest, median and largest with arm."""
+    every: int = 1
+    """A document's tests read one in so many runs: all that held it, and a part of the others."""
 
 
 @dataclass(frozen=True, config=FORMAT)

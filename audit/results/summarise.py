@@ -57,7 +57,7 @@ class Tested:
     """One a lane and look."""
     shuffled: Sequence[NDArray[np.float64]]
     canaries: Sequence[ArmTests]
-    """One a look."""
+    """One a look, and one more of the fresh runs where they measured anything."""
     certificate: Certificate | None = None
 
 
@@ -118,7 +118,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
     """Everything that an audit found, in one value."""
     plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
     learned = [n for n, column in enumerate(plan.columns) if column.name.startswith(LEARNED_PREFIX)]
-    levels = [look.level for look in plan.looks[: len(tested.canaries)]]
+    levels = [look.level for look in plan.looks[: tested.looks]]
+    levels += [plan.spec.decision.level] * (len(tested.canaries) - tested.looks)
     canaries = judge_canaries(tested.canaries, plan.spec.decision, levels)
     judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
     judged = void_where_contradicted(judged, tested.certificate)
@@ -182,6 +183,7 @@ def _design(plan: Plan, held: NDArray[np.int64]) -> DesignSummary:
         coalition_rows=len(plan.coalition),
         share=plan.design.share,
         n_with=(int(held.min()), int(np.median(held)), int(held.max())),
+        every=plan.every,
     )
 
 

@@ -7,7 +7,7 @@ less away than the one before. That expectation guides a search; nothing that a 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,19 @@ class Dial:
     """The nearest to the spec's own first, without it."""
     turn: Callable[[float], Spec]
     """The spec at a value."""
+    scale: Mapping[str, float] | None = None
+    """Of noise: the public size of each array's entries that it is in units of; None where the spec says it."""
+
+    def scaled(self, scale: Mapping[str, float]) -> Dial:
+        """The same where noise is in units of a public scale, unless the spec names its own."""
+
+        def turn(value: float) -> Spec:
+            tables = self.turn(value).model_dump(mode="json")
+            tables["mechanism"]["scale"] = dict(scale)
+            return Spec.model_validate(tables)
+
+        named = self.turn(self.values[0]).mechanism.parameters.get("scale") is not None
+        return self if self.name != "noise" or named else dataclasses.replace(self, turn=turn, scale=dict(scale))
 
 
 def pool_size(spec: Spec, documents: int) -> int:

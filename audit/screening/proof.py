@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.plan import Plan
 from ksdp.audit.screening.rounds import proof_runs
 from ksdp.audit.verdicts.power import minimal_detectable
@@ -23,9 +24,8 @@ def check_undecided(plan: Plan) -> None:
     SpecError
         If the smallest advantage that the plan's runs find 8 times in 10 is above the margin.
     """
-    rule, runs = plan.spec.decision, plan.design.runs
-    n_with = round(runs * plan.design.share)
-    found = minimal_detectable(n_with, runs - n_with, plan.counted, len(plan.columns), rule)
+    rule = plan.spec.decision
+    found = minimal_detectable(*plan.arms, plan.counted, len(plan.columns), rule)
     if found > rule.margin:
         raise SpecError(
             f"undecided documents may be listed only where these runs find a leak of `decision.margin` "
@@ -44,9 +44,11 @@ def runs_for_proof(plan: Plan, listed: int) -> int:
     listed : int
         Documents to prove.
     """
-    held, statistics = plan.design.runs * plan.design.share, len(plan.statistics)
-    level = plan.spec.decision.level
+    level, statistics = plan.spec.decision.level, len(plan.statistics)
     each = level / (len(plan.audited) * statistics)
-    arms = (round(held), round(plan.design.runs - held), each)
+    # As strong as the tests, which may read a part of the runs; the proof's own may do so, too.
+    runs = plan.design.runs / more_runs(plan.design.share, plan.every)
+    held = runs * plan.design.share
+    arms = (round(held), round(runs - held), each)
     share = plan.party_rows / listed if plan.spec.design.kind == "shared" else plan.design.share
     return proof_runs(arms, share, level / 2 / (listed * statistics))

@@ -111,8 +111,8 @@ def round_spec(
     rounds : int
         The most rounds that may be.
     documents : int
-        Rows of the whole corpus. Sizes given as fractions refer to it and become numbers of rows, so that
-        databases have the same size in all rounds.
+        Rows of the whole corpus, or of the named party (`party_view.size_base`). Sizes given as fractions refer
+        to it and become numbers of rows, so that databases have the same size in all rounds.
     audited : sequence of str or None
         Ids to audit, where the spec names any.
     with_runs : int, optional
@@ -259,7 +259,7 @@ def proof_runs(before: tuple[int, int, float], share: float, level: float) -> in
     Examples
     --------
     >>> proof_runs((200, 6500, 0.01), 0.03, 0.005), proof_runs((200, 6500, 0.01), 0.5, 0.005)
-    (351, 1061)
+    (349, 747)
     """
     width = _NARROWER * _width(*before)
     ratio = max(share, 1 - share) / min(share, 1 - share)

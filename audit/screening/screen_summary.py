@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic.dataclasses import dataclass
 
 from ksdp.audit.learning.quality import LearningCost, NotLearnt
@@ -100,6 +102,8 @@ class SearchAnswer:
     parameter: str | None = None
     """What was changed in the spec; None, as `present`, where there is nothing to search."""
     present: int | float | None = None
+    scale: Mapping[str, float] | None = None
+    """Of noise: the public size of each announced array that its values are in units of."""
     values: tuple[int | float, ...] = ()
     """Those that might have been tried."""
     quality: LearningQuality | NotLearnt | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from pydantic.dataclasses import dataclass
 
@@ -9,13 +11,14 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
 from ksdp.audit.groups import make_units
 from ksdp.audit.learning.quality import NotLearnt, learnt_residual
+from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.screening.rounds import search_seed
 from ksdp.audit.spec import Spec
 
-__all__ = ["LearningQuality", "learning_quality", "sampled_spec"]
+__all__ = ["LearningQuality", "learning_quality", "public_scale", "sampled_spec"]
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -45,6 +48,26 @@ def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:
         rng = generator(spec.seed, Purpose.SAMPLE)
         design["documents"] = sorted(rng.choice(np.unique(named), drawn, replace=False).tolist())
     return Spec.model_validate(tables)
+
+
+def public_scale(spec: Spec, corpus: Corpus) -> dict[str, float]:
+    """Typical size of the entries of each announced array: the power of two nearest to the root mean square.
+
+    From one database that is drawn like those of the audit and is none of them. It is written into the spec before
+    the first run, the same for all runs, so that the size of the noise tells nothing of who is in a run.
+
+    Raises
+    ------
+    SpecError
+        If the spec does not fit the corpus.
+    """
+    plan = make_plan(spec, corpus)
+    rng = generator(spec.seed, Purpose.SAMPLE, 2)
+    pool = np.setdiff1d(np.arange(len(plan.units)), np.concatenate([plan.honest, plan.coalition]))
+    drawn = np.sort(rng.choice(pool, plan.party_rows, replace=False))
+    seen = plan.mechanism.run(plan.stacked(drawn), rng)
+    sizes = {name: float(np.sqrt(np.mean(np.square(seen[name], dtype=np.float64)))) for name in sorted(seen)}
+    return {name: 2.0 ** round(math.log2(size)) if size > 0 else 1.0 for name, size in sizes.items()}
 
 
 def learning_quality(spec: Spec, corpus: Corpus, seed: int) -> LearningQuality | NotLearnt:

@@ -1,6 +1,11 @@
 """What a statistic is: a function of (observables, document) to a real number.
 
-It is what an adversary would look at. It is evaluated for all documents at once, one call a run.
+It is what an adversary would look at. It is evaluated for many documents at once, one or more calls a run.
+
+A document's value hangs on the run and on the document, bit for bit: never on which others are evaluated beside
+it, or in which place. An audit may measure a document beside others in the runs that held it than in those that
+did not, and a difference in the last bit would then look like a leak. (BLAS rounds a row by its place, and so may
+a sum that casts; `products.rows_times` and `products.row_squares` do not.)
 """
 
 from __future__ import annotations
@@ -33,6 +38,15 @@ class Documents:
     """Where a row of `matrix` is a group: the documents of all groups, group after group."""
     starts: NDArray[np.int64] | None = None
     """Where each group begins in `rows`, and the end, shape (n_groups + 1,)."""
+    population: Documents | None = None
+    """Documents that stand for everybody, the same in every run; None: these do."""
+
+    def at(self, places: NDArray[np.int64]) -> Documents:
+        """Some of the documents, in this order, as the same population sees them. Not for groups."""
+        matrix = sp.csr_array(self.matrix[places])
+        some = Documents(matrix, self.background, population=self.population or self)
+        some.__dict__["squared_norms"] = self.squared_norms[places]
+        return some
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])

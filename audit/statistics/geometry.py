@@ -28,6 +28,7 @@ from ksdp.audit.statistics.products import (
     mean_products,
     products,
     row_quadratic,
+    rows_times,
 )
 
 __all__ = [
@@ -108,7 +109,7 @@ class RowSpaceEnergy:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
         rows = basis_products(observables, documents)
         if basis_name(observables) == "T":
-            rows = rows @ _whitening(observables, "T")
+            rows = rows_times(rows, _whitening(observables, "T"))
         return row_quadratic(rows)
 
 
@@ -135,36 +136,55 @@ class BestCosine:
 
 @dataclass(frozen=True)
 class CoefficientMahalanobis:
-    """Mahalanobis distance of the document's coefficients from those of all audited documents in that run.
+    """Mahalanobis distance of the document's coefficients from those of the population in that run.
 
     The coefficients are P for V, and those of unconstrained least squares, P (T T^T)^+, for T. Their mean and
-    covariance over the audited documents are the adversary's picture of the population, so the number depends on
-    which documents are audited together. The covariance is brought to a correlation matrix C, and C + `RIDGE` I is
+    covariance over `Documents.population` are the adversary's picture of everybody: some thousand of the audited
+    documents, drawn from the seed, the same in every run. (Version 1 took all documents that were measured
+    together.) The covariance is brought to a correlation matrix C, and C + `RIDGE` I is
     inverted: directions without spread, and coefficients that never vary, add (next to) nothing.
     """
 
     name: str = "coefficient-mahalanobis"
-    version: int = 1
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ()
     needs_any: tuple[str, ...] = BASES
     """It reads whichever of these the mechanism announces; `evaluate` raises InputError where there is none."""
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), >= 0; all 0 for a single document."""
-        coefficients = basis_products(observables, documents)
-        if basis_name(observables) == "T":
-            root = _whitening(observables, "T")
-            coefficients = coefficients @ (root @ root.T)
-        centred = coefficients - coefficients.mean(axis=0)
-        spread = np.sqrt(np.einsum("ij,ij->j", centred, centred) / len(centred))
-        # Spread that is rounding of large equal coefficients is no spread.
-        varies = spread > 1e-12 * np.abs(coefficients).max(axis=0, initial=0.0)
-        scaled = centred[:, varies] / spread[varies]
-        correlation = scaled.T @ scaled / len(scaled)
-        correlation[np.diag_indices_from(correlation)] += RIDGE
-        inverse = solve_triangular(np.linalg.cholesky(correlation), np.eye(len(correlation)), lower=True)
-        return np.sqrt(row_quadratic(scaled @ inverse.T))
+        """One number a document, shape (n_documents,), >= 0; all 0 where the population is a single document."""
+        population = documents.population or documents
+        mean, whiten = observables.derive(
+            ("population of coefficients", population),
+            lambda: _spread_of(_coefficients(observables, population)),
+        )
+        centred = _coefficients(observables, documents) - mean
+        return np.sqrt(row_quadratic(rows_times(centred, whiten)))
+
+
+def _coefficients(observables: Observables, documents: Documents) -> Floats:
+    rows = basis_products(observables, documents)
+    if basis_name(observables) != "T":
+        return rows
+    root = _whitening(observables, "T")
+    return rows_times(rows, root @ root.T)
+
+
+def _spread_of(coefficients: Floats) -> tuple[Floats, Floats]:
+    """Mean and whitening W of some rows: |(c - mean) W| is the Mahalanobis distance of c from them."""
+    mean = coefficients.mean(axis=0)
+    centred = coefficients - mean
+    spread = np.sqrt(np.einsum("ij,ij->j", centred, centred) / len(centred))
+    # Spread that is rounding of large equal coefficients is no spread.
+    varies = spread > 1e-12 * np.abs(coefficients).max(axis=0, initial=0.0)
+    scaled = centred[:, varies] / spread[varies]
+    correlation = scaled.T @ scaled / len(scaled)
+    correlation[np.diag_indices_from(correlation)] += RIDGE
+    inverse = solve_triangular(np.linalg.cholesky(correlation), np.eye(len(correlation)), lower=True)
+    whiten = np.zeros((len(mean), len(correlation)))
+    whiten[varies] = inverse.T / spread[varies][:, None]
+    return mean, whiten
 
 
 @dataclass(frozen=True)
@@ -222,7 +242,7 @@ class NumeratorEnergy:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
         rows = products(observables, documents, "numerators")
-        return row_quadratic(rows @ _whitening(observables, "numerators"))
+        return row_quadratic(rows_times(rows, _whitening(observables, "numerators")))
 
 
 GEOMETRY: tuple[Statistic, ...] = (

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.products import announced, csr_arrays, gram, padded_basis, products, row_quadratic
+from ksdp.audit.statistics.products import (
+    announced,
+    csr_arrays,
+    gram,
+    padded_basis,
+    products,
+    row_dots,
+    row_quadratic,
+    rows_times,
+)
 
 __all__ = ["FLOOR", "GEOMETRY_NONNEGATIVE", "MixtureLogDensity", "NonnegativeResidual", "nonnegative_coefficients"]
 
@@ -45,7 +54,7 @@ class NonnegativeResidual:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
         coefficients = nonnegative_coefficients(observables, documents)
         explained = row_quadratic(coefficients, gram(observables, "T"))
-        crossed = np.einsum("ij,ij->i", coefficients, products(observables, documents, "T"))
+        crossed = row_dots(coefficients, products(observables, documents, "T"))
         return cast(Floats, np.maximum(documents.squared_norms - 2.0 * crossed + explained, 0.0))
 
 
@@ -107,7 +116,7 @@ class MixtureLogDensity:
         """One number a document, shape (n_documents,), <= 0 for nonnegative documents."""
         topics = announced(observables, "T")
         mixtures = nonnegative_coefficients(observables, documents)
-        mass = mixtures @ topics.sum(axis=1)
+        mass = rows_times(mixtures, topics.sum(axis=1))
         mixtures = mixtures * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)[:, None]
         indptr, indices, data = csr_arrays(documents)
         logs = _probabilities(indptr, indices, mixtures, padded_basis(observables, "T"), FLOOR)

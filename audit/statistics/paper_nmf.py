@@ -11,7 +11,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.products import announced, gram, products
+from ksdp.audit.statistics.products import announced, gram, products, rows_times
 
 __all__ = ["PAPER_NMF", "Sigma"]
 
@@ -47,7 +47,7 @@ class Sigma:
         if weights.ndim == 2:
             weights = weights.mean(axis=1)
         coefficients = box_least_squares(products(observables, documents, "T"), forms)
-        return coefficients @ weights
+        return rows_times(coefficients, weights)
 
 
 PAPER_NMF: tuple[Statistic, ...] = (Sigma(),)

@@ -10,7 +10,7 @@ the size of everybody's data, lambda = (n_v + n_a) / n_a * adversary_sigma^2; *r
 announced and lambda = sigma^2.
 
 Where the run announces a mean as well (PCA), S_hat estimates the scatter about it, and x - mu takes the place of x
-throughout. All are exact for any V, orthonormal or not, and cost O(nnz k^2) at most: nothing d x d is formed.
+throughout. All hold for any V, orthonormal or not, and cost O(nnz k^2) at most: nothing d x d is formed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.blocked import LANES, csr_times_blocks
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import (
     announced,
@@ -32,19 +33,18 @@ from ksdp.audit.statistics.products import (
     csr_arrays,
     gram,
     has_mean,
-    padded_transpose,
+    padded_basis,
+    rows_times,
 )
 
 __all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm", "feature_diagonal", "scatter_norm", "spectrum"]
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Ints = NDArray[Any]
 
 BACKGROUND = ("adversary_sigma", "adversary_rows", "victim_rows")
 """What the hidden forms need of `Documents.background`."""
-
-_PANEL = 64
-"""Pairs of components handled in one pass over the documents: bounds the memory at d x 64 numbers."""
 
 
 def spectrum(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
@@ -154,64 +154,51 @@ def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Fl
 
 
 @njit(cache=True, nogil=True)
-def _pair_panel(padded: Floats, first: Ints, second: Ints) -> Floats:
-    features, pairs = padded.shape[0], first.shape[0]
-    panel = np.empty((features, pairs))
-    for a in range(features):
-        for p in range(pairs):
-            panel[a, p] = padded[a, first[p]] * padded[a, second[p]]
-    return panel
+def _pair_blocks(padded: Floats, first: Ints, second: Ints, blocks: Singles) -> None:
+    """Products of two components at every feature, 16 pairs a block (`rounds.csr_times_blocks`)."""
+    for a in range(padded.shape[0]):
+        row = padded[a]
+        for p in range(len(first)):
+            blocks[p // 16, a, p % 16] = row[first[p]] * row[second[p]]
 
 
 @njit(cache=True, nogil=True)
-def _add_weighted_squares(
-    indptr: Ints,
-    indices: Ints,
-    data: Floats,
-    mean: Floats,
-    panel: Floats,
-    start: Floats,
-    weights: Floats,
-    out: Floats,
-) -> None:
-    """Add sum_p weights[q, p] (sum_a (x_a - mean_a)^2 panel[a, p])^2 to out[i, q] for every document i.
-
-    The sum over all features is `start`, its value for an empty document, corrected on the support.
-    """
-    pairs = panel.shape[1]
-    moments = np.empty(pairs)
-    for i in range(indptr.shape[0] - 1):
-        moments[:] = start
-        for j in range(indptr[i], indptr[i + 1]):
-            a = indices[j]
-            x = data[j] * (data[j] - 2.0 * mean[a])
-            for p in range(pairs):
-                moments[p] += x * panel[a, p]
+def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Floats) -> None:
+    """out[i, q] = sum_p weights[q, p] (moments[i, p] + start[p])^2."""
+    for i in range(moments.shape[0]):
         for q in range(weights.shape[0]):
             total = 0.0
-            for p in range(pairs):
-                total += weights[q, p] * moments[p] * moments[p]
-            out[i, q] += total
+            for p in range(moments.shape[1]):
+                moment = moments[i, p] + start[p]
+                total += weights[q, p] * moment * moment
+            out[i, q] = total
 
 
 def _w_square_sums(observables: Observables, documents: Documents, spectra: Floats) -> Floats:
     """Sum of the squares of W for each lambda of `spectra` (q x k), shape (n, q).
 
     With M = sum_a x_a^2 v_a v_a^T (k x k, v_a the column a of V) it is |L^(1/2) M L^(1/2)|_F^2
-    = sum_st lambda_s lambda_t M_st^2, and M is symmetric: k (k + 1) / 2 sums a document serve every lambda.
+    = sum_st lambda_s lambda_t M_st^2, and M is symmetric: k (k + 1) / 2 sums a document serve every lambda. The
+    sums are in single precision, as stored values are: half the time, and 1e-6 of the value at most.
     """
     indptr, indices, data = csr_arrays(documents)
     mean = _mean_or_zero(observables)
-    padded = padded_transpose(announced(observables, "V"))
     first, second = np.tril_indices(spectra.shape[1])
+
+    def panel() -> tuple[Singles, Floats]:
+        blocks = np.zeros((-(-len(first) // LANES), len(mean), LANES), dtype=np.float32)
+        _pair_blocks(padded_basis(observables, "V"), first, second, blocks)
+        # What an empty document has, centred.
+        start = np.einsum("a,bal->bl", mean**2, blocks).ravel()
+        return blocks, start[: len(first)]
+
+    blocks, start = observables.derive(("pair panel",), panel)
+    squares = data * data if not mean.any() else data * (data - 2.0 * mean[indices])
+    moments = np.empty((len(documents), len(first)), dtype=np.float32)
+    csr_times_blocks(indptr, indices, squares, blocks, moments)
     weights = spectra[:, first] * spectra[:, second] * np.where(first == second, 1.0, 2.0)
-    out = np.zeros((len(documents), len(spectra)))
-    for at in range(0, len(first), _PANEL):
-        part = slice(at, at + _PANEL)
-        panel = _pair_panel(padded, first[part], second[part])
-        _add_weighted_squares(
-            indptr, indices, data, mean, panel, mean**2 @ panel, np.ascontiguousarray(weights[:, part]), out
-        )
+    out = np.empty((len(documents), len(spectra)))
+    _weighted_squares(moments, start, weights, out)
     return out
 
 
@@ -233,7 +220,8 @@ def _d_square_sum(observables: Observables, documents: Documents, revealed: bool
     if norm == 0.0:
         return squared.copy()
     lengths = np.sqrt(squared)
-    energies = basis_products(observables, documents) ** 2 @ spectrum(observables, documents, revealed=revealed)
+    squares = basis_products(observables, documents) ** 2
+    energies = rows_times(squares, spectrum(observables, documents, revealed=revealed))
     cross = np.divide(energies, norm * lengths, out=np.zeros_like(lengths), where=lengths > 0)
     return np.maximum(1.0 - 2.0 * cross + squared, 0.0)
 

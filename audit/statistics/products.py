@@ -31,7 +31,10 @@ __all__ = [
     "padded_basis",
     "padded_transpose",
     "products",
+    "row_dots",
     "row_quadratic",
+    "row_squares",
+    "rows_times",
 ]
 
 Floats = NDArray[np.float64]
@@ -205,6 +208,49 @@ def centred_squared_norms(observables: Observables, documents: Documents) -> Flo
     return cast(Floats, observables.derive(("centred squared norms", documents), compute))
 
 
+@njit(cache=True, nogil=True)
+def _rows_times(rows: Floats, form: Floats, out: Floats) -> None:
+    for i in range(rows.shape[0]):
+        for t in range(rows.shape[1]):
+            x = rows[i, t]
+            for s in range(form.shape[1]):
+                out[i, s] += x * form[t, s]
+
+
+def rows_times(rows: Floats, form: Floats) -> Floats:
+    """Return `rows` (n x k) times `form` (k x m, or k), each row summed in the same order wherever it stands."""
+    wide = np.ascontiguousarray(form if form.ndim == 2 else form[:, None], dtype=np.float64)
+    out = np.zeros((len(rows), wide.shape[1]))
+    _rows_times(np.ascontiguousarray(rows, dtype=np.float64), wide, out)
+    return out if form.ndim == 2 else out[:, 0]
+
+
+def row_dots(first: Floats, second: Floats) -> Floats:
+    """Return the inner product of each row of one with the same row of the other, shape (n,)."""
+    out = np.empty(len(first))
+    _row_dots(np.ascontiguousarray(first), np.ascontiguousarray(second), out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _row_dots(first: NDArray[Any], second: NDArray[Any], out: Floats) -> None:
+    for i in range(first.shape[0]):
+        total = 0.0
+        for t in range(first.shape[1]):
+            total += np.float64(first[i, t]) * np.float64(second[i, t])
+        out[i] = total
+
+
+def row_squares(rows: NDArray[Any]) -> Floats:
+    """Return the sum of each row's squares, shape (n,), in double precision and in the same order everywhere."""
+    out = np.empty(len(rows))
+    _row_dots(rows, rows, out)
+    return out
+
+
 def row_quadratic(rows: Floats, form: Floats | None = None) -> Floats:
     """Return r A r^T for every row r of `rows` (n x k), with A (k x k) the identity by default; shape (n,)."""
-    return cast(Floats, np.einsum("ij,ij->i", rows if form is None else rows @ form, rows))
+    rows = np.ascontiguousarray(rows)
+    out = np.empty(len(rows))
+    _row_dots(rows if form is None else rows_times(rows, form), rows, out)
+    return out

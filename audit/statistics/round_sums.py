@@ -17,11 +17,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.blocked import wide_products
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import whitening
 from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
-from ksdp.audit.statistics.products import announced, csr_arrays
-from ksdp.audit.statistics.rounds import wide_products
+from ksdp.audit.statistics.products import announced, csr_arrays, row_squares, rows_times
 from ksdp.audit.statistics.support import NEAR_ZERO
 
 __all__ = ["ROUND_SUMS", "RowsEnergy", "SumsLogSupport", "SumsShare", "WeightsSum", "row_space"]
@@ -59,8 +59,8 @@ class RowsEnergy:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
         names = (*self.needs, *(name for name in self.reads if name in observables))
-        found = wide_products(documents, row_space(observables, names))
-        return np.asarray(np.square(found).sum(axis=1, dtype=np.float64))
+        found = wide_products(observables, documents, names, row_space(observables, names))
+        return row_squares(found)
 
 
 @njit(cache=True, nogil=True)
@@ -139,7 +139,7 @@ class WeightsSum:
             if weights.shape[-1] != len(total) or weights.ndim > 2:
                 weights = weights.mean(axis=-1)
             total += weights.reshape(-1, len(total)).sum(axis=0)
-        return np.asarray(coefficients @ total)
+        return rows_times(coefficients, total)
 
 
 ROUND_SUMS: tuple[Statistic, ...] = (

@@ -182,11 +182,17 @@ def design(summary: Summary) -> str:
     least, _, most = summary.design.n_with
     share = percent(summary.design.share)
     arm = count(most) if least == most else f"{count(least)} to {count(most)}"
+    others = "all others"
+    if summary.design.every > 1:
+        others = (
+            "a part of the others, drawn from the seed beforehand so that both arms together are one run in "
+            f"{summary.design.every}"
+        )
     kinds = {
         "shared": (
             f"Shared: every run draws {rows} at random from the whole corpus as the victim’s database, each "
             f"document with probability {share}. One pool of {runs} runs serves every document: its with-arm is "
-            f"the {arm} runs that drew it, its without-arm all others."
+            f"the {arm} runs that drew it, its without-arm {others}."
         ),
         "balanced": (
             "Balanced: each audited document is in every run with probability one half, and other documents, "

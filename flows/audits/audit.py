@@ -41,7 +41,7 @@ from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
 from ksdp.tasks.blocks import observables_present
-from ksdp.tasks.slices import Flagged, Slice, SliceTests, slices
+from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests, slices
 
 __all__ = ["run_stages"]
 
@@ -114,7 +114,7 @@ async def _looks(
         canaries.append(ArmTests.join([part.canaries for part in tested]))
         if standing is not None and len(documents) > len(open_documents(standing)):
             documents = documents[open_documents(standing)]  # a design whose targets cannot leave
-        counted, may_clear = Counted(whole.counted, fresh=whole.fresh_runs > 0), whole.coverage.may_clear
+        counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.every), whole.coverage.may_clear
         standing = after_look(standing, documents, number, look, whole.spec.decision, paper, counted, may_clear)
         if not len(open_documents(standing)):
             break
@@ -122,8 +122,8 @@ async def _looks(
     return Tested(whole, len(refs), standing, controls, shuffled, canaries), tuple(refs)
 
 
-async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[Effect]:
-    """Measure what was detected on fresh runs."""
+async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[SliceEffects]:
+    """Measure what was detected on fresh runs, whose canaries are judged like those of every look."""
     plan, decisions = tested.plan, tested.standing.decisions
     at = detected_documents(tested.standing)
     if not len(at) or not plan.fresh_runs:
@@ -145,13 +145,17 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     return await steps.confirm(first, fresh, parts, lambda _: advance(1))
 
 
-def _with_fresh(tested: Tested, effects: Sequence[Effect]) -> Tested:
+def _with_fresh(tested: Tested, found: Sequence[SliceEffects]) -> tuple[Tested, list[Effect]]:
     """What the fresh runs prove to be above the margin is sensitive."""
+    effects = [effect for part in found for effect in part.effects]
+    if not found:
+        return tested, effects
+    canaries = (*tested.canaries, ArmTests.join([part.canaries for part in found]))
     rule, standing = tested.plan.spec.decision, tested.standing
     known = {effect.row: effect.log10_p_above for effect in effects}
     rows = tested.plan.audited[for_fresh_runs(standing, rule)]
     log10_p = [known.get(int(row), 0.0) for row in rows]
-    return replace(tested, standing=after_fresh(standing, log10_p, rule))
+    return replace(tested, standing=after_fresh(standing, log10_p, rule), canaries=canaries), effects
 
 
 def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Flagged]:
@@ -174,8 +178,7 @@ async def run_stages(first: AuditRef, steps: Steps) -> Summary:
     seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0, "certify": 0.0}
     tested, stages = await _looks(first, steps, tally, seconds)
     began = time.monotonic()
-    effects = await _confirm(first, tested, steps, fresh)
-    tested = _with_fresh(tested, effects)
+    tested, effects = _with_fresh(tested, await _confirm(first, tested, steps, fresh))
     certifies = time.monotonic()
     seconds["confirm"] = certifies - began
     tested = await certified(first, steps, tested)

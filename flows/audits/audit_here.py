@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.pairs import PairsPart
@@ -23,7 +22,7 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.pairs import compute_pairs
-from ksdp.tasks.slices import Flagged, Slice, SliceTests, curve, effects, test_slice
+from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests, curve, effects, test_slice
 
 __all__ = ["HERE", "audit_here"]
 
@@ -72,10 +71,9 @@ class _Calls:
         ref: AuditRef,
         fresh: AuditRef,
         parts: Sequence[tuple[Slice, Sequence[Flagged]]],
-        done: Callable[[list[Effect]], None],
-    ) -> list[Effect]:
-        found = self._each(effects, [(ref, fresh, *part) for part in parts], done)
-        return [effect for some in found for effect in some]
+        done: Callable[[SliceEffects], None],
+    ) -> list[SliceEffects]:
+        return self._each(effects, [(ref, fresh, *part) for part in parts], done)
 
     async def certify(
         self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]

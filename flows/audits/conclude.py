@@ -130,4 +130,5 @@ async def conclude(
     write_summary(folder, summary)
     write_report(folder, render_report(store, first.audit))
     await steps.publish(store, summary)
+    current().say(f"audit {first.audit} is finished: {folder / 'report.html'}")
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Any
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
+from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import DecisionSpec, Spec
+from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import corpus_notes, spec_corpus
 
 __all__ = ["forecast"]
 
@@ -53,8 +56,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     """
     corpus = spec_corpus(spec, base)
     if spec.views is not None:
-        return _over_views(make_views(spec, corpus), corpus)
-    return _one(spec, corpus) | {"views": []}
+        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(corpus)}
+    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(corpus)}
 
 
 def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
@@ -82,17 +85,37 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     return said
 
 
-def _runs_for_margin(share: float, documents: int, columns: int, rule: DecisionSpec) -> int | None:
-    return runs_for_margin(share, rule.margin, documents, columns, rule) if rule.margin else None
+def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None:
+    if not rule.margin:
+        return None
+    share = plan.design.share
+    needed = runs_for_margin(share, rule.margin, plan.counted, columns, rule)
+    return math.ceil(needed * more_runs(share, plan.every))
+
+
+def _with_runs(plan: Plan, runs: int) -> int:
+    """The key of the spec that gives so many runs."""
+    share = plan.design.share
+    return math.ceil(runs / more_runs(share, plan.every) * min(share, 1 - share))
+
+
+def _sentence(plan: Plan) -> str:
+    """Who runs what on how much, as a person would say it."""
+    size, all_of_them, unit = plan.party_rows, len(plan.units), plan.units.word
+    return (
+        f"{plan.mechanism.name} among parties of which one holds {size} of {all_of_them} {unit}s "
+        f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
+    )
 
 
 def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     plan = make_plan(spec, corpus)
+    try_own_code(plan)
     documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
-    n_with = max(1, round(share * plan.design.runs))
-    n_without = plan.design.runs - n_with
+    n_with, n_without = plan.arms
     targets = documents // plan.design.lanes
-    values = plan.runs * (targets + CONTROLS) * statistics
+    kept = share + (1 - share) / plan.every
+    values = int(plan.runs * kept) * (targets + CONTROLS) * statistics
     seconds = _seconds_a_run(plan)
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
@@ -101,7 +124,10 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     rule = spec.decision.model_copy(update={"level": last, "clear_level": clear_level})
     columns = len(plan.columns)
     arms = (n_with, n_without, plan.counted, columns, rule)
+    needed = _runs_for_margin(plan, columns, rule)
     return {
+        "sentence": _sentence(plan),
+        "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
         "documents": documents,
         "unit": plan.units.word,
         "runs": plan.runs,
@@ -121,5 +147,5 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision.margin,
-        "runs_for_margin": _runs_for_margin(share, plan.counted, columns, rule),
+        "runs_for_margin": needed,
     }

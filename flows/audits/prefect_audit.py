@@ -15,7 +15,6 @@ from prefect import flow
 from ksdp.audit.design import Block
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.artifacts import publish_audit, shown
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
@@ -23,7 +22,7 @@ from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.slices import Flagged, Slice, SliceTests
+from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests
 from ksdp.tasks.steps import draw_curves, measure_flagged, run_pairs, sample_blocks, test_slices
 
 __all__ = ["audit"]
@@ -70,8 +69,8 @@ class _Tasks:
         ref: AuditRef,
         fresh: AuditRef,
         parts: Sequence[tuple[Slice, Sequence[Flagged]]],
-        done: Callable[[list[Effect]], None],
-    ) -> list[Effect]:
+        done: Callable[[SliceEffects], None],
+    ) -> list[SliceEffects]:
         return await measure_flagged(ref, fresh, self.address, parts, done)
 
     async def certify(

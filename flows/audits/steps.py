@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from ksdp.audit.design import Block
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.slices import Flagged, Slice, SliceTests
+from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests
 
 __all__ = ["Steps"]
 
@@ -46,9 +45,9 @@ class Steps(Protocol):
         ref: AuditRef,
         fresh: AuditRef,
         parts: Sequence[tuple[Slice, Sequence[Flagged]]],
-        done: Callable[[list[Effect]], None],
-    ) -> list[Effect]:
-        """Effects of flagged documents on fresh runs."""
+        done: Callable[[SliceEffects], None],
+    ) -> list[SliceEffects]:
+        """Effects of flagged documents on fresh runs, and these runs' canaries."""
         ...
 
     async def certify(

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import Mechanism, opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.plan import parameters_of
@@ -142,11 +142,20 @@ def _mesh(run: Run, name: str, identity: Ed25519PrivateKey, listen: Address, not
         name,
         listen,
         {peer: Peer(peer, run.address(peer), key) for peer, key in keys.items()},
-        make_credentials(name, identity, keys, now=now),
-        limit=largest_message(terms, sum_entries(terms.mechanism, terms.features)),
+        make_credentials(identity, keys, now=now),
+        limit=_largest(run),
         times=LinkTimes(message=times.message, reconnect=times.reconnect),
         observe=lambda what, peer: note(what=what, peer=peer),
     )
+
+
+def _largest(run: Run) -> int:
+    terms = run.terms
+    if terms.final is not None:
+        from ksdp.protocols.runs.final_rounds import largest_final_message
+
+        return largest_final_message(terms)
+    return largest_message(terms, sum_entries(terms.mechanism, terms.features))
 
 
 def _about(run: Run, name: str, outcome: Outcome) -> dict[str, Any]:
@@ -166,7 +175,8 @@ def _about(run: Run, name: str, outcome: Outcome) -> dict[str, Any]:
         "sums": outcome.sums,
         "normed_sums": outcome.normed_sums,
         "asked": dict(outcome.asked),
-        "sum_error": terms.precision.coding(terms.parties).error,
+        "opens": opens_of(mechanism),
+        "sum_error": None if terms.final else terms.precision.coding(terms.parties).error,
         "reveals": outcome.reveals,
     }
 

@@ -21,11 +21,13 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.node_run import Clock, run_node, utc_now
 from ksdp.flows.runs.terms import Run, features_hash
 from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.runs.final_terms import opens_final
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
 from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.readers.levers import rows_hash
 from ksdp.storage.screening.clearances import verify_clearance
 
 __all__ = ["Entered", "enter_documents", "run_party", "run_server"]
@@ -81,10 +83,10 @@ def enter_documents(
         raise InputError("a party enters documents on a clearance (`--clearance FILE`), or says `--uncleared`.")
     if clearance is not None and uncleared:
         raise InputError("`--clearance` and `--uncleared` exclude each other.")
-    spec_hash = None
+    spec_hash, me = None, None
     if corpus.suffix == ".toml":
-        spec, base = read_spec_file(corpus)
-        found, spec_hash = spec.corpus, spec.hash
+        spec, base = read_spec_file(corpus, own_code=False)
+        found, spec_hash, me = spec.corpus, spec.hash, spec.parties.me
     else:
         if run.spec.features.vocabulary is None:
             raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
@@ -92,12 +94,17 @@ def enter_documents(
         found, base = CorpusSpec(path=str(corpus.resolve()), vocabulary=vocabulary), run.base
     if features_hash(corpus_features(found, base)) != run.terms.vocabulary:
         raise InputError("the features of the corpus, or their order, are not those of the protocol file.")
+    if run.terms.rows and rows_hash(found, base) != run.terms.rows:
+        raise InputError(
+            "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf."
+        )
     mechanism = run.terms.mechanism
     whole = load_corpus(found, base, nonnegative=getattr(mechanism, "nonnegative", False))
     if whole.features != run.terms.features:
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
+    mine = np.arange(len(whole)) if me is None or whole.party is None else np.flatnonzero(whole.party == me)
     if clearance is None:
-        return Entered(whole, Statement(cleared=False), len(whole), None)
+        return Entered(restrict(whole, mine), Statement(cleared=False), len(mine), None)
     if is_noisy(mechanism):
         check_audited(mechanism)
     verified = verify_clearance(
@@ -107,10 +114,11 @@ def enter_documents(
         corpus_hash=whole.hash,
         mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
         spec_hash=spec_hash,
-        left_out=("sampler",) if is_noisy(mechanism) else (),
+        # A run that opens less than was audited is covered: `opened` is compared with what the audit looked at.
+        left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if opens_final(mechanism) else (),
         opened=opened(mechanism, whole.features),
     )
-    rows = np.flatnonzero(verified.clearance.allows(whole.ids))
+    rows = mine[verified.clearance.allows(whole.ids[mine])]
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     said = {
@@ -119,7 +127,7 @@ def enter_documents(
         "reviewer": verified.clearance.reviewer,
     }
     digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
-    return Entered(restrict(whole, rows), Statement(True, digest), len(whole), said)
+    return Entered(restrict(whole, rows), Statement(True, digest), len(mine), said)
 
 
 def run_party(
@@ -141,7 +149,15 @@ def run_party(
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    program = party_program(run.terms.mechanism, entered.corpus.matrix, run.terms.parties)
+    mechanism, matrix = run.terms.mechanism, entered.corpus.matrix
+    if opens_final(mechanism):
+        # MPyC is loaded by those who compute with it.
+        from ksdp.protocols.runs.final_rounds import final_rounds
+
+        rounds = final_rounds(run.terms, name, identity, matrix, entered.statement)
+    else:
+        program = party_program(mechanism, matrix, run.terms.parties)
+        rounds = party_rounds(run.terms, name, identity, program, entered.statement)
     entering = {
         "documents": len(entered.corpus),
         "of": entered.of,
@@ -152,7 +168,7 @@ def run_party(
         run,
         name,
         identity,
-        party_rounds(run.terms, name, identity, program, entered.statement),
+        rounds,
         out,
         said=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
         about=entering | {"clearance": entered.clearance},

@@ -13,6 +13,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.runs.final_terms import final_terms, opens_final
 from ksdp.protocols.runs.programs import Precision, needs_norms
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
 from ksdp.protocols.runs.run_terms import RunTerms
@@ -85,7 +86,21 @@ def read_run(path: Path) -> Run:
     bits, bound = spec.precision.fraction_bits, spec.precision.bound
     widest = Precision.widest(mechanism, bits, len(participants))
     precision = widest if bound is None else Precision(bits, bound)
-    terms = RunTerms(mechanism, count, found, precision, participants, server)
+    final = None
+    if spec.final is not None and opens_final(mechanism):
+        final = final_terms(
+            mechanism,
+            count,
+            tuple(p.name for p in participants),
+            spec.final.computing,
+            spec.final.block,
+            spec.final.rounds,
+        )
+    elif spec.final is not None:
+        raise SpecError('`final` must be left out unless `mechanism.opens` is "final".')
+    terms = RunTerms(
+        mechanism, count, found, precision, participants, server, rows=spec.features.rows or "", final=final
+    )
     if needs_norms(mechanism):
         from ksdp.protocols.runs.normed_rounds import check_normed
 

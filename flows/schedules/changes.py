@@ -103,7 +103,8 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     basis, changes = spec_basis(spec), compare(standing, digests)
     budget = _budget(schedule, runs)
     moved = bool(changes.new or changes.changed or changes.removed)
-    others = spec.parties.honest is not None or spec.parties.coalition is not None
+    parties = spec.parties
+    others = any(held is not None for held in (parties.honest, parties.coalition, parties.me))
     turn = moved and schedule.full_every > 0 and _since_full(runs) + 1 >= schedule.full_every
     full = full or last is None or last.basis != basis or turn or (moved and others)
     audited = ids if full else [*changes.new, *changes.changed]

@@ -16,7 +16,7 @@ from ksdp.audit.learning.quality import MEASURE, NotLearnt
 from ksdp.audit.screening.lever_search import first_good, most_allowed, share_upper_limit
 from ksdp.audit.screening.levers import DIALS, Dial, make_dial, pool_size
 from ksdp.audit.screening.screen_summary import RefusedValue, SearchAnswer, SearchSummary, TriedValue
-from ksdp.audit.screening.search_sample import LearningQuality, learning_quality, sampled_spec
+from ksdp.audit.screening.search_sample import LearningQuality, learning_quality, public_scale, sampled_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored
@@ -82,6 +82,8 @@ def plan_search(
     InputError
         If a number is out of range, or so few documents cannot show so small a share.
     """
+    if spec.parties.me is not None:
+        raise InputError("a search along one lever is not for one party's view: `ksdp advise` is.")
     if not 0 < quota < 1:
         raise InputError(f"`quota` must be in (0, 1); got {quota}.")
     if documents < 1:
@@ -109,6 +111,9 @@ def plan_search(
     tables["decision"]["level"] = level
     at_level = Spec.model_validate(tables)
     dials = tuple(make_dial(dial.name, at_level, units) for dial in found)
+    if any(dial.name == "noise" for dial in dials):
+        scale = public_scale(at_level, corpus)
+        dials = tuple(dial.scaled(scale) for dial in dials)
     return Search(at_level, quota, drawn, population, level, dials, refused)
 
 
@@ -180,6 +185,7 @@ def _turn(
         search=dial.name,
         parameter=dial.parameter,
         present=dial.present,
+        scale=dial.scale,
         values=tuple(dial.values),
         found=found,
         tried=tuple(tried[value] for value in dial.values if value in tried),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.groups import restrict_to, unit_count
+from ksdp.audit.groups import restrict_to
+from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
@@ -104,7 +105,7 @@ class _Series:
         unit, named = self.spec.design.unit, self.spec.design.documents
         corpus = self.corpus if stay is None else restrict_to(self.corpus, unit, stay)
         audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
-        units = unit_count(self.corpus, unit)
+        units = size_base(self.spec, self.corpus)
         spec = round_spec(self.spec, number, self.rules.rounds, units, audited, with_runs)
         asked = Asked(self.spec.hash, self.corpus.hash)
         plan = make_plan(spec, corpus)
@@ -178,7 +179,7 @@ def run_rounds(
                 listed=len(done.listed),
                 rows=plan.party_rows,
                 share=share,
-                others=bool(len(plan.honest) or len(plan.coalition)),
+                others=bool(spec.parties.honest or spec.parties.coalition or spec.parties.me),
             )
             if why_not:
                 return _beside(done, why_not)

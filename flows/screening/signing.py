@@ -134,9 +134,19 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
     return clearance
 
 
+_OPENED = {
+    "every round": "It was audited what a run that opens every round shows its parties.",
+    "final": (
+        "It was audited what a run that opens its final output alone shows its parties: it holds for no run that "
+        "opens more, nor against two of the three parties that compute together."
+    ),
+}
+
+
 def _sentences(grounds: Grounds) -> list[str]:
     groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
-    return [grounds.statement, *groups, *_certified(grounds), grounds.evidence.sentence()]
+    opens = _OPENED[opens_of(grounds.plan.mechanism)]
+    return [grounds.statement, *groups, *_certified(grounds), grounds.evidence.sentence(), opens]
 
 
 def _certified(grounds: Grounds) -> list[str]:

@@ -9,6 +9,7 @@ The identity key never leaves the process; the leaf's is in an encrypted file fo
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import ssl
 import tempfile
@@ -28,6 +29,7 @@ from ksdp.audit.errors import ProtocolError
 __all__ = ["Credentials", "make_credentials", "peer_of"]
 
 _VALID = timedelta(days=30)
+_LABEL = 32
 _SKEW = timedelta(days=1)
 """Clocks of organisations differ; keys are pinned and leaves last for one run, so that dates protect little."""
 
@@ -42,8 +44,13 @@ class Credentials:
     """By peer: accepts that one only."""
 
 
-def _name(party: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, party)])
+def _label(key: Ed25519PublicKey) -> str:
+    """What certificates call the holder of a key: a stranger who connects is shown one, and learns no name."""
+    return hashlib.sha256(b"ksdp-label-1" + key.public_bytes_raw()).hexdigest()[:_LABEL]
+
+
+def _name(label: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, label)])
 
 
 def _certificate(
@@ -72,13 +79,13 @@ def _certificate(
 
 
 def make_credentials(
-    name: str, identity: Ed25519PrivateKey, peers: Mapping[str, Ed25519PublicKey], *, now: datetime
+    identity: Ed25519PrivateKey, peers: Mapping[str, Ed25519PublicKey], *, now: datetime
 ) -> Credentials:
     """Contexts for one run.
 
     Parameters
     ----------
-    name : str
+    identity : Ed25519PrivateKey
         This party's.
     peers : mapping from name to public key
         The only ones who are accepted.
@@ -86,12 +93,13 @@ def make_credentials(
         With a time zone.
     """
     leaf = Ed25519PrivateKey.generate()
-    shown = _certificate(f"leaf of {name}"[:64], leaf.public_key(), name, identity, now, authority=False)
-    root = _certificate(name, identity.public_key(), name, identity, now, authority=True)
+    mine = _label(identity.public_key())
+    shown = _certificate(f"leaf of {mine}", leaf.public_key(), mine, identity, now, authority=False)
+    root = _certificate(mine, identity.public_key(), mine, identity, now, authority=True)
     accepted = {
         peer: "".join(
             certificate.public_bytes(pem.Encoding.PEM).decode("ascii")
-            for certificate in (root, _certificate(peer, key, name, identity, now, authority=True))
+            for certificate in (root, _certificate(_label(key), key, mine, identity, now, authority=True))
         )
         for peer, key in peers.items()
     }
@@ -133,7 +141,7 @@ def peer_of(connection: ssl.SSLObject, peers: Mapping[str, Ed25519PublicKey]) ->
     try:
         leaf = x509.load_der_x509_certificate(shown)
         (issuer,) = leaf.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
-        name = str(issuer.value)
+        name = {_label(key): peer for peer, key in peers.items()}[str(issuer.value)]
         peers[name].verify(leaf.signature, leaf.tbs_certificate_bytes)
         if leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             raise ValueError("an identity's certificate of another, not its own leaf")

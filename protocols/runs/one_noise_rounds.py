@@ -42,6 +42,7 @@ from ksdp.protocols.channel.arrays import pack_array, unpack_array
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.rounds import Bodies, RoundEngine, Rounds, from_senders
 from ksdp.protocols.channel.wire import pack, pack_number, unpack
+from ksdp.protocols.one_noise.modulus_proof import check_modulus, prove_modulus
 from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer
 from ksdp.protocols.one_noise.paillier import PrivateKey, PublicKey
 from ksdp.protocols.one_noise.removal_terms import RemovalTerms
@@ -120,12 +121,14 @@ class OneNoiseDevice(_OneNoise):
         Raises
         ------
         ProtocolError
-            If it has another length than was agreed.
+            If it has another length than was agreed, or is not proved to be well formed.
         """
         body = yield from self._engine.hear("paillier key", self._server.name)
-        n = int.from_bytes(unpack("paillier", body, 1)[0], "big")
+        written, proof = unpack("paillier", body, 2)
+        n = int.from_bytes(written, "big")
         if n.bit_length() != self._terms.key_bits or n % 2 == 0:
             raise ProtocolError(f"{self._server.name} sent a key that is none of {self._terms.key_bits} bits.")
+        check_modulus(n, proof)
         self._public = PublicKey(n)
 
     def total(self, values: Floats, noise: NDArray[np.int64], deviation: float) -> Rounds[Floats]:
@@ -233,7 +236,7 @@ class OneNoiseServer(_OneNoise):
     def begin(self) -> Rounds[None]:
         """Make a Paillier key and tell all devices its public half."""
         n = self._key.public.n
-        body = pack("paillier", n.to_bytes(-(-n.bit_length() // 8), "big"))
+        body = pack("paillier", n.to_bytes(-(-n.bit_length() // 8), "big"), prove_modulus(self._key))
         yield from self._engine.tell("paillier key", dict.fromkeys(self._devices, body))
 
     def total(self, shape: tuple[int, ...], deviation: float) -> Rounds[Floats]:

@@ -16,8 +16,10 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
+from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.protocols.runs.final_terms import check_final, opens_final
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
 from ksdp.protocols.runs.pd_svd_program import check_svd, svd_program
 from ksdp.protocols.sums.fixed_point import FixedPoint
@@ -79,6 +81,7 @@ PROGRAMS = MappingProxyType(
         "sigma-svd": _SVD,
         "pd-pca": _SVD,
         "hardt-roth": Program(),
+        "moments": Program(),
         "dp-nmf": Program(),
         "fedpower-private": Program(),
         "fedpower": Program(
@@ -113,7 +116,11 @@ class Precision:
         >>> Precision.widest(PDNMF(), 31, parties=3).bound == 2.0**29
         True
         """
-        bits = 20 if needs_norms(mechanism) else 62 - fraction_bits - (parties - 1).bit_length()
+        bits = (
+            20
+            if needs_norms(mechanism) or opens_final(mechanism)
+            else 62 - fraction_bits - (parties - 1).bit_length()
+        )
         return cls(fraction_bits, min(2.0**bits, LARGEST) if is_noisy(mechanism) else 2.0**bits)
 
     def coding(self, parties: int) -> FixedPoint:
@@ -150,7 +157,7 @@ def is_noisy(mechanism: Mechanism) -> TypeGuard[GaussianReleases]:
 
 def needs_norms(mechanism: Mechanism) -> bool:
     """Whether a run takes normed sums."""
-    return isinstance(mechanism, PDSVD) and not mechanism.reveal_sigma
+    return isinstance(mechanism, PDSVD) and not mechanism.reveal_sigma and not opens_final(mechanism)
 
 
 def check_program(mechanism: Mechanism) -> None:
@@ -162,12 +169,10 @@ def check_program(mechanism: Mechanism) -> None:
         Naming the mechanism or the parameter.
     """
     program = program_of(mechanism)
-    if opens_of(mechanism) != OPENS[0]:
-        raise SpecError(
-            f"`opens` must be {OPENS[0]!r} in a run by announced sums, which shows its parties every round; got "
-            f"{opens_of(mechanism)!r}."
-        )
-    program.check(mechanism)
+    if opens_final(mechanism):
+        check_final(mechanism)
+    else:
+        program.check(mechanism)
 
 
 def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) -> PartyProgram:
@@ -179,12 +184,19 @@ def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) 
         If parties cannot run it.
     """
     check_program(mechanism)
+    if opens_of(mechanism) != OPENS[0]:
+        raise SpecError(
+            f"`opens` must be {OPENS[0]!r} in a run by announced sums, which shows its parties every round; got "
+            f"{opens_of(mechanism)!r}."
+        )
     return program_of(mechanism).start(mechanism, matrix, parties)
 
 
 def sum_entries(mechanism: Mechanism, features: int) -> int:
     """Entries of the largest array that is summed, announced or sent in a run."""
     rows = 0
+    if isinstance(mechanism, Moments):
+        return max(features * (features + 1) // 2, int(mechanism.rank) * features)
     if isinstance(mechanism, DPdisPCA):
         rows = mechanism.intermediate
     elif isinstance(mechanism, GaussianReleases):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from ksdp.audit.spec import MechanismSpec, Section, validated
 
-__all__ = ["FeaturesSpec", "PartySpec", "PrecisionSpec", "RunSpec", "TimeoutsSpec", "parse_run_spec"]
+__all__ = ["FeaturesSpec", "FinalSpec", "PartySpec", "PrecisionSpec", "RunSpec", "TimeoutsSpec", "parse_run_spec"]
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -22,6 +22,8 @@ class FeaturesSpec(Section, frozen=True):
     hash: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
     """Of the terms with a line feed after each."""
     count: Annotated[int, Field(ge=1)] | None = None
+    rows: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
+    """How every party makes its rows: levers, weighting, lengths (`ksdp columns SPEC`). None: not agreed."""
 
     @model_validator(mode="after")
     def _fits(self) -> FeaturesSpec:
@@ -52,6 +54,17 @@ class TimeoutsSpec(Section, frozen=True):
     """Until a lost connection is back."""
 
 
+class FinalSpec(Section, frozen=True):
+    """How the final output is computed on shares, where `mechanism.opens` is "final"."""
+
+    computing: Annotated[tuple[str, ...], Field(min_length=3, max_length=3)] | None = None
+    """The three parties that compute; must be given where there are more."""
+    block: Annotated[int, Field(ge=1)] | None = None
+    """Vectors iterated. Default: 2 rank + 10."""
+    rounds: Annotated[int, Field(ge=1, le=1000)] = 24
+    """Iterations."""
+
+
 class PartySpec(Section, frozen=True):
     """One party, or the server."""
 
@@ -72,6 +85,7 @@ class RunSpec(Section, frozen=True):
     precision: PrecisionSpec = PrecisionSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
     parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
+    final: FinalSpec | None = None
     server: PartySpec | None = None
     """Who collects, where the mechanism needs that; it holds no documents."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, astuple, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.one_noise.paillier import KEY_BITS
+from ksdp.protocols.runs.final_terms import FinalTerms, final_terms, opens_final
 from ksdp.protocols.runs.programs import Precision, check_noisy, check_program, is_noisy, needs_norms, program_of
 
 __all__ = [
@@ -59,6 +60,10 @@ class RunTerms:
         Who collects, where the mechanism needs that; it holds no documents.
     key_bits : int
         Of the server's Paillier key, where noises are taken away; fewer in tests only.
+    rows : str
+        `sha256:` of how every party makes its rows; empty where that is not agreed.
+    final : FinalTerms, optional
+        How it is computed on shares, where the mechanism opens its final output alone; the default unless given.
 
     Raises
     ------
@@ -74,6 +79,8 @@ class RunTerms:
     participants: tuple[Participant, ...]
     server: Participant | None = None
     key_bits: int = KEY_BITS
+    rows: str = ""
+    final: FinalTerms | None = None
 
     def __post_init__(self) -> None:
         check_participants(self.participants, 2)
@@ -82,10 +89,20 @@ class RunTerms:
         if self.features < 1:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
         self.mechanism.observables(self.features)
+        self._settle_final()
         self.precision.coding(self.parties)
         self.precision.integer_bits(self.parties)
         if is_noisy(self.mechanism):
             check_noisy(self.mechanism, self.precision.fraction_bits, self.precision.bound, self.parties)
+
+    def _settle_final(self) -> None:
+        if not opens_final(self.mechanism):
+            if self.final is not None:
+                raise InputError('`final` must be left out unless `opens` is "final".')
+            return
+        given, names = self.final, tuple(p.name for p in self.participants)
+        settled = final_terms(self.mechanism, self.features, names, *(astuple(given) if given else ()))
+        object.__setattr__(self, "final", settled)
 
     def _check_server(self) -> None:
         name, why = self.mechanism.name, program_of(self.mechanism).server
@@ -123,12 +140,16 @@ class RunTerms:
             "vocabulary": self.vocabulary,
             "precision.fraction_bits": self.precision.fraction_bits,
             "precision.bound": self.precision.bound,
-            "sums": "secsum+normedsecsum" if needs_norms(self.mechanism) else "secsum",
+            "sums": _how(self.mechanism),
             "parties": [[p.name, p.identity.hex()] for p in self.participants],
             "server": [self.server.name, self.server.identity.hex()] if self.server else None,
         }
+        if self.rows:
+            said["rows"] = self.rows
         if program_of(self.mechanism).one_noise:
             said["server.key_bits"] = self.key_bits
+        if self.final is not None:
+            said |= {f"final.{name}": value for name, value in asdict(self.final).items()}
         for field in fields(self.mechanism):
             if field.init:
                 said[f"mechanism.{field.name}"] = getattr(self.mechanism, field.name)
@@ -241,6 +262,12 @@ def session_seed(terms: RunTerms, nonces: Mapping[str, bytes], statements: Mappi
     """32 bytes that only the nodes of this one run share, with all that was said so far."""
     said = (pack("said", p.name.encode(), nonces[p.name], statements[p.name].to_bytes()) for p in terms.nodes)
     return hashlib.sha256(pack("run", terms.digest, *said)).digest()
+
+
+def _how(mechanism: Mechanism) -> str:
+    if opens_final(mechanism):
+        return "shares"
+    return "secsum+normedsecsum" if needs_norms(mechanism) else "secsum"
 
 
 def _json(value: Any) -> bytes:

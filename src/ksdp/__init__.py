@@ -1,4 +1,64 @@
 """Measure, document by document, what a private learning protocol gives away, before it is run.
 
-The command is `ksdp`; in Python, `ksdp.flows.audits.run.run_audit` does what `ksdp audit` does.
+>>> import ksdp
+>>> sorted(ksdp.__all__)[:4]
+['Audit', 'KsdpError', 'audit', 'load']
+
+The command is `ksdp`. `ksdp.audit` is a function, and the package of the numerical modules too.
 """
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import ksdp.audit as _audit
+
+if TYPE_CHECKING:
+    from importlib.metadata import version as _version
+
+    from ksdp.audit.errors import KsdpError
+    from ksdp.interface.calls import audit, load, plan, screen
+    from ksdp.interface.result import Audit
+
+    __version__ = _version("ksdp")
+
+__all__ = ["Audit", "KsdpError", "__version__", "audit", "load", "plan", "screen"]
+
+_WHERE = {
+    "Audit": "ksdp.interface.result",
+    "KsdpError": "ksdp.audit.errors",
+    "load": "ksdp.interface.calls",
+    "plan": "ksdp.interface.calls",
+    "screen": "ksdp.interface.calls",
+}
+"""Imported when first asked for: `import ksdp` takes a hundredth of a second."""
+
+
+class _CallableRoom(ModuleType):
+    """The package `ksdp.audit`, which can be called: importing any module of it puts it where the function is."""
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        from ksdp.interface.calls import audit
+
+        return audit(*arguments, **settings)
+
+
+sys.modules["ksdp.audit"].__class__ = _CallableRoom
+del _audit
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("ksdp")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'ksdp' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of one thread; so are we
 
@@ -21,8 +21,11 @@ import typer
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.commands import (
     audits,
+    columns,
     dashboard,
     findings,
+    init,
+    learning,
     mechanisms,
     pem,
     review_log,
@@ -30,7 +33,9 @@ from ksdp.commands import (
     runs,
     schedules,
     screening,
+    tables,
 )
+from ksdp.grouped_help import GroupedCommands
 
 __all__ = ["app", "main"]
 
@@ -45,22 +50,30 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    add_completion=False,
+    cls=GroupedCommands,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 for _name, _command in (
     ("demo", audits.demo),
+    ("init", init.init),
     ("audit", audits.audit),
     ("plan", audits.plan),
+    ("columns", columns.columns),
     ("test", audits.evaluate_statistics),
     ("list", findings.list_audits),
     ("show", findings.show),
     ("report", findings.report),
     ("replay", findings.replay),
+    ("export", tables.export),
+    ("tables", tables.tables),
+    ("sql", tables.sql),
     ("review", dashboard.review),
     ("mechanisms", mechanisms.mechanisms),
     ("claim", mechanisms.claim),
     ("keys", screening.keys),
+    ("gain", learning.gain),
+    ("advise", learning.advise),
     ("screen", screening.screen),
     ("verify", screening.verify),
     ("decide", reviews.decide),
@@ -80,6 +93,24 @@ for _name, _command in (
     ("pem", pem.pem),
 ):
     app.command(_name)(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"ksdp {version('ksdp')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave."),
+    ] = False,
+) -> None:
+    """Measure, document by document, what a private learning protocol gives away, before it is run."""
 
 
 def main() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from rich.console import Console
 from rich.progress import (
@@ -19,7 +23,7 @@ from rich.progress import (
 
 from ksdp.flows.progress import listening
 
-__all__ = ["plain", "terminal"]
+__all__ = ["following", "plain", "terminal"]
 
 _WORDS = {
     "prepare": "reading the corpus",
@@ -60,7 +64,17 @@ class _Bars:
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """Show stages as bars while something runs."""
+    """Show stages as bars while something runs; where there is no terminal, as one line each. SIGTERM ends it."""
+    with _ended_by_sigterm():
+        yield from _shown()
+
+
+def _shown() -> Iterator[None]:
+    if not Console(stderr=True).is_terminal:
+        with listening(_StageLines()) as lines:
+            yield
+            lines.end()
+        return
     columns = (
         TextColumn("{task.description:30}"),
         BarColumn(),
@@ -70,6 +84,97 @@ def terminal() -> Iterator[None]:
     )
     with Progress(*columns, console=Console(stderr=True)) as progress, listening(_Bars(progress)):
         yield
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """At SIGTERM say one line and be gone, with all children: what is in the store is whole at any moment."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        import psutil
+
+        os.write(2, b"\nstopped; the same command resumes from what is stored.\n")
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                child.kill()
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _StageLines:
+    """A line when a stage begins, and its seconds when it ends: for logs and pipes, where bars cannot move."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+
+    def stage(self, name: str, total: int) -> None:
+        self.end()
+        self._began = time.monotonic()
+        self.say(f"{_words(name)} ({total}) ...")
+
+    def advance(self, units: int) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """The last stage is done."""
+        if self._began is not None:
+            self.say(f"  done in {time.monotonic() - self._began:.1f} s")
+        self._began = None
+
+
+class _Counter:
+    """One line that is written over: for notebooks."""
+
+    def __init__(self) -> None:
+        self._name, self._done, self._total, self._shown = "", 0, 1, 0.0
+
+    def stage(self, name: str, total: int) -> None:
+        self._name, self._done, self._total = _words(name), 0, max(total, 1)
+        self._show()
+
+    def advance(self, units: int) -> None:
+        self._done += units
+        if self._done >= self._total or time.monotonic() - self._shown > 0.2:
+            self._show()
+
+    def say(self, text: str) -> None:
+        print(f"\r{text:60}", file=sys.stderr, flush=True)
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        said = f"{self._name} {100 * self._done / self._total:3.0f} %"
+        print(f"\r{said:60}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        print(f"\r{'':60}\r", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    with listening(_Counter()) as counter:
+        try:
+            yield
+        finally:
+            counter.end()
+
+
+def following(progress: bool | None) -> AbstractContextManager[None]:
+    """Progress of a Python call: by default in notebooks and on terminals."""
+    notebook = "ipykernel" in sys.modules
+    wanted = (notebook or sys.stderr.isatty()) if progress is None else progress
+    return _counted() if wanted else nullcontext()
 
 
 class _Lines:

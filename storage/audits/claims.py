@@ -92,12 +92,26 @@ def read_claim(store: Store, inputs: ClaimInputs, code: str) -> StoredClaim | No
 
 def shown_claim(store: Store, summary: Summary) -> StoredClaim | None:
     """What to show beside an audit's mechanism: of the files about the same one with the same parameters, one that
-    refutes the claim if there is any; of these that of most runs; of these the newest.
+    refutes the claim if there is any; of these one by the sampler that really runs; of these that of most runs; of
+    these the newest. Which sampler the audit itself simulated with does not matter.
     """
-    wanted = (summary.mechanism, summary.mechanism_version, summary.parameters)
-    every = map(_read, sorted((store.root / "claims").glob("*.json")))
-    mine = [f for f in every if (f.inputs.mechanism, f.inputs.version, f.inputs.parameters) == wanted]
-    return max(mine, key=lambda f: (f.finding.refuted, f.inputs.runs, f.finished), default=None)
+    wanted = (summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters))
+    mine = []
+    for path in sorted((store.root / "claims").glob("*.json")):
+        claim = _read(path)
+        asked = claim.inputs
+        if (asked.mechanism, asked.version, _unsampled(asked.parameters)) == wanted:
+            mine.append(claim)
+    return max(mine, key=_standing, default=None)
+
+
+def _unsampled(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name != "sampler"}
+
+
+def _standing(claim: StoredClaim) -> tuple[Any, ...]:
+    vetted = claim.inputs.parameters.get("sampler") == "discrete"
+    return claim.finding.refuted, vetted, claim.inputs.runs, claim.finished
 
 
 def _read(path: Path) -> StoredClaim:

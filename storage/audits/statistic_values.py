@@ -18,6 +18,7 @@ from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.stage_tables import read_stage
+from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.checksums import check_sealed
 from ksdp.storage.findings import Curve
@@ -100,17 +101,19 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
     stage, at = _last(store, summary, document, place)
     lane, row = (at, 0) if _literal(summary) else (0, at)
     precision = summary.spec.store.precision
-    bits, values = [], []
+    cells = []
     for block in _blocks(stage, lane):
         try:
-            inclusion, columns = read_values(
-                store.root / stage.values, block, stage.key, row // ROW_GROUP, statistics, precision
+            cells.append(
+                read_values(store.root / stage.values, block, stage.key, row // ROW_GROUP, statistics, precision)
             )
         except DamagedBlock as error:
             raise StoreError(
                 f"the values of audit {summary.audit!r} are not all in the store; run the audit again."
             ) from error
-        bits.append(inclusion[row % ROW_GROUP])
-        values.append(np.stack([column[row % ROW_GROUP] for column in columns]))
-    held, found = np.concatenate(bits), np.concatenate(values, axis=1).astype(np.float64)
-    return [Curve.of(document, name, found[at], held) for at, name in enumerate(statistics)]
+    one = slice(row % ROW_GROUP, row % ROW_GROUP + 1)
+    (held,), found = beside(cells, one, stage.runs // summary.design.every)
+    return [
+        Curve.of(document, name, values[0].astype(np.float64), held)
+        for name, values in zip(statistics, found, strict=True)
+    ]

@@ -130,8 +130,10 @@ def write_view_verdicts(
 
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
     """One row a document, as `write_view_verdicts` says."""
+    path = _file(store, f"{name}.parquet")
     try:
-        table = pq.read_table(check_sealed(_file(store, f"{name}.parquet"), f"views {name!r}"))
+        path.stat()
+        table = pq.read_table(check_sealed(path, f"views {name!r}"))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
     if missing := [column for column in VIEWS.columns if column not in table.schema.names]:
@@ -141,8 +143,10 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
 
 def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
     """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
+    path = _file(store, f"{name}.parquet")
     try:
-        path = check_sealed(_file(store, f"{name}.parquet"), f"views {name!r}")
+        path.stat()
+        check_sealed(path, f"views {name!r}")
         table = dataset.dataset(path, format="parquet")
         few = table.to_table(columns=["verdict", "log10_adjusted_p"])
         sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())

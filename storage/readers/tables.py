@@ -33,6 +33,13 @@ def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> sp.c
     if chosen is None:
         taken = named_columns(spec)
         chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
+        others = [name for name in columns.names if name not in taken and name not in chosen]
+        if spec.format == "auto" and len(chosen) == 1 and others:
+            raise Refused(
+                columns.path,
+                f"only `{chosen[0]}` holds numbers among {columns.listed()}; name the column that holds the text "
+                "(`corpus.text`), or the numeric ones (`corpus.columns`).",
+            )
     if not chosen:
         problem = f"there is no numeric column among {columns.listed()}; encode categories as numbers first."
         raise Refused(columns.path, problem)

@@ -34,6 +34,8 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
         if len(content) > LARGEST_TOML:
             raise SpecError(f"{said}{path.name} has more than {LARGEST_TOML} bytes.")
         return tomllib.loads(content.decode("utf-8"))
+    except SpecError:
+        raise
     except OSError as error:
         raise SpecError(f"{said}{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -15,6 +15,7 @@ only at the end of a run that all parties have confirmed.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -67,7 +68,8 @@ class Transcript:
         self._clock = clock
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = (folder / _TRANSCRIPT).open("a", encoding="utf-8")
+            handle = os.open(folder / _TRANSCRIPT, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            self._file = os.fdopen(handle, "a", encoding="utf-8")
         except OSError as error:
             raise InputError(f"{folder} cannot be written to: {error.strerror}.") from None
 

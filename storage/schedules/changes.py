@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -28,9 +27,10 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.results.stored_summary import VERSION, StoredSummary
 from ksdp.storage.audits.query_results import VERDICTS
+from ksdp.storage.checksums import check_sealed, write_sealed_table
 from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.schedules.schedule_files import schedule_folder
-from ksdp.storage.store import Store, write_json, write_whole
+from ksdp.storage.store import Store, write_json
 
 __all__ = [
     "Changes",
@@ -246,14 +246,10 @@ def _measured(store: Store, audit: str) -> pa.Table:
     )
 
 
-def _write(path: Path, table: pa.Table) -> None:
-    write_whole(path, lambda part: pq.write_table(table, part, compression="zstd"))
-
-
 def write_standing(store: Store, name: str, run: str, standing: pa.Table) -> str:
     """Write the verdicts as they stand; the file's name, for the history."""
     file = f"{run}.parquet"
-    _write(schedule_folder(store, name) / "standing" / file, standing)
+    write_sealed_table(schedule_folder(store, name) / "standing" / file, standing)
     return file
 
 
@@ -262,7 +258,8 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
     if file is None:
         return None
     try:
-        return pq.read_table(schedule_folder(store, name) / "standing" / file)
+        path = schedule_folder(store, name) / "standing" / file
+        return pq.read_table(check_sealed(path, f"schedule {name!r}", "add it anew") if path.exists() else path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"the verdicts of schedule {name!r} cannot be read; add it anew.") from error
 
@@ -270,6 +267,6 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
 def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:
     """Write both tables and, last, their summary."""
     folder = schedule_folder(store, name) / "drift"
-    _write(folder / f"{audit}-verdicts.parquet", drift.verdicts)
-    _write(folder / f"{audit}-distances.parquet", drift.distances)
+    write_sealed_table(folder / f"{audit}-verdicts.parquet", drift.verdicts)
+    write_sealed_table(folder / f"{audit}-distances.parquet", drift.distances)
     write_json(folder / f"{audit}.json", drift.summary().to_json())

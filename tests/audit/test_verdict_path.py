@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import binom, hypergeom, norm
+from scipy.optimize import brentq
+from scipy.stats import binom, binomtest, hypergeom, norm
 
 from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.interim_looks import Look
@@ -26,11 +27,13 @@ from ksdp.audit.interim_verdicts import (
 )
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import compare_arms, judge_controls, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width, distance_band
 from ksdp.audit.verdicts.binomial_gap import hoeffding_log10_p, largest_log10_tail
 from ksdp.audit.verdicts.decide import decide, flagged_by
+from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
+from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.margin import (
     attack_above_log10_p,
@@ -92,12 +95,20 @@ def test_a_test_is_of_the_distance_and_of_the_tails() -> None:
         assert tests.distance[:, column].tolist() == table.distance.tolist()
 
 
-def test_bands_are_the_best_split_of_two_dkw_bands() -> None:
-    best = min(
-        math.sqrt(math.log(2 / (0.01 * s)) / 80) + math.sqrt(math.log(2 / (0.01 * (1 - s))) / 600)
-        for s in np.linspace(0.02, 0.98, 49)
-    )
-    assert band_width(np.array([40]), np.array([300]), 0.01)[0] == pytest.approx(best)
+def test_bands_are_as_wide_as_both_sides_together_need() -> None:
+    m, n = 40, 300
+    x0, y0 = (math.sqrt(math.log(2) / (2 * size)) for size in (m, n))
+
+    def outside(t: float) -> float:
+        """Measured less true: twice P(X + Y >= t), Massart's tails; true less measured: Hoeffding at one point."""
+        x = np.linspace(x0, t + 2, 400_001)
+        later = np.where(t - x <= y0, 1.0, np.exp(-2 * n * np.maximum(t - x, y0) ** 2))
+        both = 0.5 * later[0] + np.trapezoid(4 * m * x * np.exp(-2 * m * x**2) * later, x)
+        return 2 * both + math.exp(-2 * t**2 * m * n / (m + n))
+
+    best = brentq(lambda t: outside(t) - 0.01, 0.1, 1)
+    assert band_width(np.array([m]), np.array([n]), 0.01)[0] == pytest.approx(best, rel=1e-4)
+    best = band_width(np.array([m]), np.array([n]), 0.01)[0]
     low, high = distance_band(np.array([0.5, 0.9]), np.array([40, 0]), np.array([300, 300]), 0.01)
     assert low.tolist() == pytest.approx([max(0.5 - best, 0), 0])
     assert high.tolist() == pytest.approx([min(0.5 + best, 1), 1])
@@ -682,9 +693,80 @@ def test_canaries_void_the_audit_as_soon_as_one_bit_is_wrong() -> None:
     found = judge_canaries([sound, compare_arms({"c": values}, wrong)], FWER, [0.02, 0.03])
     assert "the bits of 1 of 18" in str(found.reason)
     assert found.smallest_distance < 1
+    # D knows no direction, so that negated bits would give 1.
+    negated = bits.copy()
+    negated[[1, 6]] = ~bits[[1, 6]]
+    found = judge_canaries([canary_arms(values, negated)], FWER, [0.05])
+    assert "the bits of 2 of 9" in str(found.reason)
+    assert found.smallest_distance == 0
+    assert canary_arms(values, ~bits).log10_p.max() == canary_arms(values, ~bits).log10_tail.max() == 0
+    same, plain = canary_arms(values, bits), compare_arms({"c": values}, bits)
+    for name in ("n_with", "n_without", "distance", "log10_p", "log10_tail"):
+        np.testing.assert_array_equal(getattr(same, name), getattr(plain, name))
+    lower = np.where(np.arange(90) < 60, -40.0, -60.0)[None, :]
+    assert canary_arms(lower, np.arange(90)[None, :] < 60).distance[0, 0] == 1
+    assert np.isnan(canary_arms(values[:1], np.ones((1, 90), dtype=bool)).distance[0, 0])
     values, ctl = controls_of()
     assert not judge_controls([compare_arms({"a": values}, ctl)], [], canaries=found).valid
     empty = compare_arms({"c": values[:1]}, np.zeros((1, values.shape[1]), dtype=bool))
     assert judge_canaries([empty], FWER, [0.05]).count == 0
     blind = ArmTests(sound.n_with, sound.n_without, sound.distance, np.zeros((9, 1)), sound.log10_tail)
     assert "not called sensitive" in str(judge_canaries([blind], FWER, [0.05]).reason)
+
+
+# Fresh runs
+
+
+def test_the_attack_is_the_best_threshold_of_the_runs_that_chose_it() -> None:
+    assert best_threshold(np.array([3.0, 4.0]), np.array([1.0, 2.0, 3.5])) == Attack(2.0, above=True)
+    assert best_threshold(np.array([1.0, 2.0]), np.array([2.5, 4.0, 1.5])) == Attack(2.0, above=False)
+    # Tied across the arms: those at the threshold are below it, in both arms.
+    assert best_threshold(np.array([2.0, 2.0, 3.0]), np.array([2.0, 1.0, 1.0])) == Attack(1.0, above=True)
+    assert Attack(2.0, above=True).hits(np.array([1.0, 2.0, 3.0])).tolist() == [False, False, True]
+    assert Attack(2.0, above=False).hits(np.array([1.0, 2.0, 3.0])).tolist() == [True, True, False]
+
+
+def test_what_fresh_runs_measure_by_hand() -> None:
+    rng = np.random.default_rng(21)
+    held, free = rng.normal(1.5, 1, 3000).round(2), rng.normal(0, 1, 4000).round(2)
+    found = measure_effect(7, "s", Attack(0.5, above=True), held, free, 0.1, 0.2)
+    hits, alarms = int((held > 0.5).sum()), int((free > 0.5).sum())
+    tpr, fpr = (binomtest(k, n).proportion_ci(0.95, "exact") for k, n in ((hits, 3000), (alarms, 4000)))
+    assert (found.row, found.column, found.n_with, found.n_without) == (7, "s", 3000, 4000)
+    assert found.advantage == pytest.approx(hits / 3000 - alarms / 4000)
+    assert found.advantage_low == pytest.approx(tpr.low - fpr.high)
+    assert found.advantage_high == pytest.approx(tpr.high - fpr.low)
+    assert found.log10_p_above == attack_above_log10_p(hits, 3000, alarms, 4000, 0.2)
+    values, bits = np.concatenate([held, free])[None, :], np.arange(7000)[None, :] < 3000
+    table = ks_table(values, bits)
+    low, high = distance_band(table.distance, table.n_with, table.n_without, 0.1)
+    assert (found.distance, found.log10_p) == (table.distance[0], table.log10_p[0])
+    assert (found.band_low, found.band_high) == (low[0], high[0])
+    assert found.epsilon_low == epsilon_lower_bound(held, free, 0.9)
+    rare, rarer = tpr_at_fpr(held, free, 0.01, 0.9), tpr_at_fpr(held, free, 0.001, 0.9)
+    assert rare is not None
+    assert rarer is not None
+    assert rare.tpr > rarer.tpr > rarer.tpr_low < rare.tpr_low
+    assert (found.tpr_at_fpr_01, found.tpr_at_fpr_01_low) == (rare.tpr, rare.tpr_low)
+    assert (found.tpr_at_fpr_001, found.tpr_at_fpr_001_low) == (rarer.tpr, rarer.tpr_low)
+    few = measure_effect(7, "s", Attack(0.5, above=True), held[:900], free[:900], 0.1, 0.2)
+    assert few.tpr_at_fpr_01 is not None
+    assert few.tpr_at_fpr_001 is few.tpr_at_fpr_001_low is None
+    none = measure_effect(7, "s", Attack(0.5, above=True), held[:20], free[:20], 0.1)
+    assert none.tpr_at_fpr_01 is none.tpr_at_fpr_01_low is None
+    assert none.log10_p_above == attack_above_log10_p(
+        int((held[:20] > 0.5).sum()), 20, int((free[:20] > 0.5).sum()), 20, 0
+    )
+
+
+def test_scores_of_fresh_runs_are_of_a_learner_that_has_not_seen_their_bits() -> None:
+    rng = np.random.default_rng(22)
+    bits = rng.random((1, 150)) < 0.5
+    values = [rng.normal(size=(1, 150)) + 2.0 * bits * (c == 1) for c in range(2)]
+    before, after = (bits[:, :100], [v[:, :100] for v in values]), (bits[:, 100:], [v[:, 100:] for v in values])
+    scores = learned_scores("lda", before, after)
+    assert scores.shape == (50,)
+    assert np.corrcoef(scores, after[1][1][0])[0, 1] > 0.9
+    assert (scores[after[0][0]] > 0).mean() - (scores[~after[0][0]] > 0).mean() > 0.4
+    np.testing.assert_array_equal(learned_scores("lda", before, (~after[0], after[1])), scores)
+    assert (learned_scores("lda", (~before[0], before[1]), after) != scores).any()

@@ -103,7 +103,7 @@ def test_topics_that_are_not_announced_cannot_be_audited(parameters: dict) -> No
         ({"views": {"coalitions": [1.5]}}, r"views\.coalitions"),
         ({"views": {"coalitions": [-1]}}, r"views\.coalitions"),
         ({"views": {"coalitions": [0.1, 9]}}, "must differ; of 90 documents"),
-        ({"parties": {"coalition": 5}}, r"`parties\.coalition` must be left out"),
+        ({"parties": {"coalition": 5}}, r"`parties\.coalition` and `me` must be left out"),
         ({"statistics": {"sees": "final"}}, r"`statistics\.sees` must be left out"),
         ({"mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"}}, "nothing besides its final"),
     ],

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from ksdp.audit.canaries import CANARY
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.sampling import BlockValues
@@ -16,6 +17,7 @@ from ksdp.storage.blocks import (
     ObservablesWriter,
     block_name,
     has_block,
+    read_groups,
     read_observables,
     read_values,
     write_values,
@@ -41,11 +43,31 @@ def test_values_come_back_bit_for_bit(tmp_path: Path, precision: str) -> None:
     assert has_block(tmp_path, BLOCK, "key/one")
     for group in range(3):
         rows = slice(group * ROW_GROUP, (group + 1) * ROW_GROUP)
-        bits, (w, e) = read_values(tmp_path, BLOCK, "key/one", group, ["w-max", "energy"], precision)
-        assert (bits == measured.inclusion[rows]).all()
+        found = read_values(tmp_path, BLOCK, "key/one", group, ["w-max", "energy"], precision)
+        w, e = found.values
+        assert found.kept is None
+        assert (found.inclusion == measured.inclusion[rows]).all()
         assert (w == measured.values["w-max"][rows]).all()
         assert (e == measured.values["energy"][rows]).all()
         assert e.dtype == precision
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_part_of_the_values_comes_back_bit_for_bit(tmp_path: Path, precision: str) -> None:
+    rng = np.random.default_rng(1)
+    shape = (1500, len(BLOCK))
+    kept = rng.random(shape) < np.where(np.arange(1500) % 3 == 0, 1.0, 0.1)[:, None]
+    values, canary = (rng.normal(size=shape).astype(precision) for _ in range(2))
+    write_values(tmp_path, BlockValues(BLOCK, kept & True, {"energy": values}, canary, kept), "key", precision)
+    for group, rows in enumerate((slice(0, ROW_GROUP), slice(ROW_GROUP, None))):
+        found = read_values(tmp_path, BLOCK, "key", group, ["energy"], precision)
+        assert (found.kept == kept[rows]).all()
+        assert (found.values[0] == values[rows][kept[rows]]).all()
+    both = read_groups(tmp_path, BLOCK, "key", ["energy", CANARY], precision)
+    for array, whole in zip((values, canary), both.whole(), strict=True):
+        np.testing.assert_array_equal(whole, np.where(kept, array, np.nan))
+    table = pq.read_table(tmp_path / block_name(BLOCK))
+    assert (np.frombuffer(table["energy"][4].as_py(), values.dtype) == values[4][kept[4]]).all()
 
 
 def test_values_can_be_read_with_any_parquet_tool(tmp_path: Path) -> None:

@@ -118,7 +118,9 @@ def test_the_format_is_told_from_name_keys_and_columns(load, tmp_path, counts_fi
 
     TEXTS.to_parquet(tmp_path / "t.parquet")
     assert load("t.parquet", text="body").features == 2
-    assert load("t.parquet").features == 1  # the table's one numeric column
+    with pytest.raises(CorpusError, match="only `key` holds numbers"):  # not a table of its keys
+        load("t.parquet")
+    assert load("t.parquet", format="table").features == 1  # unless somebody says so
 
     ratings = pd.DataFrame({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "rating": [0, 3, 4], "age": [1, 1, 2]})
     ratings.to_csv(tmp_path / "r.csv", index=False)

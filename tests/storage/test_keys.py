@@ -107,3 +107,16 @@ def test_only_an_encrypted_key_needs_a_passphrase(tmp_path: Path) -> None:
     assert not needs_passphrase(plain.public)
     with pytest.raises(InputError, match="cannot be read"):
         needs_passphrase(tmp_path / "nothing.key")
+
+
+@pytest.mark.parametrize("passphrase", [None, b"secret"])
+def test_half_a_pair_is_made_whole(tmp_path: Path, passphrase: bytes | None) -> None:
+    """Killed between the two files: the private key is there, the public one is not."""
+    made = make_identity(tmp_path, "ana", passphrase=passphrase)
+    shown = made.public.read_bytes()
+    made.public.unlink()
+    again = make_identity(tmp_path, "ana", passphrase=passphrase)
+    assert (again.public.read_bytes(), again.fingerprint) == (shown, made.fingerprint)
+    with pytest.raises(InputError, match="never overwritten"):
+        make_identity(tmp_path, "ana", passphrase=passphrase)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ana.key", "ana.pub"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import Store, content_key, write_json, write_whole
+from ksdp.storage.store import Store, content_key, sweep_parts, write_json, write_whole
 
 
 def test_a_store_is_private_and_found_again(tmp_path: Path) -> None:
@@ -51,3 +53,38 @@ def test_runs_say_what_they_depend_on(tmp_path: Path) -> None:
     assert store.runs({"seed": 1}) == folder
     assert store.runs({"seed": 2}) != folder
     assert store.identities() in ([{"seed": 1}, {"seed": 2}], [{"seed": 2}, {"seed": 1}])
+
+
+def test_a_store_that_was_killed_before_its_first_rename_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / ".ksdp-store.json.abc123.part").write_text("{")
+    assert Store.open(tmp_path / "store").root == tmp_path / "store"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.part").write_text("mine")
+    with pytest.raises(StoreError, match="is not a ksdp store"):
+        Store.open(tmp_path / "other")
+
+
+def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    folder = store.audit("a")
+    folder.mkdir(parents=True)
+    old, new, mine = (folder / name for name in (".x.json.abc.part", ".y.json.abc.part", "z.part"))
+    for path in (old, new, mine):
+        path.write_text("half")
+    os.utime(old, (1.0, 1.0))
+    os.utime(mine, (1.0, 1.0))
+    assert sweep_parts(store.root, time.time()) == 1
+    assert not old.exists()
+    assert new.exists()
+    assert mine.exists()
+
+
+def test_an_identity_that_is_not_its_folders_is_left_out(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    file = store.runs({"seed": 1}) / "identity.json"
+    assert store.identities() == [{"seed": 1}]
+    file.write_text('{"seed": 2}')
+    assert store.identities() == []
+    file.write_text("{")
+    assert store.identities() == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -157,3 +160,28 @@ def test_a_scheduler_that_asks_for_a_key_refuses_whoever_has_none() -> None:
         open_workers(address="tls://127.0.0.1:9"),
     ):
         pass
+
+
+@pytest.mark.e2e
+def test_a_worker_that_is_killed_while_it_starts_does_not_end_the_audit() -> None:
+    """The first one that shows itself is killed at once."""
+    mine, killed = psutil.Process(), threading.Event()
+    known = {process.pid for process in mine.children(recursive=True)}
+
+    def kill() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not killed.is_set():
+            for process in mine.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if process.pid not in known and "spawn_main" in " ".join(process.cmdline()):
+                        process.kill()
+                        killed.set()
+                        return
+            time.sleep(0.005)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with open_workers(1) as cluster:
+        killer.join()
+        assert killed.is_set()
+        assert spread(cluster.address, str.upper, [("a",)], lambda _: None) == ["A"]

@@ -13,11 +13,14 @@ from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Balanced, Literal, Shared
 from ksdp.audit.groups import Units
+from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.flows.prepare import prepare_stored
+from ksdp.storage.audits.stage_tables import write_stage
+from ksdp.storage.store import Store
 from ksdp.tasks import slices as tested
 from ksdp.tasks.blocks import compute_block
 
@@ -34,6 +37,7 @@ def corpus() -> Corpus:
 
 DESIGNS = {
     "shared": {"party_size": 30, "with_runs": 40},
+    "part of the without runs": {"party_size": 4, "with_runs": 100},
     "poisson": {"party_size": 30, "with_runs": 40, "sampling": "poisson"},
     "balanced": {"kind": "balanced", "party_size": 30, "with_runs": 40, "documents": 12},
     "literal": {"kind": "literal", "party_size": 30, "with_runs": 24, "documents": ["d3", "d40", "d71"]},
@@ -85,6 +89,11 @@ def half(bits: np.ndarray) -> np.ndarray:
     return wrong
 
 
+def negated(bits: np.ndarray) -> np.ndarray:
+    """Arms are swapped as a whole."""
+    return ~bits
+
+
 def one_run(bits: np.ndarray) -> np.ndarray:
     """One bit of one document is wrong."""
     wrong = bits.copy()
@@ -92,7 +101,7 @@ def one_run(bits: np.ndarray) -> np.ndarray:
     return wrong
 
 
-@pytest.mark.parametrize("fault", [neighbours, next_run, half, one_run], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fault", [neighbours, next_run, half, negated, one_run], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", ["shared", "poisson", "balanced"])
 def test_bits_of_other_databases_void_the_audit(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, fault: Callable
@@ -105,8 +114,42 @@ def test_bits_of_other_databases_void_the_audit(
     assert not judged.valid
     assert "not those of the databases" in str(judged.reason)
     assert judged.planted_largest_p < 1e-6  # the invented ones notice nothing
-    if fault in (neighbours, half):
+    if fault in (neighbours, half, negated):
         assert judged.canaries_smallest_distance < 0.6
+
+
+def fresh_canaries(corpus: Corpus, store: Path) -> ArmTests:
+    """What the canaries of the fresh runs say, beside the effects of two documents."""
+    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": ["row-space-energy"]}}
+    ready = prepare_stored(parse_spec(tables), corpus, store, may_sample=True)
+    plan, rows = ready.plan, np.array([4, 70])
+    stage = Stage(FRESH, fresh_seed(plan.design.seed), 40, rows, ("row-space-energy",))
+    write_stage(Store(store).audit(ready.ref.audit), stage)
+    fresh = ready.ref.at(FRESH)
+    for ref in (ready.ref, fresh):
+        for block in tested.open_plan(ref).blocks:
+            compute_block(ref, block)
+    wanted = [tested.Flagged(int(row), "row-space-energy") for row in rows]
+    found = tested.effects(ready.ref, fresh, tested.Slice(0, 0), wanted)
+    assert [effect.row for effect in found.effects] == rows.tolist()
+    return found.canaries
+
+
+@pytest.mark.parametrize("fault", [neighbours, next_run, negated, one_run], ids=lambda f: f.__name__)
+def test_bits_of_other_databases_in_the_fresh_runs_alone_are_noticed(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable
+) -> None:
+    rule, sound = parse_spec({"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd"}}).decision, Shared.inclusion
+    right = judge_canaries([fresh_canaries(corpus, tmp_path / "a")], rule, [rule.level])
+    assert (right.reason, right.count, right.smallest_distance) == (None, 2, 1.0)
+
+    def wrong(self: Shared, block) -> np.ndarray:
+        return fault(sound(self, block)) if self.runs == 40 else sound(self, block)
+
+    monkeypatch.setattr(Shared, "inclusion", wrong)
+    found = judge_canaries([fresh_canaries(corpus, tmp_path / "b")], rule, [rule.level])
+    assert "not those of the databases" in str(found.reason)
 
 
 def test_a_wrong_arm_of_the_literal_design_voids_the_audit(

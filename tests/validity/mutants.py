@@ -59,7 +59,8 @@ def _of(file: str, *changes: tuple[str, str]) -> list[Mutant]:
 #   fifth and called 1; the order in which its intervals are halved;
 # - which arm `ks` looks up, and tied values of it taken one by one there: the last of them has the upper
 #   end of the step, the first the lower one;
-# - `columns` in the sort for the strongest, which is stable.
+# - `columns` in the sort for the strongest, which is stable;
+# - arms exchanged in `epsilon_lower_bound`, which asks both.
 MUTANTS: list[Mutant] = [
     *_of(
         "audit/verdicts/ks.py",
@@ -169,6 +170,61 @@ MUTANTS: list[Mutant] = [
         ("valid=reason is None,", "valid=True,"),
         ("if canaries is not None and canaries.reason is not None:", "if False:"),
         ("(math.log(2) - 2 * m * n / (m + n) * 0.45**2)", "(math.log(2) - 0 * m * n / (m + n) * 0.45**2)"),
+    ),
+    *_of(
+        "audit/testing.py",
+        ("distance=np.where(upside_down, 0.0, tests.distance)", "distance=tests.distance"),
+        ("log10_p=np.where(upside_down, 0.0, tests.log10_p)", "log10_p=tests.log10_p"),
+        ("log10_tail=np.where(upside_down, 0.0, tests.log10_tail)", "log10_tail=tests.log10_tail"),
+        ("held * sizes[1] > (total - held) * sizes[0]", "held > total - held"),
+        ("held * sizes[1] > (total - held) * sizes[0]", "held * sizes[1] <= (total - held) * sizes[0]"),
+        ("(~higher & ~np.isnan(tests.distance[:, 0]))", "(~higher)"),
+    ),
+    *_of(
+        "audit/verdicts/fresh_effects.py",
+        ("values > self.threshold if", "values >= self.threshold if"),
+        ("else values <= self.threshold", "else values < self.threshold"),
+        ("values > self.threshold if self.above else values <= self.threshold", "values > self.threshold"),
+        ('np.searchsorted(np.sort(held), at, side="right")', 'np.searchsorted(np.sort(held), at, side="left")'),
+        ('np.searchsorted(np.sort(free), at, side="right")', 'np.searchsorted(np.sort(free), at, side="left")'),
+        ("np.abs(upto_held - upto_free)", "upto_held - upto_free"),
+        ("np.abs(upto_held - upto_free)", "upto_free - upto_held"),
+        ("bool(upto_free[best] > upto_held[best])", "bool(upto_free[best] < upto_held[best])"),
+        ("bool(upto_free[best] > upto_held[best])", "True"),
+        ("for _, values in (before, after)", "for _, values in (after, before)"),
+        ("np.concatenate([before[0], after[0]], axis=1)", "np.concatenate([after[0], before[0]], axis=1)"),
+        ("runs[:first], runs[first:])", "runs, runs[first:])"),
+        ("runs[:first], runs[first:])", "runs[first:], runs[first:])"),
+        ("np.arange(len(values)) < len(held)", "np.arange(len(values)) < len(free)"),
+        ("table.n_with, table.n_without, level)", "table.n_with, table.n_with, level)"),
+        ("table.n_with, table.n_without, level)", "table.n_with, table.n_without, level / 2)"),
+        ("attack.hits(held), attack.hits(free)", "attack.hits(free), attack.hits(held)"),
+        ("_share(hits, level / 2)", "_share(hits, level)"),
+        ("_share(alarms, level / 2)", "_share(alarms, level)"),
+        ("for rate in (0.01, 0.001)", "for rate in (0.001, 0.01)"),
+        ("tpr_at_fpr(held, free, rate, 1 - level)", "tpr_at_fpr(free, held, rate, 1 - level)"),
+        ("tpr_at_fpr(held, free, rate, 1 - level)", "tpr_at_fpr(held, free, rate, level)"),
+        ("n_with=len(held)", "n_with=len(free)"),
+        ("n_without=len(free)", "n_without=len(held)"),
+        ("advantage=tpr - fpr", "advantage=tpr"),
+        ("tpr_low - fpr_high", "tpr_low - fpr_low"),
+        ("tpr_low - fpr_high", "tpr - fpr_high"),
+        ("tpr_high - fpr_low", "tpr_high - fpr_high"),
+        ("tpr_high - fpr_low", "tpr_high - fpr"),
+        ("band_low=float(low[0])", "band_low=float(high[0])"),
+        ("float(table.log10_p[0])", "0.0"),
+        ("int(alarms.sum()), len(free), margin)", "int(alarms.sum()), len(free), 0.0)"),
+        ("int(hits.sum()), len(held), int(alarms.sum()), len(free)", "int(hits.sum()), len(held), 0, len(free)"),
+        ("epsilon_lower_bound(held, free, 1 - level)", "epsilon_lower_bound(held, free, level)"),
+        ("tpr_at_fpr_01=rare.tpr if rare", "tpr_at_fpr_01=rare.tpr_low if rare"),
+        ("tpr_at_fpr_01_low=rare.tpr_low if rare", "tpr_at_fpr_01_low=rare.tpr if rare"),
+        ("tpr_at_fpr_001=rarer.tpr if rarer", "tpr_at_fpr_001=rare.tpr if rare"),
+        ("tpr_at_fpr_001_low=rarer.tpr_low if rarer", "tpr_at_fpr_001_low=rarer.tpr if rarer"),
+        ("float(hits.mean())", "float(hits.sum())"),
+        (
+            "share_interval(int(hits.sum()), len(hits), level)",
+            "share_interval(int(hits.sum()), len(hits), level / 2)",
+        ),
     ),
     *_of(
         "audit/canaries.py",

@@ -44,7 +44,7 @@ def before_sampling(epsilon: float, rate: float) -> float:
     Examples
     --------
     >>> round(before_sampling(1.0, 0.1), 4)
-    2.9004
+    2.9005
     """
     if not 0 < rate <= 1:
         raise InputError(f"`rate` must be in (0, 1]; got {rate}.")

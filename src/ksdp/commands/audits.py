@@ -66,33 +66,14 @@ def plan(
 ) -> None:
     """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
     from ksdp.flows.audits.forecast import forecast
+    from ksdp.flows.audits.forecast_words import forecast_words
     from ksdp.flows.prepare import read_spec_file
 
     said = forecast(*read_spec_file(spec))
     if as_json:
         typer.echo(json.dumps(said))
         return
-    for view in said["views"]:
-        typer.echo(
-            f"{view['name']}: {view['runs']} runs{' (shared)' if view['shared'] else ''}, finds "
-            f"{view['detectable_D']:.2f}, certifies {view['certifiable_margin']:.2f}"
-        )
-    typer.echo(
-        f"{said['documents']} {said['unit']}s, {said['runs']} runs in {said['blocks']} blocks, "
-        f"{len(said['statistics'])} statistics\n"
-        f"{_pairs(said['certificate_runs'])}"
-        f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
-        f"{said['bytes'] / 1e9:.1f} GB\n"
-        f"finds     a leak of advantage {said['detectable_D']:.2f}, 8 times in 10, even as the only one\n"
-        f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak"
-        + (
-            f";\n          the spec's {said['margin']:.2f} takes {said['runs_for_margin']} runs"
-            if said["margin"]
-            else ""
-        )
-    )
-    if said["unread"]:
-        typer.echo(f"unread    {', '.join(said['unread'])}: nobody looks at it, so that no document can be clear")
+    typer.echo(forecast_words(said))
 
 
 def evaluate_statistics(
@@ -106,12 +87,21 @@ def evaluate_statistics(
 ) -> None:
     """Evaluate new statistics on cached observables, without a single run of the mechanism."""
     from ksdp.flows.audits.run import run_test
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
     dask = asked_dask(dask, insecure_dask)
     with terminal():
-        summary = run_test(store, audit, names, workers=workers, dask=dask)
+        opened = Store.open(store, create=False)
+        summary = run_test(store, find_audit(opened, audit), names, workers=workers, dask=dask)
+    if not as_json:
+        for name, about in summary.statistics.items():
+            typer.echo(
+                f"{name:28} median D {about.median_D:.3f}, largest {about.max_D:.3f}, sensitive by it alone "
+                f"{about.sensitive}   (by chance half stay below {summary.chance.median_D:.3f})"
+            )
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))
 
@@ -119,11 +109,13 @@ def evaluate_statistics(
 def demo(
     store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
 ) -> None:
-    """Audit the docstrings of the installed numpy, scipy and pandas with PD-SVD and PD-NMF."""
-    from ksdp.flows.audits.demo import run_demo
+    """Audit docstrings of the installed numpy, scipy and pandas under two settings; one leaks less."""
+    from ksdp.flows.audits.demo import demo_words, run_demo
     from ksdp.terminal import terminal
 
     with terminal():
         summaries = run_demo(store, workers=workers)
     for summary in summaries:
         tell(summary, as_json)
+    if not as_json:
+        typer.echo(demo_words(summaries), err=True)

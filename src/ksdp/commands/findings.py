@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ksdp.audit.errors import StoreError
 from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
 
 if TYPE_CHECKING:
+    from ksdp.audit.results.summary import Summary
     from ksdp.storage.store import Store
 
 __all__ = ["list_audits", "replay", "report", "show"]
@@ -22,7 +24,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
     """List the finished audits of a store, newest first."""
     from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
     from ksdp.storage.errors import StoreError
-    from ksdp.storage.findings import Summary, read_summary
+    from ksdp.storage.findings import read_summary
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
@@ -54,23 +56,35 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
 def show(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
     document: Annotated[str | None, typer.Argument(help="Id of a document; the whole audit without.")] = None,
+    worst: Annotated[int, typer.Option("--worst", min=0, help="How many documents to list.")] = 10,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document."""
+    from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.views import finished_views
     from ksdp.storage.findings import read_document, read_summary
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
+    audit = find_audit(opened, audit)
     if audit in finished_views(opened):
         _show_views(opened, audit, document, as_json)
         return
     folder = opened.audit(audit)
     if document is None:
-        tell(read_summary(folder), as_json)
+        summary = read_summary(folder)
+        tell(summary, as_json)
+        if not as_json:
+            _tell_documents(folder, worst)
         return
-    found = read_document(folder, document)
+    try:
+        found = read_document(folder, document)
+    except StoreError:
+        if _left_out(opened, read_summary(folder), document):
+            raise StoreError(f"document {document!r} is left out: empty, without any feature.") from None
+        raise
+    chance = read_summary(folder).chance
     if as_json:
         typer.echo(json.dumps(found.to_json()))
         return
@@ -80,6 +94,7 @@ def show(
         f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
         f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
     )
+    typer.echo(f"  where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}")
     if verdict.certified_bound is not None:
         typer.echo(
             f"no attack has an advantage above {verdict.certified_bound:.3f}; whoever knows all other documents "
@@ -105,6 +120,29 @@ def show(
         typer.echo(f"surely found from a measured D of {found.verdict.detectable_distance:.3f}")
 
 
+def _tell_documents(folder: Path, most: int) -> None:
+    """The documents with the strongest evidence."""
+    import pyarrow.compute as pc
+
+    from ksdp.storage.findings import read_verdicts
+
+    table = read_verdicts(folder)
+    order = pc.sort_indices(table, sort_keys=[("log10_adjusted_p", "ascending"), ("distance", "descending")])
+    for row in table.take(order[:most]).to_pylist():
+        typer.echo(
+            f"{row['document']:40} {row['verdict']:10} D {row['distance']:.3f}  "
+            f"p 10^{row['log10_adjusted_p']:.1f}  {row['statistic']}"
+        )
+    if len(table) > most:
+        typer.echo(f"... and {len(table) - most} more: `--worst N`, or `ksdp export`", err=True)
+
+
+def _left_out(store: Store, summary: Summary, document: str) -> bool:
+    from ksdp.storage.mapped_corpus import open_corpus
+
+    return document in open_corpus(store.corpus(summary.corpus)).left_out
+
+
 def _detected(leak: bool) -> str:
     return ", a leak is detected" if leak else ""
 
@@ -124,8 +162,11 @@ def replay(
 ) -> None:
     """Compute one number again from the seed, and say whether it is equal; exit 1 where it is not."""
     from ksdp.flows.audits.replay import replay as run_replay
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
+    audit = find_audit(Store.open(store, create=False), audit)
     with terminal():
         out = run_replay(store, audit, document, statistic)
     if as_json:
@@ -170,9 +211,11 @@ def report(
 ) -> None:
     """Render the report of a finished audit again."""
     from ksdp.dashboards.audits.report import render_report
+    from ksdp.storage.audits.names import find_audit
     from ksdp.storage.store import Store, write_whole
 
     opened = Store.open(store, create=False)
+    audit = find_audit(opened, audit)
     page = render_report(opened, audit)
     target = html or opened.audit(audit) / "report.html"
 

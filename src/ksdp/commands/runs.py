@@ -105,6 +105,7 @@ def run(
     from ksdp.flows.runs.local_run import run_local, wait_for_parties
     from ksdp.flows.runs.node_run import guarantee_words
     from ksdp.flows.runs.terms import read_run
+    from ksdp.protocols.runs.trust import who_must_be_trusted
 
     read = read_run(protocol)
     if local is not None:
@@ -118,12 +119,13 @@ def run(
             for line in {guarantee_words(json.loads(end["said"])) for end in ends.values() if not end["code"]}:
                 typer.echo(line)
         raise typer.Exit(1 if failed else 0)
-    typer.echo(f"agreement  {read.terms.digest.hex()}", err=True)
+    trust = who_must_be_trusted(read.terms)
+    typer.echo(f"agreement  {read.terms.digest.hex()}\n{trust}", err=True)
     absent = wait_for_parties(
         read, wait, lambda name, here: typer.echo(f"{name} {'listens' if here else 'left'}", err=True)
     )
     if as_json:
-        agreed = {"agreement": read.terms.digest.hex(), "terms": read.terms.terms}
+        agreed = {"agreement": read.terms.digest.hex(), "terms": read.terms.terms, "trust": trust}
         typer.echo(json.dumps(agreed | {"absent": list(absent)}))
     else:
         typer.echo("\n".join(f"{name:26} {json.dumps(value)}" for name, value in read.terms.terms.items()))

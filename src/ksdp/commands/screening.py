@@ -60,7 +60,7 @@ def screen(
     search: Annotated[
         bool,
         typer.Option(
-            "--search", help="Where exclusion does not help: larger party, lower rank, fewer iterations, noise?"
+            "--search", help="Where exclusion does not help, turn one lever after the other (see `ksdp advise`)."
         ),
     ] = False,
     quota: Annotated[
@@ -103,7 +103,7 @@ def screen(
             reasons = [answer.reason for answer in out.search.answers]
             typer.echo("\n".join([out.search.reason, *reasons]), err=True)
         elif out.outcome in NO_HELP:
-            typer.echo("--search tries a larger party, a lower rank, fewer iterations and noise.", err=True)
+            typer.echo("`ksdp advise` searches the levers for a run that gives less away.", err=True)
         typer.echo(f"screen  {out.screen}\nreport  {out.report}", err=True)
     raise typer.Exit(_SCREENED.get(out.outcome, 3))
 

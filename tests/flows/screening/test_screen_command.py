@@ -60,7 +60,7 @@ def test_where_exclusion_does_not_help_the_search_is_offered(
     ]  # fmt: skip
     told = ksdp(*common, check=3)
     assert "hopeless: " in told.err
-    assert "--search tries a larger party, a lower rank, fewer iterations and noise." in told.err
+    assert "`ksdp advise` searches the levers for a run that gives less away." in told.err
     again = ksdp(*common, "--json", check=3)
     assert (again.out["most"], again.out["outcome"]) == (0.01, "hopeless")
     assert again.out["rounds"][0]["cached_runs"] == again.out["rounds"][0]["runs"]

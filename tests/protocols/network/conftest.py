@@ -74,7 +74,7 @@ class Party:
             self.name,
             Address("127.0.0.1", self.port),
             others,
-            make_credentials(self.name, self.identity, known, now=datetime.now(UTC)),
+            make_credentials(self.identity, known, now=datetime.now(UTC)),
             limit=largest_message(self.terms, sum_entries(self.mechanism, FEATURES)),
             times=self.times,
             observe=lambda what, peer: self.note(what=what, peer=peer),

@@ -35,7 +35,7 @@ def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, l
         all_of = parties(2)
         ada, bob = all_of["ada"], all_of["bob"]
         keys = {"ada": ada.identity.public_key()}
-        credentials = make_credentials("bob", bob.identity, keys, now=datetime.now(UTC))
+        credentials = make_credentials(bob.identity, keys, now=datetime.now(UTC))
         async with ada.mesh() as mesh:
             link = mesh.links["bob"]
             for number, said in enumerate(connections):

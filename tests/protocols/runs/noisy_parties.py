@@ -19,6 +19,7 @@ from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds
@@ -41,6 +42,7 @@ BY_SUMS: tuple[GaussianReleases, ...] = (
     HardtRoth(rank=2, iterations=3, epsilon=2.0, **DISCRETE),
     DPNMF(rank=2, sweeps=2, epsilon=20.0, **DISCRETE),
     PrivateFedPower(rank=2, iterations=4, period=2, noise=0.02, **DISCRETE),
+    Moments(rank=2, advantage=0.4, **DISCRETE),
 )
 BY_UPLOADS: tuple[GaussianReleases, ...] = (
     FedPower(rank=2, iterations=4, period=2, noise=0.01, central_noise=0.02, **DISCRETE),

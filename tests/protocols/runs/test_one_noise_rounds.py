@@ -17,6 +17,7 @@ from ksdp.protocols.channel.arrays import pack_array
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.channel.wire import pack, unpack
+from ksdp.protocols.one_noise.modulus_proof import prove_modulus
 from ksdp.protocols.one_noise.paillier import generate
 from ksdp.protocols.runs.party_noise import NoiseSource, noised
 from ksdp.protocols.runs.party_rounds import largest_message
@@ -127,8 +128,9 @@ def test_devices_that_mean_a_key_of_another_length_do_not_begin() -> None:
 
 
 def test_a_server_that_shows_devices_different_keys_ends_the_run() -> None:
-    n = generate(KEY_BITS).public.n
-    other = pack("paillier", n.to_bytes(-(-n.bit_length() // 8), "big"))
+    key = generate(KEY_BITS)
+    n = key.public.n
+    other = pack("paillier", n.to_bytes(-(-n.bit_length() // 8), "big"), prove_modulus(key))
     assert "another session" in played(sides(3, ONE_NOISE), instead("paillier key", SERVER, "bob", other))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ksdp.audit.claims import ClaimFinding, audit_claim
 from ksdp.audit.errors import StoreError
+from ksdp.audit.mechanisms.guarantee import as_it_runs
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower
 from ksdp.audit.plan import parameters_of
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, shown_claim, write_claim
@@ -66,6 +67,21 @@ def test_a_refutation_is_shown_before_more_runs_and_more_runs_before_newer_ones(
     assert shown is not None
     assert shown.inputs.runs == 900
     put(store, replace(INPUTS, seed=8), refuted, hour=0)
+    shown = shown_claim(store, SUMMARY)
+    assert shown is not None
+    assert shown.finding.refuted
+
+
+def test_what_really_runs_is_shown_before_what_was_simulated(store: Store, refuted: ClaimFinding) -> None:
+    kept = replace(refuted, measured_low=0.1)
+    vetted = replace(INPUTS, parameters=parameters_of(as_it_runs(MECHANISM)))
+    assert vetted.parameters["sampler"] == "discrete" != INPUTS.parameters["sampler"]
+    put(store, vetted, kept, hour=1)
+    put(store, replace(INPUTS, runs=900), kept, hour=5)
+    shown = shown_claim(store, SUMMARY)
+    assert shown is not None
+    assert shown.inputs.parameters["sampler"] == "discrete"
+    put(store, INPUTS, refuted, hour=0)
     shown = shown_claim(store, SUMMARY)
     assert shown is not None
     assert shown.finding.refuted

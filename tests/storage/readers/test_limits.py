@@ -8,7 +8,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -82,13 +81,11 @@ def test_a_dense_file_that_says_more_than_it_holds_is_refused(tmp_path: Path) ->
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "texts.csv"
     os.mkfifo(pipe)
-    began = time.monotonic()
     for path in (pipe, Path("/dev/zero")):
         with pytest.raises(CorpusError, match="no regular file"):
             contents(path)
         with pytest.raises(SpecError, match="no regular file"):
             read_toml(path)
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:x+x+)+y", r"((ab?)*)*c"])

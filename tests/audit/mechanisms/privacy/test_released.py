@@ -13,6 +13,7 @@ from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
+from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 ALL: list[GaussianReleases] = [
@@ -21,6 +22,7 @@ ALL: list[GaussianReleases] = [
     BrokenPower(rank=2, iterations=2),
     DPNMF(rank=2, sweeps=2),
     DPdisPCA(rank=2, intermediate=3),
+    Moments(rank=2),
     FedPower(rank=2, iterations=4, period=2),
     UtilityFedPower(rank=2, iterations=2, period=1, row_bound=1.0),
     PrivateFedPower(rank=2, iterations=2),

@@ -1,0 +1,191 @@
+"""What a run gains its parties: over working alone, over public data alone, and how much of the exact run's gain.
+
+In every split some documents are held out. The others learn: all parties by the run that the spec asks for;
+all of them by the exact run, without levers and noise; each party by itself, exactly, from its own documents
+without any lever (who is alone protects nothing); and whoever has public data alone. All are judged alike on the
+documents held out, everybody's and each party's own, in the columns of the corpus without levers.
+
+Splits share documents, so the variance of a mean over J of them is not s^2 / J. Intervals are Student's with
+s^2 (1 / J + test / train) (Nadeau & Bengio 2003, https://doi.org/10.1023/A:1024068626366).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from ksdp.audit.gain_spec import GainSpec
+from ksdp.audit.learning.learners import Learnt, exact_of, learn, quickly
+from ksdp.audit.learning.measures import coherence, diversity, energy, rated, regression, topic_match
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.randomness import Purpose, generator
+
+__all__ = ["ALL", "Interval", "Rows", "Score", "gain_scores", "interval", "party_labels"]
+
+ALL = "everybody's documents"
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A corpus with and without levers, the same documents in the same order."""
+
+    learn: sp.csr_array
+    """With: what the run gets."""
+    judge: sp.csr_array
+    """Without: what the exact run and parties alone get, and what all are judged on."""
+    lift: sp.csr_array | None
+    """From the columns of `learn` to those of `judge`; None where they are the same."""
+    party: NDArray[np.str_] | None = None
+    target: Floats | None = None
+    ratings: bool = False
+    basis: Floats | None = None
+    """Public directions in the columns of `judge`, shape (features, r)."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number: how good what one learner learnt is on some documents of one split."""
+
+    split: int
+    learner: str
+    """`run`, `exact`, `public` or `alone`."""
+    party: str
+    """Who is alone; empty for the others."""
+    judged: str
+    """`ALL`, or the party whose own held-out documents these are."""
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over splits with its interval of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float], ratio: float, level: float = 0.05) -> Interval:
+    """Of a mean over random splits; `ratio` is documents held out over documents learnt from.
+
+    Examples
+    --------
+    >>> interval([1.0, 2.0, 3.0], 0.0).low.__round__(2)
+    -0.48
+    """
+    found = np.asarray(values, dtype=np.float64)
+    mean, count = float(found.mean()), len(found)
+    if count < 2:
+        return Interval(mean, -math.inf, math.inf)
+    deviation = float(found.std(ddof=1)) * math.sqrt(1 / count + ratio)
+    half = float(student.ppf(1 - level / 2, count - 1)) * deviation
+    return Interval(mean, mean - half, mean + half)
+
+
+def party_labels(rows: Rows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
+    """Who holds each document: the parties that the corpus names, or some drawn alike."""
+    if asked.parties is None and rows.party is not None:
+        return rows.party
+    count = asked.parties or 3
+    names = np.array([f"alike {number}" for number in range(1, count + 1)])
+    return np.asarray(names[rng.permutation(rows.judge.shape[0]) % count])
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    number: int
+    labels: NDArray[np.str_]
+    test: NDArray[np.bool_]
+    train: NDArray[np.bool_]
+    public: NDArray[np.bool_]
+    names: tuple[str, ...] = field(default=())
+
+
+def _split(rows: Rows, asked: GainSpec, seed: int, number: int) -> _Split:
+    rng = generator(seed, Purpose.LEARNING, number, 0)
+    count = rows.judge.shape[0]
+    labels = party_labels(rows, asked, rng)
+    order = rng.permutation(count)
+    held, public = max(1, round(asked.held_out * count)), 0 if rows.basis is not None else asked.public or 0
+    test, shown = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+    test[order[:held]] = True
+    shown[order[held : held + public]] = True
+    train = ~(test | shown)
+    return _Split(number, labels, test, train, shown, tuple(np.unique(labels[train]).tolist()))
+
+
+def gain_scores(
+    mechanism: Mechanism, rows: Rows, asked: GainSpec, seed: int, *, baselines: bool = True
+) -> Iterator[Score]:
+    """Every learner's scores, split by split.
+
+    Without `baselines` those of the run alone, on everybody's documents, in the same splits.
+
+    Raises
+    ------
+    SpecError
+        If the mechanism learns no basis.
+    """
+    run, exact = quickly(mechanism), quickly(exact_of(mechanism))
+    rank = int(getattr(mechanism, "rank", None) or 1)
+    for number in range(asked.splits):
+        split = _split(rows, asked, seed, number)
+        rng = generator(seed, Purpose.LEARNING, number, 1)
+
+        def parts(matrix: sp.csr_array, split: _Split = split) -> list[sp.csr_array]:
+            return [_rows(matrix, split.train & (split.labels == name)) for name in split.names]
+
+        if not baselines:
+            learnt = learn(run, parts(rows.learn), rows.lift, rng)
+            for measure, value in _judge(learnt, learnt, rows, split, ALL).items():
+                yield Score(number, "run", "", ALL, measure, value)
+            continue
+        best = learn(exact, parts(rows.judge), None, rng)
+        learners: list[tuple[str, str, Learnt]] = [
+            ("run", "", learn(run, parts(rows.learn), rows.lift, rng)),
+            ("exact", "", best),
+        ]
+        for name, matrix in zip(split.names, parts(rows.judge), strict=True):
+            if matrix.shape[0] > rank:
+                learners.append(("alone", name, learn(exact, [matrix], None, rng)))
+        if rows.basis is not None:
+            learners.append(("public", "", Learnt(rows.basis[:, :rank].T, None, False)))
+        elif split.public.any():
+            learners.append(("public", "", learn(exact, [_rows(rows.judge, split.public)], None, rng)))
+        for who, name, learnt in learners:
+            for judged in (ALL, *([name] if name else split.names)):
+                for measure, value in _judge(learnt, best, rows, split, judged).items():
+                    yield Score(number, who, name, judged, measure, value)
+
+
+def _judge(learnt: Learnt, best: Learnt, rows: Rows, split: _Split, judged: str) -> Mapping[str, float]:
+    of = np.ones(len(split.test), dtype=bool) if judged == ALL else split.labels == judged
+    if not (split.test & of).any():
+        return {}
+    test = _rows(rows.judge, split.test & of)
+    found = {"energy": energy(learnt, test)}
+    if rows.target is not None and (split.train & of).sum() > len(learnt.rows) + 1:
+        train = _rows(rows.judge, split.train & of), rows.target[split.train & of]
+        found["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
+    if rows.ratings:
+        rng = generator(0, Purpose.LEARNING, split.number, 2)  # everybody is asked for the same ratings
+        found["ratings (minus RMSE)"], found["NDCG@10"] = rated(learnt, test, rng)
+    if learnt.nonnegative and judged == ALL:
+        found |= {
+            "coherence (NPMI)": coherence(learnt, rows.judge),
+            "diversity": diversity(learnt),
+            "topic match": topic_match(learnt, best),
+        }
+    return found
+
+
+def _rows(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:
+    return sp.csr_array(matrix[np.flatnonzero(mask)])

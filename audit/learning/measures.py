@@ -1,0 +1,119 @@
+"""How good what somebody learnt is, on documents that nobody learnt from. Larger is better, for every measure.
+
+Coherence is tomotopy's; regression, predictions of ratings and NDCG use scikit-learn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from ksdp.audit.learning.learners import Learnt
+from ksdp.audit.learning.quality import residual_share
+
+__all__ = ["coherence", "diversity", "energy", "projected", "rated", "regression", "topic_match"]
+
+Floats = NDArray[np.float64]
+
+_TOP = 10
+"""Terms that stand for a topic."""
+_HIDDEN = 0.2
+"""Part of a user's ratings that is hidden, to be predicted."""
+_RIDGE = 1.0
+
+
+def energy(learnt: Learnt, documents: sp.csr_array) -> float:
+    """Share of the documents' energy inside the row space of what was learnt."""
+    return 1 - residual_share(documents, learnt.rows, learnt.mean)
+
+
+def projected(learnt: Learnt, documents: sp.csr_array) -> Floats:
+    """Coordinates of the documents, shape (n_documents, k)."""
+    directions = learnt.directions
+    found = np.asarray(documents @ directions)
+    return found if learnt.mean is None else found - learnt.mean @ directions
+
+
+def regression(learnt: Learnt, train: tuple[sp.csr_array, Floats], test: tuple[sp.csr_array, Floats]) -> float:
+    """Minus the root mean square error of a linear regression on the coordinates (PCR)."""
+    from sklearn.linear_model import LinearRegression
+
+    model = LinearRegression().fit(projected(learnt, train[0]), train[1])
+    errors = model.predict(projected(learnt, test[0])) - test[1]
+    return -float(np.sqrt(np.mean(errors**2)))
+
+
+def _top_terms(learnt: Learnt) -> NDArray[np.intp]:
+    """Columns with the largest entries of every topic, shape (k, at most 10)."""
+    return np.argsort(-learnt.rows, axis=1, kind="stable")[:, :_TOP]
+
+
+def coherence(learnt: Learnt, documents: sp.csr_array) -> float:
+    """Mean NPMI of the top terms' pairs, by document (tomotopy).
+
+    Aletras & Stevenson (2013), https://aclanthology.org/W13-0102; contested as a measure of what people see
+    (https://arxiv.org/abs/2107.02173): read it beside the others.
+    """
+    import tomotopy
+    from tomotopy.coherence import Coherence, ConfirmMeasure, ProbEstimation, Segmentation
+
+    top = _top_terms(learnt)
+    wanted = np.zeros(documents.shape[1], dtype=bool)
+    wanted[top.ravel()] = True
+    corpus = tomotopy.utils.Corpus()
+    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
+        terms = documents.indices[start:stop]
+        corpus.add_doc([str(term) for term in terms[wanted[terms]]] or ["-"])
+    targets = [str(term) for term in np.unique(top)]
+    how = (ProbEstimation.DOCUMENT, Segmentation.ONE_ONE, ConfirmMeasure.NPMI)
+    measure = Coherence(corpus, coherence=how, targets=targets)
+    return float(np.mean([measure.get_score(words=[str(term) for term in topic]) for topic in top]))
+
+
+def diversity(learnt: Learnt) -> float:
+    """Share of different terms among the topics' top terms (Dieng et al. 2020, arXiv:1907.04907)."""
+    top = _top_terms(learnt)
+    return len(np.unique(top)) / top.size
+
+
+def topic_match(learnt: Learnt, exact: Learnt) -> float:
+    """Mean cosine of topics with those of the exact run, matched one to one (Hungarian method)."""
+    units = [
+        rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+        for rows in (learnt.rows, exact.rows)
+    ]
+    cosines = units[0] @ units[1].T
+    return float(cosines[linear_sum_assignment(-cosines)].mean())
+
+
+def rated(learnt: Learnt, documents: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
+    """Minus the error of predicted ratings, and NDCG@10 of their order, of users that nobody learnt from.
+
+    A part of each user's ratings is hidden. The others, less their mean, are fitted by the basis (ridge), and what
+    that says of the hidden ones is clipped to the range of ratings. Users with fewer than ten ratings are passed
+    over.
+    """
+    from sklearn.metrics import ndcg_score
+
+    directions = learnt.directions
+    low, high = float(documents.data.min()), float(documents.data.max())
+    squares, orders = [], []
+    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
+        items, given = documents.indices[start:stop], documents.data[start:stop]
+        if len(items) < _TOP:
+            continue
+        hidden = rng.random(len(items)) < _HIDDEN
+        if not 2 <= hidden.sum() <= len(items) - 2:
+            continue
+        mean = float(given[~hidden].mean())
+        known = directions[items[~hidden]]
+        gram = known.T @ known + _RIDGE / len(directions) * np.eye(known.shape[1])
+        coefficients = np.linalg.solve(gram, known.T @ (given[~hidden] - mean))
+        said = np.clip(mean + directions[items[hidden]] @ coefficients, low, high)
+        squares.extend((said - given[hidden]) ** 2)
+        orders.append(float(ndcg_score(given[hidden][None, :], said[None, :], k=_TOP)))
+    if not orders:
+        return float("nan"), float("nan")
+    return -float(np.sqrt(np.mean(squares))), float(np.mean(orders))

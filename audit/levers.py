@@ -1,0 +1,108 @@
+"""Levers of a corpus as numbers: which columns stay, what becomes of them, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import canonical
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows
+
+__all__ = ["NONE", "Levers", "finished", "lift", "most_frequent", "narrowed"]
+
+Floats = NDArray[np.float64]
+_ORTHONORMAL = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Levers:
+    """What `corpus.levers` means for a corpus of known columns; None: as it is."""
+
+    columns: NDArray[np.int64] | None = None
+    """Columns that stay, in their new order."""
+    idf: Floats | None = None
+    """Public weights of the columns that stay."""
+    centre: Floats | None = None
+    scale: Floats | None = None
+    """Public units of the columns that stay: they become (x - centre) / scale."""
+    buckets: NDArray[np.int64] | None = None
+    """Where each column that stays is added, shape (n_columns,)."""
+    hashed: int | None = None
+    """Number of buckets."""
+    basis: Floats | None = None
+    """Shape (n_columns, r), columns orthonormal."""
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.basis is not None:
+            gram = self.basis.T @ self.basis
+            if not np.allclose(gram, np.eye(len(gram)), atol=_ORTHONORMAL):
+                raise SpecError(
+                    "`corpus.levers.basis` must have orthonormal columns, one row a column that is left."
+                )
+
+
+NONE = Levers()
+
+
+def most_frequent(frequency: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    """Columns that most documents hold, in their order; of equally frequent ones the first.
+
+    Examples
+    --------
+    >>> most_frequent(np.array([3, 9, 3, 5]), 3)
+    array([0, 1, 3])
+    """
+    return np.sort(np.argsort(-frequency, kind="stable")[:count]).astype(np.int64)
+
+
+def narrowed(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
+    """What is done before weights: columns chosen, public units, hashing."""
+    if levers.columns is not None:
+        matrix = canonical(sp.csr_array(matrix[:, levers.columns]), keep_zeros=True)
+    if levers.centre is not None and levers.scale is not None:
+        matrix = canonical(sp.csr_array((matrix.toarray() - levers.centre) / levers.scale))
+    if levers.buckets is not None:
+        matrix = canonical(sp.csr_array(matrix @ _hashing(levers)), keep_zeros=True)
+    return matrix
+
+
+def finished(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
+    """What is done after weights: the public basis, then clipping."""
+    if levers.basis is not None:
+        if matrix.shape[1] != len(levers.basis):
+            raise SpecError(
+                f"`corpus.levers.basis` must have {matrix.shape[1]} rows, one a column that is left; it has "
+                f"{len(levers.basis)}."
+            )
+        matrix = canonical(sp.csr_array(np.asarray(matrix @ levers.basis)))
+    return matrix if levers.clip is None else clip_rows(matrix, levers.clip)
+
+
+def lift(levers: Levers, features: int) -> sp.csr_array:
+    """From columns of the corpus without levers to columns with them: X_levered is about X lift.
+
+    Exact for columns chosen, hashing and basis where weights and lengths do not change. It brings what is learnt
+    back: a direction v of the levered columns is lift v in those of the corpus.
+
+    Returns
+    -------
+    csr_array, shape (features, n_levered)
+    """
+    columns = np.arange(features) if levers.columns is None else levers.columns
+    shape = (features, len(columns))
+    found = sp.csr_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=shape)
+    if levers.buckets is not None:
+        found = sp.csr_array(found @ _hashing(levers))
+    return found if levers.basis is None else sp.csr_array(found @ sp.csr_array(levers.basis))
+
+
+def _hashing(levers: Levers) -> sp.csr_array:
+    assert levers.buckets is not None
+    assert levers.hashed is not None
+    count = len(levers.buckets)
+    return sp.csr_array((np.ones(count), (np.arange(count), levers.buckets)), shape=(count, levers.hashed))

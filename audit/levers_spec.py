@@ -1,0 +1,44 @@
+"""Settings of a corpus that trade gain for leak: what parties agree on before anybody looks at data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["LeversSpec"]
+
+_Count = Annotated[int, Field(ge=1)]
+
+
+class LeversSpec(BaseModel):
+    """Applied in this order: terms, most frequent, units, hashed; then the weighting; then basis, clip.
+
+    The same keys make the rows of an audit and of a run. Files are public: they must not come from the documents.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    terms: str | None = None
+    """A public list of columns to keep, one a line; the corpus must say its columns' names."""
+    reference: str | None = None
+    """Public document frequencies: a first line `documents<TAB>N`, then `term<TAB>documents` a line. Columns that
+    it does not hold go. It decides `most_frequent`, and the weights where `idf = "public"`."""
+    most_frequent: _Count | None = None
+    """Keep the columns that most documents hold: of the reference, or of this very corpus where there is none. The
+    choice is then announced and nobody protects or audits it, so that no run among parties takes it."""
+    units: str | None = None
+    """Public centre and scale of every column of a table: a CSV with `column,centre,scale`."""
+    hashed: _Count | None = None
+    """Add up columns by a public hash of their names into so many."""
+    basis: str | None = None
+    """A public basis (npy, one row a column that is left, r orthonormal columns): rows become their r products."""
+    directions: _Count | None = None
+    """Of the basis, the first so many."""
+    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Rows longer than this are scaled down to it."""
+
+    @property
+    def any(self) -> bool:
+        """Whether one is set."""
+        return any(value is not None for value in self.model_dump().values())

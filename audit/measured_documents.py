@@ -1,0 +1,43 @@
+"""The documents that statistics are evaluated on, out of a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.groups import Units
+from ksdp.audit.statistics.contract import Documents
+
+__all__ = ["measured_documents", "take_rows"]
+
+Rows = NDArray[np.int64]
+
+
+def take_rows(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
+    """These rows, in this order."""
+    return sp.csr_array(matrix[rows])
+
+
+def measured_documents(
+    corpus: Corpus, units: Units, targets: Rows, population: Rows, background: Mapping[str, NDArray[Any]]
+) -> Documents:
+    """The target units with what the adversary knows besides.
+
+    Parameters
+    ----------
+    targets, population : units
+        Those that are measured, and those that stand for everybody.
+    """
+    matrix = units.matrix if len(targets) == len(units) else take_rows(units.matrix, targets)
+    everybody = Documents(take_rows(units.matrix, population), background)
+    if units.order is None:
+        return Documents(matrix, background, population=everybody)
+    members, starts = units.members(targets)
+    all_rows = Documents(take_rows(corpus.matrix, units.members(population)[0]), background)
+    rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows)
+    return Documents(matrix, background, rows, starts, everybody)

@@ -1,0 +1,122 @@
+"""Any function of a matrix as a mechanism: what it returns in a trial says what it announces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.statistics.arrays import statistics_of_arrays
+
+__all__ = ["FunctionMechanism", "function_mechanism", "named_arrays"]
+
+_SEED = 1234567
+"""Of the trial alone, whose numbers are thrown away."""
+
+
+def named_arrays(returned: Any) -> dict[str, np.ndarray]:
+    """What a function returned, as arrays with names: a mapping as it is; one array; several in a row.
+
+    Raises
+    ------
+    InputError
+        If it is empty, or something in it is no array of numbers.
+
+    Examples
+    --------
+    >>> sorted(named_arrays((np.zeros(2), np.ones(3))))
+    ['output_0', 'output_1']
+    """
+    if isinstance(returned, Mapping):
+        named = {str(name): array for name, array in returned.items()}
+    elif isinstance(returned, tuple | list):
+        named = {f"output_{at}": array for at, array in enumerate(returned)}
+    else:
+        named = {"output": returned}
+    if not named:
+        raise InputError("the mechanism must announce at least one array; it returned none.")
+    arrays = {name: np.asarray(array.toarray() if sp.issparse(array) else array) for name, array in named.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"what the mechanism announces as {name!r} must be numbers; it holds {array.dtype}.")
+    return arrays
+
+
+class FunctionMechanism:
+    """A function `(X, rng) -> arrays`, run on all parties' rows together; `function_mechanism` makes it."""
+
+    version = 1
+
+    def __init__(
+        self,
+        name: str,
+        call: Callable[[sp.csr_array, np.random.Generator], Any],
+        shapes: tuple[Announced, ...],
+        features: int,
+    ) -> None:
+        self.name = name
+        self.statistics = statistics_of_arrays(shapes, features)
+        self._call, self._shapes = call, shapes
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """What the trial announced."""
+        return self._shapes
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Call the function.
+
+        Raises
+        ------
+        KsdpError
+            If it fails; what it says itself may hold a document, and stands in the traceback alone.
+        """
+        try:
+            return Observables(named_arrays(self._call(_stacked(database), rng)))
+        except Exception as error:
+            raise KsdpError(f"the mechanism {self.name!r} failed in a run: {type(error).__name__}.") from error
+
+
+def _stacked(database: Database) -> sp.csr_array:
+    parts = database.parties
+    return parts[0] if len(parts) == 1 else sp.csr_array(sp.vstack(parts, format="csr"))
+
+
+def function_mechanism(
+    name: str,
+    call: Callable[[sp.csr_array, np.random.Generator], Any],
+    trial: sp.csr_array,
+    features: int | None = None,
+) -> FunctionMechanism:
+    """Try a function on some rows once, and make it a mechanism that announces arrays of the shapes it gave.
+
+    Parameters
+    ----------
+    name : str
+    call : callable
+        `(X, rng) -> arrays`: a mapping of names to arrays, an array, or several.
+    trial : csr_array, shape (n_rows, n_columns)
+        As many rows as a run will have.
+    features : int, optional
+        Columns that are features; all by default. Labels come after them.
+
+    Raises
+    ------
+    InputError
+        If it fails, or does not return finite numbers.
+    """
+    try:
+        found = named_arrays(call(trial, np.random.default_rng(_SEED)))
+    except InputError:
+        raise
+    except Exception as error:  # somebody else's code: whatever it raises, nothing was spent yet
+        # Its own message may hold a document.
+        raise InputError(f"the mechanism {name!r} failed in a trial run: {type(error).__name__}.") from error
+    wrong = [key for key, array in found.items() if not np.isfinite(array.astype(np.float64)).all()]
+    if wrong:
+        raise InputError(f"the mechanism {name!r} announced NaN or infinity in {wrong[0]!r} in a trial run.")
+    shapes = tuple(Announced(key, array.shape) for key, array in sorted(found.items()))
+    return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features)

@@ -1,0 +1,72 @@
+"""An audit as one named party sees it: whose documents are drawn, and what stands beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import split_parties
+from ksdp.audit.errors import SpecError
+from ksdp.audit.groups import Units, unit_count
+from ksdp.audit.spec import Spec
+
+__all__ = ["parties_of", "size_base"]
+
+Rows = NDArray[np.int64]
+
+
+def parties_of(spec: Spec, corpus: Corpus, units: Units) -> tuple[Rows, Rows, Rows]:
+    """Units that the victim's databases are drawn from, that honest parties hold, and that the coalition holds.
+
+    With `parties.me` the victim is that party, and the others hold the rest of the corpus; without it they are
+    drawn from the seed.
+
+    Raises
+    ------
+    SpecError
+        If the corpus names no parties, or not this one, or a group belongs to two.
+    """
+    if spec.parties.me is None:
+        return split_parties(spec.parties, len(units), spec.seed)
+    held = _holder(corpus, units)
+    mine, others = np.flatnonzero(held == spec.parties.me), np.flatnonzero(held != spec.parties.me)
+    if not len(mine):
+        known = ", ".join(np.unique(held)[:20].tolist())
+        raise SpecError(f"`parties.me` must be a party of the corpus ({known}); got {spec.parties.me!r}.")
+    none = np.zeros(0, dtype=np.int64)
+    return (mine, none, others) if spec.parties.others == "colluding" else (mine, others, none)
+
+
+def size_base(spec: Spec, corpus: Corpus) -> int:
+    """Units that sizes given as fractions refer to: the whole corpus, or the named party's own.
+
+    Raises
+    ------
+    SpecError
+        As `parties_of`.
+    """
+    if spec.parties.me is None:
+        return unit_count(corpus, spec.design.unit)
+    party = _named(corpus)
+    if spec.design.unit == "document":
+        return int((party == spec.parties.me).sum())
+    return len(np.unique(corpus.group[party == spec.parties.me])) if corpus.group is not None else 0
+
+
+def _named(corpus: Corpus) -> NDArray[np.str_]:
+    if corpus.party is None:
+        raise SpecError("`parties.me` needs parties: set `corpus.party` to the column that names them.")
+    return corpus.party
+
+
+def _holder(corpus: Corpus, units: Units) -> NDArray[np.str_]:
+    """The party of every unit."""
+    party = _named(corpus)
+    if units.order is None or units.starts is None:
+        return party
+    sorted_party = party[units.order]
+    first = sorted_party[units.starts[:-1]]
+    if (sorted_party != np.repeat(first, np.diff(units.starts))).any():
+        raise SpecError("a group has documents of two parties; `parties.me` needs each group with one party.")
+    return first

@@ -1,0 +1,70 @@
+"""Somebody's own mechanism and statistics are tried once, before any work and before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from ksdp.audit.errors import KsdpError, SpecError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.plan import Plan
+from ksdp.audit.sampling import run_observables
+from ksdp.audit.spec import Spec
+
+__all__ = ["names_own_code", "try_own_code"]
+
+Result = TypeVar("Result")
+
+
+def names_own_code(spec: Spec) -> bool:
+    """Whether a spec names an object of a module (`module:object`) in place of something installed."""
+    return ":" in spec.mechanism.name or any(":" in name for name in spec.statistics.names)
+
+
+def try_own_code(plan: Plan) -> None:
+    """Run the mechanism once and every statistic on what it announced, where the spec names somebody's own.
+
+    Raises
+    ------
+    SpecError
+        Naming what is wrong, if anything fails or gives other arrays than it should.
+    """
+    if not names_own_code(plan.spec):
+        return
+    name = plan.mechanism.name
+    stored = _tried(f"mechanism {name!r}", "run", lambda: run_observables(plan, 0, 0))
+    seen = Observables({array: stored[array].astype(np.float64) for array in plan.seen})
+    documents = plan.documents(0)
+    for one in plan.statistics:
+        whose = f"statistic {one.name!r}"
+        values = np.asarray(_tried(whose, "evaluate", partial(one.evaluate, seen, documents)))
+        if values.shape != (len(documents),):
+            raise SpecError(
+                f"`evaluate` of {whose} must give one number a document, shape ({len(documents)},); "
+                f"got shape {values.shape}."
+            )
+        if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+            raise SpecError(f"`evaluate` of statistic {one.name!r} must give finite numbers.")
+
+
+def _tried(whose: str, what: str, call: Callable[[], Result]) -> Result:
+    try:
+        return call()
+    except KsdpError as error:
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {error}") from error
+    except Exception as error:  # somebody else's code; what it says may hold a document
+        said = f"{type(error).__name__} {_where(error)}"
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {said}.") from error
+
+
+def _where(error: BaseException) -> str:
+    """The line that failed, as the last frame has it."""
+    trace = error.__traceback__
+    if trace is None:
+        return "somewhere"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"

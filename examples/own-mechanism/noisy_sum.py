@@ -1,0 +1,52 @@
+"""A mechanism and a statistic of one's own, complete: the noised sum of all documents, and who lies along it.
+
+`ksdp audit noisy-sum.toml` finds this file beside the spec. Once it is good, an entry point of group
+`ksdp.mechanisms` or `ksdp.statistics` gives it a name everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.statistics.contract import Documents
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """Announces the sum of all parties' documents, with Gaussian noise."""
+
+    noise: float = 1.0
+    """Standard deviation; a key of the spec's [mechanism]."""
+
+    name = "noisy-sum"
+    version = 1  # one more whenever what a run computes changes: stored runs of another version are not read
+    final = ("total",)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces, known before any run."""
+        return (Announced("total", (features,)),)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """All randomness comes from `rng`; the parties' matrices are CSR, the victim's first."""
+        total = sum(np.asarray(party.sum(axis=0)).ravel() for party in database.parties)
+        return Observables({"total": total + rng.normal(0.0, self.noise, total.shape)})
+
+
+@dataclass(frozen=True)
+class AlongTheSum:
+    """Inner product of the document with the announced sum: large if the document is in it."""
+
+    name: str = "along-the-sum"
+    version: int = 1
+    family: str = "examples"
+    needs: tuple[str, ...] = ("total",)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> np.ndarray:
+        """One number a document, shape (n_documents,), all documents at once."""
+        return np.asarray(documents.matrix @ observables["total"], dtype=np.float64)
+
+
+along_the_sum = AlongTheSum()

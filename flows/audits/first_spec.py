@@ -1,0 +1,142 @@
+"""A commented spec for somebody's file: which column is what, and runs enough to certify the margin."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from pathlib import Path
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import CorpusError
+from ksdp.audit.spec import CorpusSpec, DecisionSpec, parse_spec
+from ksdp.audit.verdicts.power import runs_for_margin
+from ksdp.storage.corpora import load_corpus
+from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.files import extension
+
+__all__ = ["first_spec"]
+
+_IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
+_TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
+_LABELS = ("label", "target", "class", "y", "outcome")
+_GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
+_COLUMNS = 8
+"""What a default audit of either mechanism tries, about: for the number of runs."""
+_SHARE = 0.1
+
+
+def first_spec(data: Path, folder: Path, margin: float) -> str:
+    """The text of a spec.
+
+    Parameters
+    ----------
+    data : Path
+        The corpus.
+    folder : Path
+        Where the spec will lie.
+    margin : float
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read as a corpus.
+    """
+    keys, notes = _corpus(data)
+    spec = CorpusSpec.model_validate({"path": str(data.resolve()), **keys})
+    corpus = load_corpus(spec, folder, nonnegative=False)
+    negative = bool((corpus.matrix.data < 0).any())
+    rank = max(1, min(7, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
+    runs = _with_runs(len(corpus), margin)
+    others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
+    held = int(_SHARE * len(corpus))
+    path = os.path.relpath(data.resolve(), folder)
+    text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{_left(corpus)}.
+#   ksdp plan this-file.toml       what it costs, finds and certifies
+#   ksdp audit this-file.toml      the audit
+# Every key: docs/spec.md
+seed = 7
+
+[corpus]
+path = {json.dumps(path)}
+{_lines(keys)}{notes}
+[mechanism]
+name = "pd-svd"               # {others}: `ksdp mechanisms`
+rank = {rank}
+
+[design]
+party_size = {_SHARE}              # what one party holds: {held} documents. Smaller parties leak more
+with_runs = {runs}               # runs that hold a document: they can certify the margin
+
+[decision]
+level = 0.05                  # false discoveries among those called sensitive
+margin = {margin}                  # the largest advantage that you are willing to accept
+"""
+    parse_spec(tomllib.loads(text))
+    return text
+
+
+def _left(corpus: Corpus) -> str:
+    return f"; {len(corpus.left_out)} rows without any are left out" if corpus.left_out else ""
+
+
+def _lines(keys: dict[str, object]) -> str:
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
+def _corpus(data: Path) -> tuple[dict[str, object], str]:
+    """Keys of [corpus], and remarks on what was chosen."""
+    if extension(data) in (".npz", ".mtx", ".txt"):
+        return {}, '# weighting = "counts"        # tf-idf by default\n'
+    columns = open_columns(data, "utf-8")
+    names = {name.lower(): name for name in columns.names}
+    keys: dict[str, object] = {}
+    if {"user_id", "item_id", "rating"} <= set(columns.names):
+        return {}, "# ratings: one document a user_id\n"
+    texts = [name for name in columns.names if not columns.numeric(name)]
+    text = next((names[n] for n in _TEXTS if n in names and names[n] in texts), None) or _longest(columns, texts)
+    identity = next((names[n] for n in _IDS if n in names and names[n] != text), None)
+    group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
+    if text is not None:
+        keys["text"] = text
+    else:
+        wanted = [n for n in columns.names if n not in texts and n != identity and n.lower() not in _LABELS]
+        if not wanted:
+            raise CorpusError(f"{data.name}: no column is numbers or text; there are {columns.listed()}.")
+        keys["columns"] = wanted
+    if identity is not None and _unique(columns, identity):
+        keys["id"] = identity
+    one_person = 'audit what one person has as one: design.unit = "group"'
+    notes = "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
+    left = [name for name in columns.names if name.lower() in _LABELS and "columns" in keys]
+    if left:
+        notes += f"# left out as labels: {', '.join(left)}\n"
+    if "columns" in keys:
+        notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
+    return keys, notes
+
+
+def _longest(columns: Columns, texts: list[str]) -> str | None:
+    """The column whose texts have more than 30 characters on average, if there is one."""
+    for name in texts:
+        try:
+            found = columns.text(name)
+        except CorpusError:
+            continue
+        if sum(map(len, found)) / max(len(found), 1) > 30:
+            return name
+    return None
+
+
+def _unique(columns: Columns, name: str) -> bool:
+    try:
+        columns.labels(name, unique=True)
+    except CorpusError:
+        return False
+    return True
+
+
+def _with_runs(documents: int, margin: float) -> int:
+    runs = runs_for_margin(_SHARE, margin, documents, _COLUMNS, DecisionSpec(margin=margin))
+    return 200 if runs is None else max(50, 10 * math.ceil(runs * _SHARE / 10))

@@ -1,0 +1,1 @@
+"""What the parties learn: gain, and the settings between gain and leak."""

@@ -1,0 +1,32 @@
+"""Measure what a run gains its parties, beside three baselines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ksdp.audit.learning.gain import gain_scores
+from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec
+from ksdp.storage.learning.levered import load_rows
+
+__all__ = ["measure_gain"]
+
+
+def measure_gain(spec: Spec, base: Path) -> GainSummary:
+    """Every learner over random splits, as `spec.gain` says, in this process.
+
+    Parameters
+    ----------
+    base : Path
+        Folder that the spec's paths are relative to.
+
+    Raises
+    ------
+    InputError
+        If the corpus is refused, or the mechanism learns no basis.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
+    return summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)

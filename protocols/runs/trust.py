@@ -1,0 +1,19 @@
+"""Who must be trusted with what, in each kind of run; for the eyes of those who agree on it."""
+
+from __future__ import annotations
+
+from ksdp.protocols.runs.final_terms import trusted_words
+from ksdp.protocols.runs.programs import is_noisy
+from ksdp.protocols.runs.run_terms import RunTerms
+from ksdp.protocols.sums.sum_messages import what_follows
+
+__all__ = ["who_must_be_trusted"]
+
+
+def who_must_be_trusted(terms: RunTerms) -> str:
+    """Which coalition learns more than the result, before anybody takes part."""
+    if terms.final is not None:
+        return trusted_words(terms.final.computing)
+    if is_noisy(terms.mechanism):
+        return "Every round is opened, with noise; `ksdp party` says at the end against whom its guarantee holds."
+    return f"Every round is opened: all parties see every sum. {what_follows(terms.parties)}"

@@ -1,0 +1,29 @@
+"""A first spec from a person's file: `init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["init"]
+
+
+def init(
+    data: Annotated[Path, typer.Argument(help="The corpus: Parquet, CSV, JSON lines, npz, mtx, UCI docword.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The spec to write; beside the data, with .toml, without.")
+    ] = None,
+    margin: Annotated[float, typer.Option("--margin", min=0.01, max=0.99, help="The advantage accepted.")] = 0.2,
+) -> None:
+    """Write a commented spec for a file, from its columns and sizes, whose runs can certify the margin."""
+    from ksdp.audit.errors import InputError
+    from ksdp.flows.audits.first_spec import first_spec
+    from ksdp.storage.store import write_text
+
+    target = out or data.with_suffix(".toml")
+    if target.exists():
+        raise InputError(f"{target} exists; name another file with `--out`.")
+    write_text(target, first_spec(data, target.resolve().parent, margin))
+    typer.echo(f"{target}\nnext: ksdp plan {target}", err=True)

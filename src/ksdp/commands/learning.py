@@ -1,0 +1,88 @@
+"""What is gained by a run, and the settings between gain and leak: `gain`, `advise`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ksdp.commands.options import JsonOption, StoreOption, WorkersOption
+
+__all__ = ["advise", "gain"]
+
+
+def gain(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; `[gain]` says how to measure.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what the parties gain by a run over working alone, beside public data alone and the exact run."""
+    from ksdp.flows.learning.gain import measure_gain
+    from ksdp.flows.prepare import read_spec_file
+
+    found = measure_gain(*read_spec_file(spec))
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+        return
+    typer.echo("\n".join(found.sentences))
+    for one in found.measures:
+        public = "" if one.public is None else f"   public {one.public.mean:.4f}"
+        kept = (
+            "" if one.kept is None else f"   kept {one.kept.mean:.0%} ({one.kept.low:.0%} to {one.kept.high:.0%})"
+        )
+        typer.echo(
+            f"\n{one.measure}: alone {one.alone.mean:.4f}   run {one.run.mean:.4f}   exact {one.exact.mean:.4f}"
+            f"{public}{kept}"
+        )
+        for party in one.parties:
+            typer.echo(
+                f"  {party.party:24} own documents: alone {party.alone.mean:.4f}, run {party.run.mean:.4f}, "
+                f"gain {party.gain.mean:+.4f} ({party.gain.low:+.4f} to {party.gain.high:+.4f})"
+            )
+
+
+def advise(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; its levers are where the search starts.")],
+    write: Annotated[
+        Path | None, typer.Option("--write", help="The recommended spec; SPEC.advised.toml by default.")
+    ] = None,
+    tried: Annotated[int, typer.Option("--tried", min=1, help="Settings at most.")] = 16,
+    sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 150,
+    runs: Annotated[
+        int, typer.Option("--runs", min=20, help="Runs with each of them, and as many without.")
+    ] = 200,
+    quota: Annotated[float, typer.Option("--quota", help="Share of documents that may be above.")] = 0.05,
+    levers: Annotated[str, typer.Option("--levers", help="Of the levers, only these; comma-separated.")] = "",
+    confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec whole.")] = False,
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search the levers for a run that gains something and gives little away; or how many documents it takes."""
+    from ksdp.audit.errors import InputError
+    from ksdp.audit.screening.lever_space import LEVERS
+    from ksdp.flows.learning.advice import advise_spec
+    from ksdp.flows.learning.advise import Limits
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.terminal import terminal
+
+    read, base = read_spec_file(spec)
+    names = tuple(name.strip() for name in levers.split(",") if name.strip()) or LEVERS
+    unknown = [name for name in names if name not in LEVERS]
+    if unknown:
+        raise InputError(f"`--levers` must be among {', '.join(LEVERS)}; got {unknown[0]}.")
+    to = write or spec.with_suffix(".advised.toml")
+    limits = Limits(tried, sampled, runs, quota, names)
+    with terminal():
+        out = advise_spec(read, base, store, limits, write=to, confirm=confirm, workers=workers)
+    if as_json:
+        typer.echo(json.dumps(out))
+    else:
+        typer.echo("\n".join([*out["sentences"], *out["gain"]["sentences"]]))
+        if out["spec"]:
+            typer.echo(f"spec    {out['spec']}", err=True)
+        if out["confirmed"]:
+            typer.echo(f"audit   {out['confirmed']['audit']}: {out['confirmed']['verdicts']}", err=True)
+        typer.echo(f"report  {out['report']}", err=True)
+    raise typer.Exit(0 if out["best"] is not None else 4)

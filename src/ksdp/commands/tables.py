@@ -1,0 +1,73 @@
+"""An audit's tables for other tools: `export`, `tables`, `sql`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ksdp.commands.options import JsonOption, StoreOption
+
+__all__ = ["export", "sql", "tables"]
+
+
+class TableName(StrEnum):
+    """The tables of an audit."""
+
+    verdicts = "verdicts"
+    statistics = "statistics"
+    effects = "effects"
+
+
+def export(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
+    to: Annotated[Path, typer.Option("--to", help="A file: .csv, .json or .parquet says the format.")],
+    table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.verdicts,
+    store: StoreOption = Path("ksdp-store"),
+) -> None:
+    """Write a table of an audit as CSV, JSON or Parquet."""
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.sql import export_table
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    rows = export_table(opened, find_audit(opened, audit), table.value, to)
+    typer.echo(f"{rows} rows  {to}")
+
+
+def tables(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
+    store: StoreOption = Path("ksdp-store"),
+) -> None:
+    """Name the tables that `ksdp sql` opens, with their columns and rows."""
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.sql import described_tables
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    for name, rows, columns in described_tables(opened, find_audit(opened, audit)):
+        typer.echo(f"{name} ({rows} rows)\n  {', '.join(columns)}")
+
+
+def sql(
+    audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
+    query: Annotated[str, typer.Argument(help="A question in SQL; `ksdp tables` names what can be asked.")],
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an audit's tables a question in SQL (DuckDB), with the values and the inclusion of every run."""
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.sql import ask
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    names, rows = ask(opened, find_audit(opened, audit), query)
+    if as_json:
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=str))
+        return
+    typer.echo("\t".join(names))
+    for row in rows:
+        typer.echo("\t".join("" if cell is None else str(cell) for cell in row))

@@ -1,0 +1,1 @@
+"""What `import ksdp` offers: the names in `ksdp.__all__`, without a server."""

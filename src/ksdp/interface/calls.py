@@ -1,0 +1,181 @@
+"""`ksdp.audit`, `ksdp.plan`, `ksdp.screen`, `ksdp.load`."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.results.summary import Summary
+from ksdp.interface.asked import asked
+from ksdp.interface.result import Audit, Forecast
+
+__all__ = ["audit", "load", "plan", "screen"]
+
+
+def audit(
+    data: Any,
+    mechanism: Any = None,
+    *,
+    store: str | Path | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Audit:
+    """Audit every document of some data: what does a mechanism give away about it?
+
+    Everything happens in this process; no server is started. The same data, settings and seed give the same table
+    as the command `ksdp audit`, to the last bit.
+
+    Parameters
+    ----------
+    data : 2-D array, sparse matrix, DataFrame, Arrow table, list of texts; or the path of a spec
+        A matrix is taken as it is. A table says `text=`, or `columns=`; and `id=`, `party=`, `group=`.
+    mechanism : str, callable, estimator or object
+        A name (`ksdp mechanisms` lists them), with its parameters among the settings. A function `(X, rng) ->
+        arrays`: a mapping of names to arrays, an array, or several; X is dense where the data are. A scikit-learn
+        estimator: a copy is fitted in every run, and `publishes=` names the fitted attributes that would be made
+        public; `y=` are labels. Or an object that follows `ksdp.audit.mechanisms.contract.Mechanism`.
+    store : path, optional
+        Folder to keep everything in, as that of the command; a temporary one by default, gone with the result.
+    workers : int, optional
+        Worker processes, for mechanisms that have a name. A script needs `if __name__ == "__main__":` then.
+    progress : bool, optional
+        Show how far it is, on standard error; by default in notebooks and on terminals.
+    **settings
+        Keys of a spec (`docs/spec.md`): those of the corpus, the design and the decision as they are
+        (`party_size=0.1, with_runs=200, margin=0.2, seed=7`), whole sections as mappings (`parties={"honest":
+        50}`), `families=` and `statistics=` (names, or functions `(observables, documents) -> numbers`), and the
+        mechanism's parameters (`rank=7`). `version=` says that a function is the same as in an earlier call with
+        this version, so that stored runs may be used again; without it every call computes anew.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    InputError
+        If anything is refused, before work starts.
+
+    Examples
+    --------
+    >>> import numpy as np, ksdp
+    >>> X = np.random.default_rng(0).poisson(1.0, (40, 6)).astype(float)
+    >>> found = ksdp.audit(X, lambda X, rng: X.mean(axis=0), party_size=0.25, with_runs=20, seed=1)
+    >>> len(found.verdicts)
+    40
+    """
+    from ksdp.flows.audits.audit_here import HERE
+
+    wanted = asked(data, mechanism, settings)
+    if workers is not None and workers > 1 and wanted.objects:
+        raise InputError(
+            "`workers` need names: functions and objects of a program stay in its process. "
+            "Put them into a module and name it: mechanism='my_module:my_mechanism'."
+        )
+    keep = tempfile.TemporaryDirectory(prefix="ksdp-") if store is None else None
+    folder = Path(keep.name) / "store" if keep is not None else Path(str(store))
+    with _shown(progress), wanted.known():
+        if wanted.spec.views is not None:
+            raise InputError("`views` are audited by the command: `ksdp audit`.")
+        from ksdp.flows.audits.run import run_audit
+
+        summary: Summary = run_audit(wanted.spec, wanted.base, folder, workers=workers, dask=HERE)
+    return Audit(Path(summary.store), summary, keep)
+
+
+def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:
+    """Forecast an audit before spending: runs, hours, bytes, what it can find and what it can certify.
+
+    Parameters
+    ----------
+    data, mechanism, **settings
+        As for `audit`.
+
+    Raises
+    ------
+    InputError
+        If anything is refused.
+    """
+    from ksdp.flows.audits.forecast import forecast
+
+    wanted = asked(data, mechanism, settings)
+    with wanted.known():
+        return Forecast(forecast(wanted.spec, wanted.base))
+
+
+def screen(
+    data: Any,
+    mechanism: Any = None,
+    *,
+    clearance: str | Path,
+    key: str | Path,
+    who: str,
+    store: str | Path,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Audit, leave out what is sensitive, audit the rest on fresh runs until nothing new is found; sign the rest.
+
+    Parameters
+    ----------
+    data, mechanism, store, **settings
+        As for `audit`; and `days`, after which the clearance expires (90), `rounds`, the most of them (5).
+    clearance : path
+        Where the signed list of documents goes.
+    key : path
+        Private key of the person who decides, without a passphrase (`ksdp keys`).
+    who : str
+        That person; stands in the clearance.
+
+    Returns
+    -------
+    dict
+        `outcome`, `reason`, `report` and the rounds, as `ksdp screen --json` prints them.
+
+    Raises
+    ------
+    InputError
+        If anything is refused, before work starts.
+    """
+    from ksdp.flows.audits.audit_here import HERE
+    from ksdp.flows.screening.rounds import Rules
+    from ksdp.flows.screening.screen import screen as run_screen
+    from ksdp.flows.screening.signing import Signing
+    from ksdp.storage.keys import load_private
+
+    days, rounds = int(settings.pop("days", 90)), int(settings.pop("rounds", 5))
+    wanted, now = asked(data, mechanism, settings), datetime.now(UTC)
+    signing = Signing(Path(clearance), load_private(Path(key)), who, now, now + timedelta(days=days))
+    with _shown(None), wanted.known():
+        done = run_screen(wanted.spec, wanted.base, Path(store), signing, Rules(rounds), dask=HERE)
+    return done.to_json()
+
+
+def load(store: str | Path, audit: str = "latest") -> Audit:
+    """A finished audit of a store, made by Python or by the command.
+
+    Parameters
+    ----------
+    audit : str
+        Its id, the beginning of it, or `latest`.
+
+    Raises
+    ------
+    StoreError
+        If there is none.
+    """
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.findings import read_summary
+    from ksdp.storage.store import Store
+
+    opened = Store.open(Path(store), create=False)
+    return Audit(opened.root, read_summary(opened.audit(find_audit(opened, audit))))
+
+
+def _shown(progress: bool | None) -> Any:
+    from ksdp.terminal import following
+
+    return following(progress)

@@ -1,0 +1,123 @@
+"""What a Python program gives as a mechanism or a statistic: functions, estimators, objects."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Mechanism, Observables
+from ksdp.audit.statistics.contract import Documents, Statistic
+
+__all__ = ["PUBLISHED", "called", "estimator_call", "is_estimator", "labelled", "lent_name", "lent_statistic"]
+
+PUBLISHED = {
+    "coef_": ("coef_", "intercept_"),
+    "components_": ("components_",),
+    "cluster_centers_": ("cluster_centers_",),
+}
+"""What an estimator is taken to publish, by the first of these that it has after it was fitted."""
+
+
+def is_estimator(thing: Any) -> bool:
+    """Whether it is a scikit-learn estimator, or behaves like one."""
+    return not isinstance(thing, type) and hasattr(thing, "fit") and hasattr(thing, "get_params")
+
+
+def lent_name(name: str, version: int | str | None) -> str:
+    """The name under which a program's own object stands in a store.
+
+    What a function computes cannot be told from its name, so what it computed is used again only where the caller
+    says that it is the same `version`; otherwise the name is new at every call.
+    """
+    name = name.strip("<>")
+    return f"{name}#{secrets.token_hex(4)}" if version is None else f"{name}#v{version}"
+
+
+def called(function: Callable[[Any, np.random.Generator], Any], dense: bool) -> Callable[..., Any]:
+    """The function, handed what it was written for: a NumPy array, or a CSR array."""
+
+    def call(rows: sp.csr_array, rng: np.random.Generator) -> Any:
+        return function(rows.toarray() if dense else rows, rng)
+
+    return call
+
+
+def labelled(features: int, rows: sp.csr_array) -> tuple[sp.csr_array, Any]:
+    """Features, and the labels after them."""
+    return sp.csr_array(rows[:, :features]), np.asarray(rows[:, features:].toarray()).ravel()
+
+
+def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool, features: int | None) -> Any:
+    """A mechanism that fits a copy of an estimator and announces some of what it learnt.
+
+    Every source of randomness that the estimator has (`random_state`) is drawn from the run's own generator.
+
+    Parameters
+    ----------
+    publishes : names of fitted attributes; by default what `PUBLISHED` says
+    features : columns that are features, where labels come after them
+    """
+    from sklearn.base import clone
+
+    def call(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Any]:
+        matrix, labels = (rows, None) if features is None else labelled(features, rows)
+        fresh = clone(estimator)
+        states = [name for name in fresh.get_params() if name.split("__")[-1] == "random_state"]
+        fresh.set_params(**{name: int(rng.integers(2**31)) for name in states})
+        fitted = fresh.fit(matrix.toarray() if dense else matrix, *(() if labels is None else (labels,)))
+        last = fitted[-1] if hasattr(fitted, "steps") else fitted
+        names = publishes or next((names for first, names in PUBLISHED.items() if hasattr(last, first)), None)
+        if names is None:
+            raise InputError(
+                f"`publishes` must name the fitted attributes that {type(estimator).__name__} would publish."
+            )
+        missing = [name for name in names if not hasattr(last, name)]
+        if missing:
+            raise InputError(f"{type(estimator).__name__} has no fitted attribute {missing[0]!r} to publish.")
+        return {name: np.asarray(getattr(last, name), dtype=np.float64) for name in names}
+
+    return call
+
+
+@dataclass(frozen=True)
+class _FunctionStatistic:
+    """A function of (observables, documents) as a statistic.
+
+    What it reads cannot be told, so it counts as reading nothing: it can prove a leak, and never clears anybody.
+    """
+
+    name: str
+    function: Callable[[Observables, Documents], Any]
+    version: int = 1
+    family: str = "own"
+    needs: tuple[str, ...] = ()
+
+    def evaluate(self, observables: Observables, documents: Documents) -> np.ndarray:
+        return np.asarray(self.function(observables, documents), dtype=np.float64)
+
+
+def lent_statistic(thing: Any) -> Statistic:
+    """A statistic that follows the contract as it is; a function as one.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    made = thing() if isinstance(thing, type) else thing
+    if all(hasattr(made, name) for name in ("name", "version", "family", "needs", "evaluate")):
+        return made  # type: ignore[no-any-return]
+    if callable(made):
+        return _FunctionStatistic(lent_name(getattr(made, "__name__", "statistic"), None), made)
+    raise InputError(f"`statistics` must hold names, statistics or functions; got {type(thing).__name__}.")
+
+
+def follows_contract(thing: Any) -> bool:
+    """Whether something is a mechanism already."""
+    return isinstance(thing, Mechanism) and not isinstance(thing, type)

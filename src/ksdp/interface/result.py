@@ -1,0 +1,190 @@
+"""What a Python call returns: an audit's tables, its pictures, its page; a forecast."""
+
+from __future__ import annotations
+
+import html
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.results.summary import Summary
+from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
+from ksdp.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["Audit", "Forecast"]
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """A finished audit. It reads its store when asked; nothing is computed again."""
+
+    store: Path
+    summary: Summary
+    """Everything but the tables, typed; `to_json()` is what `--json` prints and more."""
+    _kept: Any = field(default=None, repr=False)
+    """A temporary store, which goes when this does."""
+
+    @property
+    def id(self) -> str:
+        """Of the audit, in its store."""
+        return self.summary.audit
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """One row a document, by its id: verdict, D under its strongest statistic, exact p-values, arms."""
+        table: pd.DataFrame = read_verdicts(self._folder).to_pandas()
+        return table.set_index("document")
+
+    @property
+    def statistics(self) -> pd.DataFrame:
+        """One row a document and statistic: D, its band, exact p-values."""
+        table: pd.DataFrame = read_statistics(self._folder).to_pandas()
+        return table.set_index(["document", "statistic"])
+
+    def document(self, document: str) -> DocumentFindings:
+        """Everything that was found of one document.
+
+        Raises
+        ------
+        StoreError
+            If it was not audited.
+        """
+        return read_document(self._folder, str(document))
+
+    def values(self, document: str, statistic: str | None = None) -> Curve:
+        """The values behind a test: of the runs with the document and without it, ascending.
+
+        Parameters
+        ----------
+        statistic : str, optional
+            The one that was strongest for the document by default.
+
+        Raises
+        ------
+        StoreError
+            If the document was not audited, or its values are not in the store.
+        """
+        from ksdp.storage.audits.statistic_values import read_arms, stored_statistics
+
+        names, found = stored_statistics(self.summary), self.document(document)
+        tests = {test.statistic: test.log10_p for test in found.tests if test.statistic in names}
+        wanted = statistic or min(tests, key=tests.__getitem__)
+        if wanted not in names:
+            raise InputError(f"`statistic` must be among {', '.join(names)}; got {wanted!r}.")
+        place = list(self.verdicts.index).index(str(document))
+        return read_arms(Store(self.store), self.summary, str(document), place, [wanted])[0]
+
+    def plot(self, document: str | None = None, statistic: str | None = None) -> Figure:
+        """Draw a document's two distributions: what an adversary sees with it and without it.
+
+        Parameters
+        ----------
+        document : str, optional
+            By default the one with the smallest p.
+        statistic : str, optional
+            By default the one that was strongest for it.
+
+        Raises
+        ------
+        InputError
+            If matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise InputError("`plot` needs matplotlib: pip install 'ksdp[plot]'.") from None
+
+        name = str(document) if document is not None else str(self.verdicts["log10_adjusted_p"].idxmin())
+        curve, row = self.values(name, statistic), self.document(name).verdict
+        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for values, label in ((curve.with_values, "with"), (curve.without_values, "without")):
+            axes.ecdf(values, label=f"{label} the document ({len(values)} runs)")
+        if curve.gap is not None:
+            axes.plot([curve.gap.place] * 2, [curve.gap.share_with, curve.gap.share_without], "k:", label="D")
+        axes.set(xlabel=curve.statistic, ylabel="share of runs below", title=f"{name}: {row.verdict}")
+        axes.legend(frameon=False)
+        return figure
+
+    def save(self, store: str | Path) -> Path:
+        """Copy the audit into a store: a new one, or one that is there. `ksdp show --store` reads it then.
+
+        Raises
+        ------
+        StoreError
+            If the folder is something else.
+        """
+        target, summary = Store.open(Path(store)), self.summary
+        source = Store(self.store)
+        if target.root == source.root:
+            return target.root
+        names = {Path("corpora") / source.corpus(summary.corpus).name, Path("audits") / summary.audit}
+        names |= {Path(*Path(stage.values).parts[:2]) for stage in summary.provenance.stages}
+        for name in sorted(names):
+            shutil.copytree(source.root / name, target.root / name, dirs_exist_ok=True)
+        return target.root
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report, one HTML file that loads nothing, and say where.
+
+        Parameters
+        ----------
+        path : path, optional
+            Beside the findings by default.
+        """
+        from ksdp.dashboards.audits.report import render_report
+        from ksdp.storage.store import write_text
+
+        target = Path(path) if path is not None else self._folder / "report.html"
+        write_text(target, render_report(Store(self.store), self.id))
+        return target.resolve()
+
+    @property
+    def _folder(self) -> Path:
+        return Store(self.store).audit(self.id)
+
+    def __repr__(self) -> str:
+        about, counts = self.summary, self.summary.verdicts
+        void = "" if about.valid else f"VOID ({about.controls.reason}), "
+        return (
+            f"<ksdp audit {self.id} of {about.mechanism}: {void}{about.documents} {about.design.unit}s, "
+            f"{counts.sensitive} sensitive, {counts.clear} clear, {counts.undecided} undecided; {about.runs} runs>"
+        )
+
+    def _repr_html_(self) -> str:
+        about, counts = self.summary, self.summary.verdicts
+        void = (
+            ""
+            if about.valid
+            else f"<p><strong>Void: {html.escape(str(about.controls.reason))}. Use no verdict.</strong></p>"
+        )
+        cells = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{one.median_D:.2f}</td><td>{one.max_D:.2f}</td>"
+            f"<td>{one.sensitive}</td></tr>"
+            for name, one in about.statistics.items()
+        )
+        chance = f"Where nothing leaks, half of the documents measure a D below {about.chance.median_D:.2f}."
+        chance = f"Where nothing leaks, half of the documents measure a D below {about.chance.median_D:.2f}."
+        return (
+            f"<div>{void}<p><strong>{html.escape(about.mechanism)}</strong>, {about.documents} "
+            f"{about.design.unit}s, {about.runs} runs: <strong>{counts.sensitive} sensitive</strong>, "
+            f"{counts.clear} clear, {counts.undecided} undecided (margin {about.spec.decision.margin:g}). "
+            f"{chance}</p>"
+            "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
+            f"{cells}</table></div>"
+        )
+
+
+class Forecast(dict[str, Any]):
+    """What an audit will take and what it can find, as `ksdp plan --json` prints it; shown, it is words."""
+
+    def __repr__(self) -> str:
+        from ksdp.flows.audits.forecast_words import forecast_words
+
+        return forecast_words(self)

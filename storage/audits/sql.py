@@ -1,0 +1,143 @@
+"""An audit's tables as DuckDB views: verdicts, tests, effects, and every run's values and inclusion by document.
+
+Views
+-----
+`verdicts`, `statistics`, `effects`
+    The audit's Parquet files.
+`runs`
+    One row a (document, statistic, run) of the first look: `document`, `statistic`, `run`, `value`, `held`. It is
+    made when a query names it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ksdp.audit.design import Block
+from ksdp.audit.errors import DamagedBlock, InputError, StoreError
+from ksdp.audit.results.summary import Summary
+from ksdp.storage.blocks import read_groups
+from ksdp.storage.findings import read_summary
+from ksdp.storage.store import Store, write_whole
+
+__all__ = ["ask", "described_tables", "export_table"]
+
+TABLES = ("verdicts", "statistics", "effects")
+_RUNS = ("document", "statistic", "run", "value", "held")
+_MOST_VALUES = 50_000_000
+_WRITERS = {".csv": "(format csv, header)", ".json": "(format json, array true)", ".parquet": "(format parquet)"}
+
+
+def _connected(store: Store, audit: str) -> duckdb.DuckDBPyConnection:
+    """Views of the audit's files. Nothing else of this machine can be read or written through the connection."""
+    folder = store.audit(audit)
+    database = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
+    for name in TABLES:
+        path = folder / f"{name}.parquet"
+        if not path.is_file():
+            raise StoreError(f"audit {audit!r} has no {path.name}; run it again.")
+        database.register(name, pq.read_table(path))
+    return database
+
+
+def described_tables(store: Store, audit: str) -> list[tuple[str, int, list[str]]]:
+    """Name, rows and columns of every table."""
+    summary = read_summary(store.audit(audit))
+    stage = summary.provenance.stages[0]
+    found = []
+    for name in TABLES:
+        about = pq.ParquetFile(store.audit(audit) / f"{name}.parquet")
+        found.append((name, int(about.metadata.num_rows), list(about.schema_arrow.names)))
+    return [*found, ("runs", stage.documents * stage.runs * len(stage.statistics), list(_RUNS))]
+
+
+def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Names of the columns and rows of the answer.
+
+    Raises
+    ------
+    InputError
+        If DuckDB refuses the query.
+    """
+    with _connected(store, audit) as database:
+        if re.search(r"\bruns\b", query):
+            database.register("runs", _runs(store, read_summary(store.audit(audit))))
+        database.execute("set enable_external_access = false")
+        database.execute("set lock_configuration = true")
+        try:
+            answer = database.execute(query)
+            return [column[0] for column in answer.description or ()], answer.fetchall()
+        except duckdb.Error as error:
+            raise InputError(f"the query is refused: {str(error).splitlines()[0]}") from None
+
+
+def _runs(store: Store, summary: Summary) -> pa.Table:
+    """Values and inclusion of the runs of the first look in which a document was measured, long."""
+    stage = summary.provenance.stages[0]
+    if summary.design.kind == "literal":
+        raise InputError("`runs` can be asked of audits with the shared or the balanced design.")
+    size = stage.documents * stage.runs * len(stage.statistics)
+    if size > _MOST_VALUES:
+        raise InputError(
+            f"`runs` would have {size} rows; at most {_MOST_VALUES} fit in memory. Audit fewer documents."
+        )
+    ids = pq.read_table(store.audit(summary.audit) / "verdicts.parquet", columns=["document"])["document"]
+    documents, parts = np.array(ids.to_pylist(), dtype=object)[: stage.documents], []
+    for start in range(0, stage.runs, stage.runs_a_block):
+        block = Block(0, start, min(start + stage.runs_a_block, stage.runs))
+        try:
+            cells = read_groups(
+                store.root / stage.values, block, stage.key, stage.statistics, summary.spec.store.precision
+            )
+        except DamagedBlock as error:
+            raise StoreError(
+                f"the values of audit {summary.audit!r} are not all in the store; run it again."
+            ) from error
+        held = cells.inclusion[: stage.documents]
+        for name, value in zip(stage.statistics, cells.whole(), strict=True):
+            parts.append(_long(documents, name, block, value[: stage.documents], held))
+    # Where a document's tests read a part of the runs, the others were not measured.
+    table = pa.concat_tables(parts).unify_dictionaries()
+    return table.filter(pc.is_valid(table["value"]))
+
+
+def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.Table:
+    rows = len(documents) * len(block)
+    return pa.table(
+        {
+            "document": pa.array(np.repeat(documents, len(block))).dictionary_encode(),
+            "statistic": pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [name]),
+            "run": np.tile(np.arange(block.start, block.stop), len(documents)),
+            "value": pa.array(np.ascontiguousarray(value, dtype=np.float64).ravel(), from_pandas=True),
+            "held": np.ascontiguousarray(held).ravel(),
+        }
+    ).unify_dictionaries()
+
+
+def export_table(store: Store, audit: str, table: str, to: Path) -> int:
+    """Write a table; the file's extension says the format. The number of rows.
+
+    Raises
+    ------
+    InputError
+        If the extension is none of those known.
+    """
+    if to.suffix.lower() not in _WRITERS:
+        raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")
+    with _connected(store, audit) as database:
+        rows = database.execute(f"select count(*) from {table}").fetchone()
+
+        def write(part: Path) -> None:
+            quoted = str(part).replace("'", "''")
+            database.execute(f"copy {table} to '{quoted}' {_WRITERS[to.suffix.lower()]}")
+
+        write_whole(to, write)
+    return int(rows[0]) if rows else 0

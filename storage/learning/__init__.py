@@ -1,0 +1,1 @@
+"""What is gained and advised, as it is kept."""

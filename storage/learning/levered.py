@@ -1,0 +1,100 @@
+"""A corpus twice, with and without its levers: what a run learns from, and what everybody is judged on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.learning.gain import Rows
+from ksdp.audit.levers import lift
+from ksdp.audit.levers_spec import LeversSpec
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import CorpusSpec, Spec
+from ksdp.storage.corpora import column_names, find_source, load_corpus, read_source
+from ksdp.storage.readers.columns import open_columns
+from ksdp.storage.readers.levers import read_levers
+
+__all__ = ["load_rows", "with_levers"]
+
+
+def with_levers(spec: Spec, base: Path) -> Corpus:
+    """The corpus as the spec's levers make it: what the run gets.
+
+    Raises
+    ------
+    InputError
+        If the mechanism is unknown or the corpus is refused.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    return load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+
+
+def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> Rows:
+    """Documents that have features both with and without levers.
+
+    Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
+    idf in the place of a public one's columns that are not in the reference.
+
+    Raises
+    ------
+    InputError
+        If the corpus, a lever or `gain.target` is refused.
+    """
+    with_levers = load_corpus(spec.corpus, base, nonnegative=nonnegative)
+    bare = _bare(spec.corpus)
+    without = load_corpus(bare, base, nonnegative=nonnegative)
+    place = {str(name): row for row, name in enumerate(without.ids)}
+    both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
+    judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
+    source = read_source(spec.corpus, base, nonnegative=False)
+    features = source.matrix.shape[1]
+    levers = read_levers(spec.corpus, base, column_names(spec.corpus, base), features, source.matrix)
+    back = None
+    basis = None
+    if levers.columns is not None or levers.buckets is not None or levers.basis is not None:
+        back = lift(levers, features)
+        basis = back.toarray() if levers.basis is not None else None
+    target = None
+    if spec.gain.target is not None:
+        target = _target(spec, base, without.ids)[judged]
+    return Rows(
+        with_levers.matrix[both],
+        without.matrix[judged],
+        back,
+        None if without.party is None else without.party[judged],
+        target,
+        source.kind == "ratings",
+        basis,
+    )
+
+
+def _bare(spec: CorpusSpec) -> CorpusSpec:
+    """Without levers but for public units, which say what a column is."""
+    kept = LeversSpec(units=spec.levers.units)
+    return spec.model_copy(update={"levers": kept, "idf": "global" if spec.idf == "public" else spec.idf})
+
+
+def _target(spec: Spec, base: Path, ids: NDArray[np.str_]) -> NDArray[np.float64]:
+    path, kind, columns = find_source(spec.corpus, base)
+    if kind != "table":
+        raise SpecError("`gain.target` needs a table.")
+    name = spec.gain.target
+    assert name is not None
+    if spec.corpus.columns is None or name in spec.corpus.columns:
+        raise SpecError(
+            "`corpus.columns` must name the columns that are learnt from; `gain.target` is none of them."
+        )
+    columns = columns or open_columns(path, spec.corpus.encoding)
+    values = columns.numbers(name)
+    labels = [str(row) for row in range(1, len(values) + 1)]
+    if spec.corpus.id is not None:
+        labels = [str(label) for label in columns.labels(spec.corpus.id, unique=True)]
+    found = dict(zip(labels, values.tolist(), strict=True))
+    missing = [name for name in ids if str(name) not in found]
+    if missing:
+        raise CorpusError(f"{path.name}: `gain.target` has no value for {len(missing)} documents.")
+    return np.array([found[str(name)] for name in ids])

@@ -1,0 +1,125 @@
+"""What is gained: against plain loops, and where joining is worth nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import t as student
+from sklearn.decomposition import TruncatedSVD
+
+from ksdp.audit.gain_spec import GainSpec
+from ksdp.audit.learning.gain import ALL, Rows, gain_scores, interval
+from ksdp.audit.learning.gain_summary import summarise_gain
+from ksdp.audit.learning.learners import Learnt, exact_of
+from ksdp.audit.learning.measures import coherence, diversity, rated, topic_match
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
+
+
+def unlike(n: int = 240, seed: int = 0) -> Rows:
+    """Three parties, each with its own direction."""
+    rng = np.random.default_rng(seed)
+    party = np.arange(n) % 3
+    matrix = 0.05 * rng.standard_normal((n, 9))
+    matrix[np.arange(n), party] += 1
+    found = sp.csr_array(matrix)
+    return Rows(found, found, None, np.array(["ada", "bob", "cy"])[party])
+
+
+def table(mechanism, rows: Rows, asked: GainSpec) -> dict:
+    scores = list(gain_scores(mechanism, rows, asked, 1))
+    return {(s.split, s.learner, s.party, s.judged, s.measure): s.value for s in scores}
+
+
+def test_unlike_parties_gain_and_one_that_is_alone_knows_its_own() -> None:
+    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    found = table(PDSVD(rank=3), rows, asked)
+    assert found[0, "exact", "", ALL, "energy"] > 0.95
+    # Its other two directions are noise: they hold what chance gives of the others' (a quarter).
+    assert found[0, "alone", "ada", ALL, "energy"] < 0.75
+    assert found[0, "alone", "ada", "ada", "energy"] > 0.95
+    summary = summarise_gain(list(gain_scores(PDSVD(rank=3), rows, asked, 1)), "pd-svd", asked, True)
+    assert summary.measures[0].gains
+    assert summary.measures[0].kept.mean == pytest.approx(1.0)
+    assert "gains +" in summary.sentences[0]
+
+
+def test_scores_are_those_of_a_plain_svd() -> None:
+    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    found = table(PDSVD(rank=2), rows, asked)
+    values = {key: value for key, value in found.items() if key[1] == "exact" and key[3] == ALL}
+    from ksdp.audit.learning.gain import _split  # the same documents, learnt from by scikit-learn
+
+    for split in (0, 1):
+        drawn = _split(rows, asked, 1, split)
+        model = TruncatedSVD(2, random_state=0).fit(rows.judge.toarray()[drawn.train])
+        test = rows.judge.toarray()[drawn.test]
+        share = ((test @ model.components_.T) ** 2).sum() / (test**2).sum()
+        assert values[split, "exact", "", ALL, "energy"] == pytest.approx(share, abs=1e-4)
+
+
+def test_alike_parties_with_many_documents_gain_nothing_and_that_is_said_first() -> None:
+    rng = np.random.default_rng(0)
+    matrix = sp.csr_array(rng.standard_normal((900, 4)) * [3.0, 2.0, 0.1, 0.1])
+    rows, asked = Rows(matrix, matrix, None), GainSpec(splits=4, parties=3, public=100)
+    summary = summarise_gain(list(gain_scores(PDSVD(rank=2), rows, asked, 1)), "pd-svd", asked, False)
+    assert summary.alike
+    assert summary.sentences[0].startswith("Joining gains nothing here, for parties drawn alike")
+    assert summary.sentences[1].startswith("Public data alone are as good")
+
+
+def test_noise_costs_gain_and_only_the_run_is_learnt_again_without_baselines() -> None:
+    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    noisy = Noisy("pd-svd", noise=0.5, scale=1.0, parameters={"rank": 3})
+    found = table(noisy, rows, asked)
+    assert found[0, "run", "", ALL, "energy"] < found[0, "exact", "", ALL, "energy"]
+    again = list(gain_scores(noisy, rows, asked, 1, baselines=False))
+    assert {score.learner for score in again} == {"run"}
+
+
+def test_the_exact_run_has_no_noise() -> None:
+    assert exact_of(Moments(rank=4)).name == "pd-svd"
+    assert exact_of(Moments(rank=4)).rank == 4  # type: ignore[attr-defined]
+    assert exact_of(Noisy("pd-svd", noise=0.1, scale=1.0)).name == "pd-svd"
+
+
+def test_levers_are_judged_in_the_columns_of_the_corpus() -> None:
+    rows, lift = unlike(), sp.csr_array(np.eye(9)[:, :2])
+    levered = Rows(sp.csr_array(rows.judge @ lift), rows.judge, lift, rows.party)
+    found = table(PDSVD(rank=1), levered, GainSpec(splits=2, held_out=0.2))
+    # The third party's direction is no column any more: two of three directions, one of them learnt.
+    assert 0.15 < found[0, "run", "", ALL, "energy"] < 0.5
+
+
+def test_intervals_are_students_with_the_overlap_of_splits() -> None:
+    values = [0.1, 0.3, 0.2, 0.4]
+    half = student.ppf(0.975, 3) * np.std(values, ddof=1) * np.sqrt(1 / 4 + 0.25)
+    assert interval(values, 0.25).high == pytest.approx(np.mean(values) + half)
+
+
+def test_topics_are_judged_by_what_they_say() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.random((200, 1)) < 0.5
+    counts = np.hstack([first & (rng.random((200, 12)) < 0.8), ~first & (rng.random((200, 12)) < 0.8)]).astype(
+        float
+    )
+    good = Learnt(np.kron(np.eye(2), np.ones(12)), None, True)
+    bad = Learnt(np.tile([1.0, 0.5], (2, 12)), None, True)
+    assert coherence(good, sp.csr_array(counts)) > coherence(bad, sp.csr_array(counts))
+    assert diversity(good) == 1
+    assert diversity(bad) == 0.5
+    assert topic_match(Learnt(good.rows[::-1], None, True), good) == pytest.approx(1)
+
+
+def test_ratings_of_low_rank_are_predicted() -> None:
+    rng = np.random.default_rng(0)
+    taste = rng.standard_normal((60, 1)) @ rng.standard_normal((1, 40))
+    ratings = sp.csr_array(np.clip(np.rint(3 + taste), 1, 5))
+    good = Learnt(np.linalg.svd(taste)[2][:1], None, False)
+    poor = Learnt(np.linalg.qr(rng.standard_normal((40, 1)))[0].T, None, False)
+    for better, worse in zip(
+        rated(good, ratings, np.random.default_rng(1)), rated(poor, ratings, np.random.default_rng(1)), strict=True
+    ):
+        assert better > worse

@@ -1,0 +1,186 @@
+"""Which runs a test reads: decided by seed and bits, as strong as all of them, and the same values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import Block
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.interim_looks import FRESH, Stage
+from ksdp.audit.kept_runs import best_every, expected_arms, kept_without, levelled, more_runs, read_runs
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.sampling import measure, run_observables, sample
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics.pem import PEM
+from ksdp.audit.testing import compare_arms
+
+
+def plan_of(corpus: Corpus, **sections) -> Plan:
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    tables["design"] = {"party_size": 4, "with_runs": 100}
+    return make_plan(parse_spec(tables | sections), corpus)
+
+
+def obvious(held: list[bool], kept: list[bool], width: int) -> list[int]:
+    """Numbers of the runs that are read, one document."""
+    without = [run for run in range(len(held)) if kept[run] and not held[run]]
+    return sorted([run for run in range(len(held)) if held[run]] + without[: width - sum(held)])
+
+
+@given(st.integers(0, 2**32), st.integers(1, 5))
+def test_read_runs_are_every_with_run_and_the_first_kept_others(seed: int, documents: int) -> None:
+    rng = np.random.default_rng(seed)
+    inclusion = rng.random((documents, 40)) < 0.1
+    kept = inclusion | (rng.random((documents, 40)) < 0.6)
+    width = int(kept.sum(axis=1).min())
+    if width < inclusion.sum(axis=1).max():
+        return
+    read = read_runs(inclusion, kept, width)
+    for row in range(documents):
+        assert np.flatnonzero(read[row]).tolist() == obvious(list(inclusion[row]), list(kept[row]), width)
+    values = rng.normal(size=inclusion.shape)
+    bits, (found,) = levelled(inclusion, kept, [values], width)
+    assert (bits.sum(axis=1) == inclusion.sum(axis=1)).all()
+    assert (found[0] == values[0][read[0]]).all()
+
+
+def test_too_few_runs_are_said() -> None:
+    inclusion = np.array([[True, False, False]])
+    with pytest.raises(KsdpError, match="cannot be tested in 3 runs"):
+        read_runs(inclusion, np.array([[True, True, False]]), 3)
+    with pytest.raises(KsdpError, match="cannot be tested in 0 runs"):
+        read_runs(inclusion, np.array([[True, True, False]]), 0)
+
+
+def test_each_document_keeps_one_block_of_each_stratum_whoever_else_is_audited() -> None:
+    sizes = {"block_runs": 16, "every": 4}
+    rows = np.arange(500)
+    blocks = [Block(0, start, start + 16) for start in range(0, 16 * 12, 16)]
+    whole = np.stack([kept_without(7, block, rows, 600, **sizes) for block in blocks])
+    assert (whole.reshape(3, 4, 500).sum(axis=1) == 1).all()
+    assert (np.abs(whole.mean(axis=1) - 0.25) < 0.08).all()
+    some = np.array([3, 77, 499])
+    few = np.stack([kept_without(7, block, some, 600, **sizes) for block in blocks])
+    assert (few == whole[:, some]).all()
+    assert (np.stack([kept_without(8, block, rows, 600, **sizes) for block in blocks]) != whole).any()
+    strata = whole.reshape(3, 4, 500).argmax(axis=1)
+    assert abs((strata[0] == strata[1]).mean() - 0.25) < 0.08  # strata are drawn apart
+
+
+@pytest.mark.parametrize("share", [0.003, 0.01, 0.03, 0.1])
+def test_more_runs_make_up_for_what_is_not_read(share: float) -> None:
+    every, runs = best_every(share), 10**7
+    assert every > 1
+    m, n = expected_arms(round(runs * more_runs(share, every)), share, every)
+    assert m * n / (m + n) == pytest.approx(runs * share * (1 - share), rel=1e-4)
+
+
+def test_the_plan_reads_a_part_where_that_is_cheaper(corpus: Corpus) -> None:
+    plan = plan_of(corpus)
+    everything = plan_of(corpus, design={"party_size": 4, "with_runs": 100, "without_runs": "all"})
+    assert (plan.every, everything.every) == (2, 1)
+    assert plan.runs % (plan.every * plan.block_runs) == 0
+    assert plan.runs_identity == everything.runs_identity  # observables are shared
+    (m, n), (a, b) = plan.arms, everything.arms
+    assert m * n / (m + n) >= a * b / (a + b)
+    assert plan.read_runs == m + n < everything.read_runs
+    fresh = plan.narrowed(Stage(FRESH, 5, plan.fresh_runs, plan.audited, ("w-max",)))
+    assert fresh.every == 1  # too few to leave any out
+    assert plan.narrowed(Stage("", 1, plan.runs, plan.audited, ("w-max",))).every == 2
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"design": {"party_size": 30, "with_runs": 2000}},
+        {"design": {"party_size": 4, "with_runs": 20}},
+        {"design": {"party_size": 4, "with_runs": 100, "documents": 5}, "decision": {"over_statistics": "max-t"}},
+        {"statistics": {"families": ["geometry", "learned"]}},
+        {"statistics": {"families": ["paper-blocks"]}},
+        {"design": {"kind": "balanced", "party_size": 30, "with_runs": 3000, "documents": 5}},
+    ],
+)
+def test_all_runs_are_read_where_they_are_needed(corpus: Corpus, sections: dict) -> None:
+    assert plan_of(corpus, **sections).every == 1
+
+
+def test_other_statistics_have_the_same_runs(corpus: Corpus) -> None:
+    blocks = plan_of(corpus, statistics={"families": ["paper-blocks"]})
+    assert (blocks.every, blocks.runs) == (1, plan_of(corpus).runs)
+
+
+@pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf", "pd-pca"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_what_is_measured_is_what_all_runs_would_give(corpus: Corpus, mechanism: str, precision: str) -> None:
+    about = {"mechanism": {"name": mechanism, "rank": 2}, "store": {"precision": precision}}
+    plan = plan_of(corpus, **about)
+    everything = plan_of(corpus, design={"party_size": 4, "with_runs": 100, "without_runs": "all"}, **about)
+    block = Block(0, 256, 262)
+    runs = list(sample(plan, block))
+    some, whole = (measure(p, block, runs, p.statistics) for p in (plan, everything))
+    assert some.kept is not None
+    assert whole.kept is None
+    assert some.kept[some.inclusion].all()
+    assert 0.3 < some.kept.mean() < 0.7
+    for name, values in whole.values.items():
+        assert (some.values[name][some.kept] == values[some.kept]).all(), name
+        assert np.isnan(some.values[name][~some.kept]).all()
+    assert some.canary is not None
+    assert (some.canary[some.kept] == whole.canary[some.kept]).all()
+
+
+@pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf", "moments"])
+def test_values_do_not_hang_on_who_is_measured_beside(corpus: Corpus, mechanism: str) -> None:
+    """Bit for bit: else a document's last bit would tell the runs that held it from those that did not."""
+    design = {"party_size": 30, "with_runs": 20}
+    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5}, design=design)
+    documents, rng = plan.documents(0), np.random.default_rng(0)
+    for run in range(3):
+        stored = run_observables(plan, 0, run)
+        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
+        for statistic in plan.statistics:
+            whole = statistic.evaluate(seen, documents)
+            for size in (1, 2, 3, 5, 17, 64):
+                places = np.sort(rng.choice(len(documents), size, replace=False))
+                assert (statistic.evaluate(seen, documents.at(places)) == whole[places]).all(), statistic.name
+
+
+def test_values_of_client_statistics_do_not_hang_on_it_either(corpus: Corpus) -> None:
+    rng = np.random.default_rng(1)
+    features = corpus.features
+    seen = Observables(
+        {name: rng.normal(size=(3, 4, features)) for name in ("sums", "centres")}
+        | {name: rng.normal(size=(3, features)) for name in ("gradients", "weights")}
+        | {"counts": rng.random((3, 4)), "label": np.array([2.0]), "items": rng.random(features)}
+        | {"pairs": rng.random((features, features))}
+    )
+    documents = plan_of(corpus).documents(0)
+    for statistic in PEM:
+        whole = statistic.evaluate(seen, documents)
+        for size in (1, 3, 50):
+            places = np.sort(rng.choice(len(documents), size, replace=False))
+            assert (statistic.evaluate(seen, documents.at(places)) == whole[places]).all(), statistic.name
+
+
+def test_p_is_uniform_where_nothing_leaks_and_small_where_it_does() -> None:
+    """The runs that are read: their number follows the bits, and p does not."""
+    rng = np.random.default_rng(3)
+    documents, runs, every = 4000, 640, 4
+    inclusion = rng.random((documents, runs)) < 0.06
+    whole = rng.integers(every, size=(documents, runs // (every * 16)))
+    place = np.arange(runs) // 16
+    kept = inclusion | (whole[:, place // every] == place % every)
+    for values in (rng.normal(size=inclusion.shape), rng.integers(5, size=inclusion.shape).astype(float)):
+        bits, (read,) = levelled(inclusion, kept, [values], runs // every)
+        p = 10 ** compare_arms({"s": read}, bits).log10_p[:, 0]
+        for level in (0.01, 0.05, 0.2):
+            assert (p <= level).mean() <= level + 3.5 * np.sqrt(level * (1 - level) / documents)
+    leaks = rng.normal(size=inclusion.shape) + 1.5 * inclusion
+    bits, (read,) = levelled(inclusion, kept, [leaks], runs // every)
+    assert (compare_arms({"s": read}, bits).log10_p[:, 0] < -3).mean() > 0.9

@@ -1,0 +1,71 @@
+"""An audit as one named party: whose documents are drawn, and what stands beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import SpecError
+from ksdp.audit.party_view import size_base
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.spec import Spec, parse_spec
+
+
+@pytest.fixture
+def named(corpus: Corpus) -> Corpus:
+    party = np.array(["ada", "bob", "cy"])[np.arange(len(corpus)) % 3]
+    return dataclasses.replace(corpus, party=party)
+
+
+def spec(**parties: str) -> Spec:
+    return parse_spec(
+        {
+            "corpus": {"path": "x"},
+            "mechanism": {"name": "pd-svd", "rank": 2},
+            "parties": parties,
+            "design": {"party_size": 0.5, "with_runs": 10},
+        }
+    )
+
+
+def plan(named: Corpus, **parties: str) -> Plan:
+    return make_plan(spec(**parties), named)
+
+
+def test_databases_are_drawn_from_the_party_and_the_others_stand_beside_them(named: Corpus) -> None:
+    mine = np.flatnonzero(named.party == "ada")
+    found = plan(named, me="ada")
+    assert found.audited.tolist() == mine.tolist()
+    assert found.party_rows == size_base(spec(me="ada"), named) // 2
+    database = found.database(0, 3)
+    assert set(database.held) <= set(mine)
+    others = named.matrix[np.flatnonzero(named.party != "ada")]
+    assert (database.parties[1] != others).nnz == 0
+    assert database.coalition == frozenset()
+
+
+def test_others_may_collude_or_be_unknown(named: Corpus) -> None:
+    assert plan(named, me="ada", others="colluding").database(0, 0).coalition == {1}
+    drawn = plan(named, me="ada", others="drawn")
+    first, again, second = drawn.database(0, 0), drawn.database(0, 0), drawn.database(0, 1)
+    assert first.parties[1].shape[0] == (len(drawn.honest) + 1) // 2
+    assert (first.parties[1] != again.parties[1]).nnz == 0
+    assert (first.parties[1] != second.parties[1]).nnz > 0
+
+
+def test_refuses(named: Corpus, corpus: Corpus) -> None:
+    with pytest.raises(SpecError, match="must be a party of the corpus"):
+        plan(named, me="dan")
+    with pytest.raises(SpecError, match="set `corpus.party`"):
+        plan(dataclasses.replace(corpus, party=None), me="ada")
+    with pytest.raises(SpecError, match="excludes"):
+        parse_spec({"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd"}, "parties": {"me": "a", "honest": 3}})
+    groups = dataclasses.replace(named, group=np.array(["g", "h"])[np.arange(len(named)) % 2])
+    tables = spec(me="ada").model_dump(mode="json")
+    tables["design"]["unit"] = "group"
+    with pytest.raises(SpecError, match="two parties"):
+        make_plan(Spec.model_validate(tables), groups)

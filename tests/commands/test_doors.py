@@ -1,0 +1,156 @@
+"""The command line as a person finds it: version, groups, abbreviations, tables, first specs, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import ksdp
+from ksdp.audit.errors import CorpusError, InputError, SpecError, StoreError
+from ksdp.audit.spec import CorpusSpec, parse_spec
+from ksdp.cli import app
+from ksdp.flows.audits.first_spec import first_spec
+from ksdp.flows.prepare import read_spec_file
+from ksdp.grouped_help import GROUPS
+from ksdp.storage.audits.sql import ask
+from ksdp.storage.corpora import load_corpus
+from ksdp.storage.store import Store
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A store with one audit of 30 documents, one row of which is empty, and two of which are twins."""
+    rows = np.random.default_rng(0).poisson(1.0, (31, 5)).astype(float) + 0.5
+    rows[4] = 0
+    rows[6] = rows[5]
+    store = tmp_path_factory.mktemp("doors") / "store"
+    found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=15, fresh_runs=0, store=store)
+    return store, found.id
+
+
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_version_and_help_in_groups() -> None:
+    assert run("--version").startswith("ksdp 0.")
+    shown = run("--help")
+    for group in GROUPS:
+        assert f"{group}:" in shown
+    assert "Others:" not in shown
+    assert "..." not in shown.split("Begin:")[1]
+
+
+def test_ids_are_abbreviated_and_latest_is_the_newest(audited: tuple[Path, str]) -> None:
+    store, audit = audited
+    for name in (audit, audit[:4], "latest"):
+        assert audit in run("show", name, "--store", store)
+    with pytest.raises(StoreError, match="`ksdp list` shows"):
+        run("show", "zzz", "--store", store)
+
+
+def test_the_store_is_named_by_the_environment(audited: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSDP_STORE", str(audited[0]))
+    assert audited[1] in run("list")
+    monkeypatch.setenv("KSDP_STORE", str(audited[0].parent))
+    with pytest.raises(StoreError, match="--store"):
+        run("list")
+
+
+def test_show_lists_documents_and_knows_those_left_out(audited: tuple[Path, str]) -> None:
+    store, audit = audited
+    assert run("show", audit, "--worst", 3, "--store", store).count(" p 10^") == 3
+    assert "half of the documents measure" in run("show", audit, "1", "--store", store)
+    with pytest.raises(StoreError, match="'5' is left out: empty"):
+        run("show", audit, "5", "--store", store)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_tables_are_exported(suffix: str, audited: tuple[Path, str], tmp_path: Path) -> None:
+    store, audit = audited
+    to = tmp_path / f"out.{suffix}"
+    assert run("export", audit, "--to", to, "--store", store).startswith("30 rows")
+    read = {"csv": pd.read_csv, "json": pd.read_json, "parquet": pd.read_parquet}[suffix]
+    assert len(read(to)) == 30
+    with pytest.raises(InputError, match="must end in"):
+        run("export", audit, "--to", tmp_path / "out.xml", "--store", store)
+
+
+def test_sql_sees_every_run(audited: tuple[Path, str]) -> None:
+    store, audit = audited
+    query = "select document, count(*) as runs, sum(held::int) as held from runs group by 1 order by 1 limit 1"
+    (row,) = json.loads(run("sql", audit, query, "--store", store, "--json"))
+    found = ksdp.load(store, audit).document("1")
+    assert row["runs"] == (found.tests[0].n_with + found.tests[0].n_without) * len(found.tests)
+    assert row["held"] == found.tests[0].n_with * len(found.tests)
+    assert "runs (" in run("tables", audit, "--store", store)
+
+
+def test_sql_reads_and_writes_nothing_else(audited: tuple[Path, str], tmp_path: Path) -> None:
+    opened, target = Store.open(audited[0]), tmp_path / "leak.csv"
+    for query in (f"copy verdicts to '{target}'", "select * from read_text('/etc/hostname')"):
+        with pytest.raises(InputError, match="the query is refused"):
+            ask(opened, audited[1], query)
+    assert not target.exists()
+
+
+def test_an_unknown_key_says_what_was_meant() -> None:
+    tables = {"corpus": {"path": "x.csv", "weigthing": "counts"}, "mechanism": {"name": "null"}}
+    with pytest.raises(SpecError, match=r"`corpus.weigthing`: there is no such key; did you mean `weighting`\?"):
+        parse_spec(tables)
+
+
+def test_a_table_with_one_column_of_numbers_and_text_is_not_a_table_of_its_ids(tmp_path: Path) -> None:
+    path = tmp_path / "mail.csv"
+    path.write_text("id,body\n1,hello there\n2,good day\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"only `id` holds numbers.*`corpus.text`"):
+        load_corpus(CorpusSpec(path=str(path)), tmp_path, nonnegative=False)
+
+
+def test_tables_are_standardised_where_asked(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,1000\n2,3000\n3,2000\n", encoding="utf-8")
+    spec = CorpusSpec(path=str(path), weighting="standardised")
+    matrix = load_corpus(spec, tmp_path, nonnegative=False).matrix.toarray()
+    np.testing.assert_allclose(matrix.mean(axis=0), 0, atol=1e-12)
+    with pytest.raises(SpecError, match="negative entries"):
+        load_corpus(spec, tmp_path, nonnegative=True)
+
+
+@pytest.mark.parametrize("kind", ["text", "table", "counts"])
+def test_init_writes_a_spec_that_is_accepted(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    if kind == "text":
+        path = tmp_path / "mail.csv"
+        words = ["alpha", "beta", "gamma", "delta", "epsilon", "omega"]
+        texts = [" ".join(rng.choice(words, 8)) for _ in range(60)]
+        pd.DataFrame({"id": range(60), "body": texts}).to_csv(path, index=False)
+    elif kind == "table":
+        path = tmp_path / "patients.parquet"
+        frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["age", "weight", "pressure"])
+        frame.assign(label=1).to_parquet(path)
+    else:
+        import scipy.sparse as sp
+
+        path = tmp_path / "counts.npz"
+        sp.save_npz(path, sp.csr_array(rng.poisson(1.0, (60, 9))))
+    out = tmp_path / "spec.toml"
+    run("init", path, "--out", out)
+    spec, base = read_spec_file(out)
+    assert len(load_corpus(spec.corpus, base, nonnegative=False)) == 60
+    assert spec.design.with_runs >= 50
+    if kind == "text":
+        assert (spec.corpus.text, spec.corpus.id) == ("body", "id")
+    if kind == "table":
+        assert spec.corpus.columns == ("age", "weight", "pressure")
+        assert "left out as labels: label" in first_spec(path, tmp_path, 0.2)
+    with pytest.raises(InputError, match="exists"):
+        run("init", path, "--out", out)

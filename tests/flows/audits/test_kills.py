@@ -1,0 +1,114 @@
+"""Killed at any write, sync or rename, an audit is finished by the same command, with the same findings."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.findings import (
+    findings_whole,
+    read_effects,
+    read_statistics,
+    read_summary,
+    read_verdicts,
+    report_whole,
+)
+from ksdp.storage.mapped_corpus import check_corpus
+from ksdp.storage.store import Store, sweep_parts
+
+_FORK = multiprocessing.get_context("fork")  # what is imported is imported once
+POINTS = ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (tempfile, "mkstemp"))
+
+
+def _work(spec: Path, store: Path, kill_at: int, told: Connection) -> None:
+    """Audit, and die at the so-manieth point; tell how many there are."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    points = 0
+
+    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            nonlocal points
+            points += 1
+            if points == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **named)
+
+        return called
+
+    for module, name in POINTS:
+        setattr(module, name, deadly(getattr(module, name)))
+    run_audit(*read_spec_file(spec), store, dask=HERE)
+    told.send(points)
+
+
+def audited(spec: Path, store: Path, kill_at: int = 0) -> int:
+    """Points that were passed; 0 where it was killed."""
+    here, there = _FORK.Pipe(duplex=False)
+    process = _FORK.Process(target=_work, args=(spec, store, kill_at, there))
+    process.start()
+    there.close()
+    process.join(300)
+    if process.exitcode == -signal.SIGKILL:
+        return 0
+    assert process.exitcode == 0
+    return int(here.recv())
+
+
+def found(store: Path) -> tuple[Any, ...]:
+    opened = Store.open(store, create=False)
+    (audit,) = opened.audits()
+    folder = opened.audit(audit)
+    assert findings_whole(folder)
+    assert report_whole(folder)
+    check_corpus(opened.corpus(read_summary(folder).corpus))
+    sweep_parts(store, time.time() + 1e6)
+    assert not list(store.rglob("*.part"))
+    return tuple(read(folder).to_pandas() for read in (read_verdicts, read_statistics, read_effects))
+
+
+def kills(spec: Path, folder: Path, count: int, seed: int) -> int:
+    """Kill at random points, some of them twice; how many stores were lost."""
+    points = audited(spec, folder / "whole")
+    reference = found(folder / "whole")
+    rng = np.random.default_rng(seed)
+    chosen = np.concatenate([[1, 2, 3, points - 1, points], rng.integers(1, points + 1, count)])[:count]
+    lost = 0
+    for at in chosen.tolist():
+        store = folder / "killed"
+        assert audited(spec, store, at) == 0
+        if rng.random() < 0.3:
+            audited(spec, store, int(rng.integers(1, points + 1)))
+        audited(spec, store)
+        lost += not all(one.equals(other) for one, other in zip(reference, found(store), strict=True))
+        shutil.rmtree(store)
+    return lost
+
+
+@pytest.fixture
+def small(spec: Callable[..., Path]) -> Path:
+    return spec("kills", seed=21, with_runs=10, families=["paper"])
+
+
+@pytest.mark.e2e
+def test_twenty_kills_lose_nothing(small: Path, tmp_path: Path) -> None:
+    assert kills(small, tmp_path, 20, 1) == 0
+
+
+@pytest.mark.e2e
+@pytest.mark.validity
+def test_two_hundred_kills_lose_nothing(small: Path, tmp_path: Path) -> None:
+    assert kills(small, tmp_path, 200, 2) == 0

@@ -1,0 +1,101 @@
+"""Gain and advice from files to a page and a spec, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.learning.advice import advise_spec
+from ksdp.flows.learning.advise import Limits
+from ksdp.flows.learning.gain import measure_gain
+from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.learning.advice import read_advice
+from ksdp.storage.store import Store
+
+ROWS, TERMS = 600, 12
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """Two parties that write about different things, in counts."""
+    rng = np.random.default_rng(0)
+    party = np.arange(ROWS) % 2
+    weights = np.full((2, TERMS), 0.02)
+    weights[0, :4], weights[1, 4:8] = 1.0, 1.0
+    counts = np.array([rng.multinomial(12, weights[p] / weights[p].sum()) for p in party])
+    sp.save_npz(tmp_path / "counts.npz", sp.csr_array(counts))
+    pd.DataFrame({"office": np.array(["north", "south"])[party]}).to_csv(tmp_path / "labels.csv", index=False)
+    (tmp_path / "words.txt").write_text("".join(f"word{i}\n" for i in range(TERMS)))
+    return tmp_path
+
+
+def spec(**mechanism):
+    return parse_spec(
+        {
+            "corpus": {
+                "path": "counts.npz",
+                "vocabulary": "words.txt",
+                "labels": "labels.csv",
+                "party": "office",
+                "weighting": "counts",
+                "rows": "l2",
+            },
+            "mechanism": {"name": "moments", "rank": 4, "advantage": 0.2} | mechanism,
+            "design": {"party_size": 0.5, "with_runs": 40},
+            "gain": {"splits": 3, "public": 20},
+        }
+    )
+
+
+def test_unlike_parties_gain_by_a_run_that_is_safe_by_construction(base: Path) -> None:
+    found = measure_gain(spec(), base)
+    main = found.measures[0]
+    assert main.measure == "energy"
+    assert not found.alike
+    assert found.parties == ("north", "south")
+    assert main.gains
+    assert main.exact.mean > main.alone.mean
+    assert found.sentences[0].startswith("Joining gains +")
+
+
+def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
+    limits = Limits(tried=3, documents=60, runs=150, quota=0.2, levers=("advantage",))
+    out = advise_spec(spec(), base, base / "store", limits, write=base / "advised.toml")
+    assert len(out["tried"]) == 3
+    assert out["best"] is not None
+    assert out["tried"][0]["setting"] == {"advantage": 0.2}
+    advised, folder = read_spec_file(base / "advised.toml")
+    assert folder == base.resolve()
+    assert advised.seed != spec().seed
+    assert advised.mechanism.parameters["advantage"] == out["tried"][out["best"]]["setting"]["advantage"]
+    assert advised.design == spec().design
+    page = Path(out["report"]).read_text()
+    assert out["sentences"][0].split(":")[0] in page
+    assert "<script" not in page
+    assert read_advice(Store.open(base / "store"), out["name"])["spec"] == str(base / "advised.toml")
+
+
+def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:
+    """Few documents, little noise: useful, and not safe."""
+    asked = spec(noise=1e-6, rank=2)
+    tables = asked.model_dump(mode="json")
+    tables["design"]["party_size"] = 20
+    limits = Limits(tried=1, documents=60, runs=100, quota=0.2, levers=("rank",))
+    out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
+    assert out["best"] is None
+    assert out["needed"] > ROWS
+    assert "documents on" in out["sentences"][0]
+    assert not (base / "advised.toml").exists()
+
+
+def test_a_spec_elsewhere_and_a_quota_that_cannot_be_shown_are_refused(base: Path) -> None:
+    with pytest.raises(InputError, match="folder"):
+        advise_spec(spec(), base, base / "store", Limits(), write=base / "other" / "x.toml")
+    with pytest.raises(InputError, match="cannot be shown"):
+        advise_spec(spec(), base, base / "store", Limits(documents=10, quota=0.01), write=base / "x.toml")

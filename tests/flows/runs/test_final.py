@@ -1,0 +1,107 @@
+"""Real processes that open their final output alone: the result, a death, two organisations, clearances."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.clearance import Covered, MechanismIdentity
+from ksdp.flows.runs.terms import read_run
+
+from .test_protocol import Organisations, organisations, results
+
+FINAL = 'name = "pd-svd"\nrank = 2\nopens = "final"\n[final]\nblock = 12\nrounds = {rounds}'
+POWER = 'name = "pd-svd"\nrank = 2\nsolver = "power"'
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Organisations:
+    return organisations(tmp_path_factory.mktemp("three"), 3)
+
+
+@pytest.mark.e2e
+def test_three_processes_learn_the_exact_result_and_nothing_of_the_rounds(three: Organisations) -> None:
+    protocol = three.protocol(FINAL.format(rounds=60))
+    ends = three.run(protocol)
+    assert {code for code, _ in ends.values()} == {0}, ends
+    found = results(protocol, three.names)
+    ideal = read_run(protocol).terms.mechanism.run(three.database(protocol), np.random.default_rng(0))
+    assert set(found["ada"]) == {"V"}
+    assert subspace_sine(found["ada"]["V"], ideal["V"]) < 1e-4
+    for name in three.names:
+        assert found[name]["V"].tobytes() == found["ada"]["V"].tobytes()
+        about = json.loads((protocol.with_suffix("") / name / "run.json").read_text())
+        assert about["opens"] == "final"
+        assert "Any two of ada, bob, cyd that put together" in about["reveals"]
+        assert "Any two of ada, bob, cyd" in ends[name][1]
+
+
+@pytest.mark.e2e
+def test_a_killed_party_ends_the_run_for_all_by_name(three: Organisations) -> None:
+    protocol = three.protocol(FINAL.format(rounds=1000))
+    started = {name: three.start(protocol, name) for name in three.names}
+    transcript = protocol.with_suffix("") / "cyd" / "transcript.jsonl"
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not (
+        transcript.exists() and transcript.read_text().count('"kind": "computation"') > 40
+    ):
+        time.sleep(0.1)
+    started["bob"].send_signal(signal.SIGKILL)
+    for name in ("ada", "cyd"):
+        _, error = started[name].communicate(timeout=300)
+        assert started[name].returncode == 1
+        assert "bob" in error
+        assert "disappeared" in error or "it lost bob" in error
+        left = sorted(path.name for path in (protocol.with_suffix("") / name).iterdir())
+        assert left == ["transcript.jsonl"], "no partial result"
+
+
+def test_two_organisations_are_refused(tmp_path: Path) -> None:
+    org = organisations(tmp_path, 2)
+    with pytest.raises(InputError, match="needs a third organisation"):
+        read_run(org.protocol(FINAL.format(rounds=10)))
+
+
+def test_how_it_is_computed_is_said_only_where_the_final_output_alone_is_opened(three: Organisations) -> None:
+    with pytest.raises(InputError, match="`final` must be left out unless"):
+        read_run(three.protocol(POWER + "\n[final]\nrounds = 10"))
+
+
+def test_a_clearance_of_a_final_run_is_refused_by_one_that_opens_every_round(three: Organisations) -> None:
+    final, every = read_run(three.protocol(FINAL.format(rounds=10))), read_run(three.protocol(POWER))
+    looked = three.clear(final, "ada", ["2", "3"], coverage=Covered("final", ("V",)))
+    assert three.enter(final, "ada", clearance=looked).statement.cleared
+    with pytest.raises(ClearanceError, match="opens"):
+        three.enter(every, "ada", clearance=looked)
+
+
+def test_a_clearance_of_every_round_covers_the_final_output(three: Organisations) -> None:
+    every = 'name = "pd-svd"\nrank = 2\nopens = "every round"'
+    final = read_run(three.protocol(FINAL.format(rounds=10)))
+    wide = three.clear(
+        final,
+        "bob",
+        ["2", "3", "5"],
+        coverage=Covered("every round", ("V", "span", "span_sigma")),
+        mechanism=_identity(every),
+    )
+    assert three.enter(final, "bob", clearance=wide).statement.cleared
+    other = three.clear(final, "bob", ["2"], mechanism=_identity('name = "pd-svd"\nrank = 3'))
+    with pytest.raises(ClearanceError, match="rank"):
+        three.enter(final, "bob", clearance=other)
+
+
+def _identity(table: str) -> MechanismIdentity:
+    said = tomllib.loads(table)
+    mechanism = make_mechanism(said.pop("name"), said)
+    return MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))

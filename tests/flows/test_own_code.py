@@ -1,0 +1,93 @@
+"""Mechanisms and statistics that lie beside a spec: found, checked against their contracts, tried once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ksdp.audit.errors import SpecError
+from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import read_spec_file
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = """
+[corpus]
+path = "x.csv"
+[mechanism]
+name = "{mechanism}"
+[design]
+party_size = 0.25
+with_runs = 10
+fresh_runs = 0
+[statistics]
+families = {families}
+names = {names}
+"""
+GOOD = (ROOT / "examples" / "own-mechanism" / "noisy_sum.py").read_text(encoding="utf-8")
+STATISTIC = '["{module}:along_the_sum"]'
+
+
+@pytest.fixture(autouse=True)
+def _clean_path() -> Iterator[None]:
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
+def audit(folder: Path, code: str, mechanism: str = "NoisySum", names: str = STATISTIC) -> object:
+    module = f"own_{folder.name}".replace("-", "_")
+    (folder / f"{module}.py").write_text(code, encoding="utf-8")
+    (folder / "x.csv").write_text("a,b\n" + "".join(f"{n},{n % 3}\n" for n in range(1, 21)), encoding="utf-8")
+    spec = SPEC.format(mechanism=f"{module}:{mechanism}", families="[]", names=names.replace("{module}", module))
+    (folder / "spec.toml").write_text(spec, encoding="utf-8")
+    return run_audit(*read_spec_file(folder / "spec.toml"), folder / "store", dask=HERE)
+
+
+def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
+    folder = ROOT / "examples" / "own-mechanism"
+    found = run_audit(*read_spec_file(folder / "noisy-sum.toml"), tmp_path / "store", dask=HERE)
+    assert found.mechanism == "noisy-sum"
+    assert found.parameters == {"noise": 0.05}
+    assert found.documents == 100
+    assert list(found.statistics) == ["along-the-sum"]
+    assert found.unread == ()
+    assert found.valid
+
+
+def test_a_statistic_may_be_given_as_its_class(tmp_path: Path) -> None:
+    assert audit(tmp_path, GOOD, names='["{module}:AlongTheSum"]')
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('(Announced("total", (features,)),)', '(("total", (features,)),)', "one holds a tuple"),
+        ('(Announced("total", (features,)),)', "None", "tuple of `Announced`"),
+        (
+            "total + rng.normal(0.0, self.noise, total.shape)})",
+            "total[:1]})",
+            r"of shape \(1,\); its schema says \(2,\)",
+        ),
+        ("    version = 1  #", "    #", "it has no `version`"),
+        ("documents.matrix @", "documents.matrix.T @", "fails in a trial run: ValueError"),
+        ('("total",)\n\n    def evaluate', '"total"\n\n    def evaluate', "must be a tuple of names"),
+        ("import numpy as np", "import numpy as np\n1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_broken_contract_is_refused_in_a_sentence_before_anything_is_written(
+    before: str, after: str, message: str, tmp_path: Path
+) -> None:
+    assert before in GOOD
+    with pytest.raises(SpecError, match=message):
+        audit(tmp_path, GOOD.replace(before, after, 1))
+    assert not (tmp_path / "store").exists()
+
+
+def test_what_lies_beside_other_peoples_files_is_never_imported(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC.format(mechanism="evil:Evil", families="[]", names="[]"))
+    read_spec_file(tmp_path / "spec.toml", own_code=False)
+    assert str(tmp_path) not in sys.path

@@ -1,0 +1,152 @@
+"""`import ksdp` as a person in a notebook uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+
+import ksdp
+from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.statistics.contract import Documents
+
+Matrix = NDArray[np.float64]
+FEW = {"party_size": 0.25, "with_runs": 20, "fresh_runs": 0, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def counts() -> Matrix:
+    return np.random.default_rng(0).poisson(1.0, (48, 6)).astype(float)
+
+
+def mean(rows: Matrix, rng: np.random.Generator) -> dict[str, Matrix]:
+    return {"mean": rows.mean(axis=0)}
+
+
+def everything(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Gives every document away: the Gram matrix of the features, ten thousandfold."""
+    return rows.T @ rows
+
+
+def test_import_is_quick_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, ksdp; heavy = {'numpy', 'pandas', 'prefect', 'distributed', 'numba'} & set(sys.modules); "
+        "assert not heavy, heavy; import ksdp.audit.errors; assert callable(ksdp.audit)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_same_seed_gives_the_same_table(counts: Matrix) -> None:
+    tables = [ksdp.audit(counts, mean, **FEW).statistics for _ in range(2)]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+    assert not tables[0].equals(ksdp.audit(counts, mean, **{**FEW, "seed": 2}).statistics)
+
+
+def test_arrays_sparse_matrices_tables_and_texts_are_corpora(counts: Matrix) -> None:
+    first = ksdp.audit(counts, "pd-svd", rank=2, **FEW).statistics
+    frame = pd.DataFrame(counts, columns=list("abcdef"))
+    for data in (sp.csr_array(counts), frame, pa.Table.from_pandas(frame)):
+        pd.testing.assert_frame_equal(ksdp.audit(data, "pd-svd", rank=2, **FEW).statistics, first)
+    texts = [f"word{chr(97 + n % 7)} common term{chr(97 + n % 5)}" for n in range(48)]
+    assert len(ksdp.audit(texts, "pd-svd", rank=2, ids=[f"t{n}" for n in range(48)], **FEW).verdicts.loc["t3"])
+
+
+def test_it_runs_where_an_event_loop_runs(counts: Matrix) -> None:
+    async def cell() -> int:
+        return len(ksdp.audit(counts, mean, **FEW).verdicts)
+
+    assert asyncio.run(cell()) == len(counts)
+
+
+def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
+    found = ksdp.audit(counts, KMeans(2, n_init=1), **FEW)
+    assert set(found.summary.statistics) == {f"{w}:cluster_centers_" for w in ("projection", "match", "distance")}
+    labels = np.where(counts[:, 0] > 0, "yes", "no")
+    regression = ksdp.audit(counts, LogisticRegression(), y=labels, **FEW)
+    assert {"match:coef_", "sum:intercept_"} <= set(regression.summary.statistics)
+    assert not regression.summary.unread
+    with pytest.raises(InputError, match="no fitted attribute 'secret_'"):
+        ksdp.audit(counts, KMeans(2, n_init=1), publishes=["secret_"], **FEW)
+
+
+def test_a_mechanism_that_gives_everything_away_is_found_by_its_arrays(counts: Matrix) -> None:
+    outlier = counts.copy()
+    outlier[7] *= 100
+    found = ksdp.audit(outlier, everything, **{**FEW, "with_runs": 60})
+    assert found.verdicts.loc["8", "verdict"] == "sensitive"
+    assert found.document("8").verdict.distance == 1.0
+    curve = found.values("8")
+    assert curve.with_values.min() > curve.without_values.max()
+
+
+def test_own_statistics_find_but_do_not_cover(counts: Matrix) -> None:
+    def first_mean(observables: dict[str, Matrix], documents: Documents) -> Matrix:
+        return np.full(len(documents), observables["mean"][0])
+
+    found = ksdp.audit(counts, mean, statistics=[first_mean], **FEW)
+    assert any(name.startswith("first_mean") for name in found.summary.statistics)
+    assert found.summary.coverage["mean"] == ("distance:mean", "match:mean", "projection:mean")
+
+
+def test_stored_runs_of_a_function_are_used_again_only_where_a_version_says_so(
+    counts: Matrix, tmp_path: Path
+) -> None:
+    again = [ksdp.audit(counts, mean, store=tmp_path / "s", **FEW).summary.cached_runs for _ in range(2)]
+    assert again == [0, 0]
+    named = [ksdp.audit(counts, mean, version=1, store=tmp_path / "s", **FEW).summary.cached_runs for _ in "ab"]
+    assert named[0] == 0
+    assert named[1] > 0
+
+
+def test_saved_loaded_reported(counts: Matrix, tmp_path: Path) -> None:
+    found = ksdp.audit(counts, mean, **FEW)
+    store = found.save(tmp_path / "kept")
+    loaded = ksdp.load(store, found.id[:5])
+    pd.testing.assert_frame_equal(loaded.verdicts, found.verdicts)
+    assert loaded.values("1").with_values.tolist() == found.values("1").with_values.tolist()
+    assert ksdp.load(store).id == found.id
+    page = found.report(tmp_path / "page.html")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "undecided" in found._repr_html_()
+    with pytest.raises(StoreError, match="no finished audit 'zz'"):
+        ksdp.load(store, "zz")
+
+
+def test_plan_says_what_it_would_take(counts: Matrix) -> None:
+    said = ksdp.plan(counts, "pd-svd", rank=2, party_size=0.25)
+    assert said["documents"] == 48
+    assert "certifies" in repr(said)
+
+
+def test_refusals_name_what_is_wrong(counts: Matrix) -> None:
+    with pytest.raises(InputError, match="`mechanism.wit_runs` is not a parameter of pd-svd"):
+        ksdp.audit(counts, "pd-svd", rank=2, wit_runs=3)
+    with pytest.raises(InputError, match=r"failed in a trial run: ZeroDivisionError"):
+        ksdp.audit(counts, lambda rows, rng: 1 / 0, **FEW)
+    with pytest.raises(InputError, match="NaN or infinity in 'output'"):
+        ksdp.audit(counts, lambda rows, rng: np.array([np.nan]), **FEW)
+    with pytest.raises(InputError, match="`workers` need names"):
+        ksdp.audit(counts, mean, workers=2, **FEW)
+    with pytest.raises(InputError, match="a matrix of numbers"):
+        ksdp.audit([1, 2, 3], mean)
+
+
+def test_plot_says_what_to_install_or_draws(counts: Matrix) -> None:
+    found = ksdp.audit(counts, mean, **FEW)
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        with pytest.raises(InputError, match=r"ksdp\[plot\]"):
+            found.plot()
+    else:
+        assert len(found.plot("3").axes[0].lines) >= 2

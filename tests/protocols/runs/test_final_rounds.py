@@ -1,0 +1,147 @@
+"""A run that opens its final output alone, in one process: what everybody learns, and what ends it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, ProtocolError, SpecError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
+from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.protocols.channel.rounds import Round, Rounds, run_together
+from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
+from ksdp.protocols.runs.final_terms import FinalTerms
+from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.programs import Precision
+from ksdp.protocols.runs.run_terms import RunTerms, Statement
+
+from ..conftest import identity, participant, seeded
+
+NAMES = ("ada", "bob", "cyd", "dan", "eve")
+UNCLEARED = Statement(cleared=False)
+FEATURES = 12
+
+
+def parts(m: int, rows: int = 20) -> list[sp.csr_array]:
+    rng = np.random.default_rng(5)
+    scales = 0.7 ** np.arange(FEATURES)
+    matrix = rng.standard_normal((m * rows, FEATURES)) * scales + 0.2
+    return [sp.csr_array(matrix[i * rows : (i + 1) * rows]) for i in range(m)]
+
+
+def terms_of(m: int, mechanism: PDSVD, rounds: int = 8, **other: object) -> RunTerms:
+    names = NAMES[:3] if "computing" not in other else other["computing"]
+    final = FinalTerms(names, 7, rounds)  # type: ignore[arg-type]
+    participants = tuple(map(participant, NAMES[:m]))
+    return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), participants, final=final)
+
+
+def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, Outcome], list[tuple[str, Round]]]:
+    names = [p.name for p in terms.participants]
+    sides = {
+        name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
+        for name, part in zip(names, rows, strict=True)
+    }
+    return run_together(sides)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "m", "computing"),
+    [
+        (PDSVD(rank=3, opens="final"), 3, NAMES[:3]),
+        (SigmaSVD(rank=3, opens="final"), 4, ("ada", "cyd", "dan")),
+        (PDPCA(rank=1, opens="final"), 3, NAMES[:3]),
+    ],
+)
+def test_everybody_learns_the_result_of_the_ideal_functionality(
+    mechanism: PDSVD, m: int, computing: tuple[str, ...]
+) -> None:
+    rows, terms = parts(m), terms_of(m, mechanism, computing=computing)
+    results, sent = played(terms, rows)
+    ideal = mechanism.run(Database(tuple(rows)), np.random.default_rng(0))
+    digests = {outcome.digest for outcome in results.values()}
+    public = results["ada"].result.public
+    assert len(digests) == 1
+    assert public.keys() == set(ideal)
+    assert subspace_sine(public["V"], ideal["V"]) < 1e-4
+    np.testing.assert_allclose(public["V"], ideal["V"], atol=1e-4)
+    np.testing.assert_allclose(public["V"] @ public["V"].T, np.eye(mechanism.rank), atol=1e-12)
+    for name in set(ideal) - {"V"}:
+        np.testing.assert_allclose(public[name], ideal[name], rtol=1e-7, atol=1e-9)
+    assert "Any two of " + ", ".join(computing) in results["ada"].reveals
+    idle = set(NAMES[:m]) - set(computing)
+    spoken = {n for n, r in sent if r.kind == "computation" and max(map(len, r.messages.values())) > 200}
+    assert spoken == set(computing)
+    assert not idle & spoken
+    assert max(len(body) for _, r in sent for body in r.messages.values()) <= largest_final_message(terms)
+
+
+def test_too_few_iterations_open_nothing() -> None:
+    terms = terms_of(3, PDSVD(rank=3, opens="final"), rounds=1)
+    with pytest.raises(ProtocolError, match="has not converged, and nothing but this was opened"):
+        played(terms, parts(3))
+
+
+def test_two_parties_need_a_third() -> None:
+    with pytest.raises(InputError, match='needs a third organisation.*or `opens` must be "every round"; got 2'):
+        RunTerms(
+            PDSVD(rank=3, opens="final"), FEATURES, "sha256:0", Precision(), tuple(map(participant, NAMES[:2]))
+        )
+
+
+def test_of_more_than_three_it_is_said_who_computes() -> None:
+    four = tuple(map(participant, NAMES[:4]))
+    with pytest.raises(InputError, match="`final.computing` must name the three of 4 parties"):
+        RunTerms(PDSVD(rank=3, opens="final"), FEATURES, "sha256:0", Precision(), four)
+
+
+def test_the_terms_say_what_is_opened_and_who_computes() -> None:
+    said = terms_of(3, PDSVD(rank=3, opens="final")).terms
+    assert said["mechanism.opens"] == "final"
+    assert said["sums"] == "shares"
+    assert (said["final.computing"], said["final.block"], said["final.rounds"]) == (NAMES[:3], 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [
+        (PDNMF(rank=3, opens="final"), '`opens` must be "every round" in a run of pd-nmf'),
+        (PDSVD(rank=3, opens="final", solver="power"), '`solver` must be "limit"'),
+    ],
+)
+def test_what_cannot_be_computed_on_shares_is_refused(mechanism: PDSVD | PDNMF, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        RunTerms(mechanism, FEATURES, "sha256:0", Precision(), tuple(map(participant, NAMES[:3])))
+
+
+def test_a_party_whose_numbers_do_not_fit_enters_nothing() -> None:
+    rows = parts(3)
+    rows[1] = rows[1] * 100.0
+    with pytest.raises(InputError, match="squares of all entries add up to more than `precision.bound`"):
+        played(terms_of(3, PDSVD(rank=3, opens="final")), rows)
+
+
+def spoiled(steps: dict[str, Round], sides: dict[str, Rounds[Outcome]], after: int) -> None:
+    """Carry messages; from one round on, what bob tells ada is a byte short."""
+    for count in range(200):
+        following = {}
+        for name, side in sides.items():
+            arrived = {n: s.messages[name] for n, s in steps.items() if n != name}
+            if count >= after and name == "ada":
+                arrived["bob"] = arrived["bob"][:-1]
+            following[name] = side.send(arrived)
+        steps = following
+
+
+def test_a_message_cut_short_ends_the_run() -> None:
+    terms = terms_of(3, PDSVD(rank=3, opens="final"))
+    sides = {
+        name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
+        for name, part in zip(NAMES, parts(3), strict=False)
+    }
+    with pytest.raises(ProtocolError):
+        spoiled({name: next(side) for name, side in sides.items()}, sides, 30)

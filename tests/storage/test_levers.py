@@ -1,0 +1,98 @@
+"""Levers from their files: the same rows for an audit and for a party, and refusals that name the file."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.readers.levers import rows_hash
+
+COUNTS = np.array([[2, 0, 1, 0], [1, 3, 0, 0], [0, 1, 0, 4], [1, 0, 0, 0]])
+
+
+@pytest.fixture
+def base(tmp_path):
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array(COUNTS))
+    (tmp_path / "words.txt").write_text("ant\nbee\ncat\ndog\n")
+    (tmp_path / "public.tsv").write_text("documents\t100\nbee\t10\ndog\t50\nant\t20\nelk\t9\n")
+    (tmp_path / "list.txt").write_text("dog\nant\n")
+    return tmp_path
+
+
+def spec(**levers):
+    keys = {key: levers.pop(key) for key in ("idf", "rows", "weighting") if key in levers}
+    return CorpusSpec(path="a.npz", vocabulary="words.txt", levers=levers, **keys)
+
+
+def load(base, asked, nonnegative=True):
+    return load_corpus(asked, base, nonnegative=nonnegative).matrix.toarray()
+
+
+def test_a_public_list_keeps_its_order(base):
+    asked = spec(terms="list.txt", weighting="counts")
+    assert corpus_features(asked, base) == ("dog", "ant")
+    np.testing.assert_array_equal(load(base, asked), COUNTS[:, [3, 0]])
+
+
+def test_a_public_reference_chooses_and_weighs(base):
+    asked = spec(reference="public.tsv", most_frequent=2, idf="public", rows="none")
+    assert corpus_features(asked, base) == ("ant", "dog")
+    np.testing.assert_allclose(load(base, asked), COUNTS[:, [0, 3]] * [math.log(5), math.log(2)])
+
+
+def test_what_the_documents_hold_most_often_is_not_for_parties(base):
+    asked = spec(most_frequent=2, weighting="counts")
+    np.testing.assert_array_equal(load(base, asked), COUNTS[:, [0, 1]])
+    with pytest.raises(SpecError, match="`reference`"):
+        corpus_features(asked, base)
+
+
+def test_a_basis_names_its_columns_by_its_file(base):
+    np.save(base / "b.npy", np.linalg.qr(np.random.default_rng(0).standard_normal((4, 2)))[0])
+    np.save(base / "c.npy", np.linalg.qr(np.random.default_rng(1).standard_normal((4, 2)))[0])
+    asked = spec(basis="b.npy", weighting="counts", clip=1.0)
+    found = load(base, asked, nonnegative=False)
+    assert found.shape == (4, 2)
+    assert (np.linalg.norm(found, axis=1) <= 1).all()
+    assert corpus_features(asked, base) != corpus_features(spec(basis="c.npy", weighting="counts"), base)
+    with pytest.raises(SpecError, match="negative"):
+        load(base, asked)
+
+
+def test_hashing_adds_up(base):
+    found = load(base, spec(hashed=2, weighting="counts"))
+    np.testing.assert_array_equal(found.sum(axis=1), COUNTS.sum(axis=1))
+
+
+def test_how_rows_are_made_is_one_hash(base):
+    asked = spec(reference="public.tsv", idf="public")
+    before = rows_hash(asked, base)
+    assert before != rows_hash(spec(reference="public.tsv"), base)
+    (base / "public.tsv").write_text("documents\t101\nbee\t10\n")
+    assert rows_hash(asked, base) != before
+
+
+@pytest.mark.parametrize(
+    ("levers", "message"),
+    [
+        ({"idf": "public"}, "needs `corpus.levers.reference`"),
+        ({"terms": "absent.txt"}, "absent.txt"),
+        ({"terms": "words.txt", "reference": "list.txt"}, "list.txt: line 1"),
+        ({"basis": "words.txt"}, "words.txt"),
+        ({"reference": "public.tsv", "idf": "public", "hashed": 2}, "do not go together"),
+    ],
+)
+def test_refuses(base, levers, message):
+    with pytest.raises((SpecError, CorpusError), match=message):
+        load(base, spec(**levers), nonnegative=False)
+
+
+def test_names_are_needed_where_files_name_columns(base):
+    with pytest.raises(SpecError, match="columns' names"):
+        load(base, CorpusSpec(path="a.npz", levers={"terms": "list.txt"}))
