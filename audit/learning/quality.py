@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.products import BASES
 
-__all__ = ["MEASURE", "cost_of_leaving_out", "learning_cost", "learnt_residual", "residual_share"]
+__all__ = [
+    "MEASURE",
+    "LearningCost",
+    "NotLearnt",
+    "cost_of_leaving_out",
+    "learning_cost",
+    "learnt_residual",
+    "residual_share",
+]
 
 MEASURE = "share of the whole corpus's energy outside the row space of the basis"
 """What `learnt_residual` is, in words."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class LearningCost:
+    """Shares of the whole corpus's energy that each basis leaves out; less is better."""
+
+    measure: str
+    learnt_from_all: float
+    learnt_from_cleared: float
+    documents_all: int
+    documents_cleared: int
+
+
+@dataclass(frozen=True, config=FORMAT)
+class NotLearnt:
+    """The mechanism does not run on so few documents."""
+
+    refused: str
+    """Why."""
 
 
 def residual_share(
@@ -99,7 +127,7 @@ def learnt_residual(
 
 def learning_cost(
     mechanism: Mechanism, corpus: Corpus, kept: NDArray[np.int64], seed: int
-) -> dict[str, Any] | None:
+) -> LearningCost | NotLearnt | None:
     """Compare the bases that a mechanism learns from the whole corpus and from some of its documents.
 
     One run each, on one database with all those rows and with the same randomness; both bases are judged on the
@@ -112,26 +140,19 @@ def learning_cost(
 
     Returns
     -------
-    dict or None
-        `learnt_from_all` and `learnt_from_cleared` as `residual_share` defines them; `refused` where the mechanism
-        does not run on so few documents; None where it announces no basis.
+    LearningCost, NotLearnt or None
+        None where the mechanism announces no basis.
     """
     try:
-        shares = [learnt_residual(mechanism, corpus, seed, kept=rows) for rows in (None, kept)]
+        from_all, from_cleared = (learnt_residual(mechanism, corpus, seed, kept=rows) for rows in (None, kept))
     except ValueError as error:
-        return {"refused": str(error)}
-    if shares[0] is None:
+        return NotLearnt(str(error))
+    if from_all is None or from_cleared is None:
         return None
-    return {
-        "measure": MEASURE,
-        "learnt_from_all": shares[0],
-        "learnt_from_cleared": shares[1],
-        "documents_all": len(corpus),
-        "documents_cleared": len(kept),
-    }
+    return LearningCost(MEASURE, from_all, from_cleared, documents_all=len(corpus), documents_cleared=len(kept))
 
 
-def cost_of_leaving_out(spec: Spec, corpus: Corpus, kept: Iterable[str]) -> dict[str, Any] | None:
+def cost_of_leaving_out(spec: Spec, corpus: Corpus, kept: Iterable[str]) -> LearningCost | NotLearnt | None:
     """`learning_cost` of a spec's mechanism where the documents with these ids are kept."""
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     return learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, list(kept))), spec.seed)

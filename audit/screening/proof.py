@@ -5,7 +5,7 @@ from __future__ import annotations
 from ksdp.audit.errors import SpecError
 from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.plan import Plan
-from ksdp.audit.screening.rounds import proof_runs, round_level
+from ksdp.audit.screening.rounds import proof_runs
 from ksdp.audit.verdicts.power import minimal_detectable
 
 __all__ = ["check_undecided", "pool_of", "runs_for_proof"]
@@ -34,8 +34,8 @@ def check_undecided(plan: Plan) -> None:
         )
 
 
-def runs_for_proof(plan: Plan, listed: int, number: int, rounds: int, level: float) -> int:
-    """Runs for a proof of the listed documents after a round (`proof_runs`).
+def runs_for_proof(plan: Plan, listed: int) -> int:
+    """Runs for a proof of the listed documents after a round (`proof_runs`); it has half of the round's level.
 
     Parameters
     ----------
@@ -43,16 +43,12 @@ def runs_for_proof(plan: Plan, listed: int, number: int, rounds: int, level: flo
         Of the round.
     listed : int
         Documents to prove.
-    number, rounds : int
-        This round, and the most there may be.
-    level : float
-        Of all rounds together.
     """
-    statistics = len(plan.statistics)
-    each = round_level(level, number, rounds) / (len(plan.audited) * statistics)
+    level, statistics = plan.spec.decision.level, len(plan.statistics)
+    each = level / (len(plan.audited) * statistics)
     # As strong as the tests, which may read a part of the runs; the proof's own may do so, too.
     runs = plan.design.runs / more_runs(plan.design.share, plan.every)
     held = runs * plan.design.share
     arms = (round(held), round(runs - held), each)
     share = plan.party_rows / listed if plan.spec.design.kind == "shared" else plan.design.share
-    return proof_runs(arms, share, round_level(level, number + 1, rounds) / (listed * statistics))
+    return proof_runs(arms, share, level / 2 / (listed * statistics))

@@ -166,7 +166,7 @@ def fewest_documents(rows: int, share: float) -> int:
 
 
 def no_proof(
-    spec: Spec, *, number: int, rounds: int, listed: int, among: int, rows: int, share: float
+    *, number: int, rounds: int, listed: int, rows: int, share: float, others: bool = False
 ) -> str | None:
     """Why the listed documents cannot be audited by themselves after this round; None if they can.
 
@@ -174,11 +174,13 @@ def no_proof(
     ----------
     number, rounds : int
         This round, and the most there may be.
-    listed, among : int
-        Documents to list, and documents that databases were drawn from in this round.
+    listed : int
+        Documents to list.
     rows, share : as for `fewest_documents`
+    others : bool
+        Whether other parties hold documents of the same corpus.
     """
-    if spec.parties.honest or spec.parties.coalition or spec.parties.me:
+    if others:
         return "the other parties' documents are drawn from the same corpus, and are not listed"
     if listed < (fewest := fewest_documents(rows, share)):
         return f"{listed} listed documents are too few for databases of {rows} (at least {fewest} are needed)"

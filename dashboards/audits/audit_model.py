@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
-from ksdp.storage.audits.claims import shown_claim
+from ksdp.storage.audits.claims import StoredClaim, shown_claim
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, StatisticTestRow, Totals
 from ksdp.storage.findings import Curve, Summary, read_curves, read_summary
 from ksdp.storage.store import Store
@@ -114,8 +113,8 @@ class AuditModel:
     """Everything the report shows."""
 
     summary: Summary
-    claim: Mapping[str, Any] | None
-    """What the store has about its mechanism's claim: `finding`, `inputs`, `provenance`."""
+    claim: StoredClaim | None
+    """What the store has about its mechanism's claim."""
     advantage: Advantage | None
     """None where nothing is sensitive."""
     statistics: tuple[StatisticRow, ...]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ksdp.dashboards.words import count, decimal, percent
+from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.findings import Summary
 
 __all__ = ["promised", "proved"]
 
 
-def promised(summary: Summary, claim: Mapping[str, Any] | None = None) -> str | None:
+def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
     """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy.
 
     Parameters
     ----------
-    claim : mapping, optional
+    claim : StoredClaim, optional
         What the store has about the claim.
     """
     said = summary.guarantee
@@ -28,7 +26,7 @@ def promised(summary: Summary, claim: Mapping[str, Any] | None = None) -> str | 
         told.append(f"The claim does not hold. {said.notes}")
     if claim is None:
         told.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
-    elif claim["finding"]["refuted"]:
+    elif claim.finding.refuted:
         told.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
     else:
         told.append(f"{proved(claim)} That does not refute it.")
@@ -43,11 +41,11 @@ def promised(summary: Summary, claim: Mapping[str, Any] | None = None) -> str | 
     return " ".join(told)
 
 
-def proved(claim: Mapping[str, Any]) -> str:
+def proved(claim: StoredClaim) -> str:
     """What runs on the mechanism's worst case proved, beside what it claims for it."""
-    found = claim["finding"]
+    found = claim.finding
     return (
-        f"Claimed epsilon {found['claimed_epsilon']:.3g} at delta {found['claimed_delta']:g}; proved on its worst "
-        f"case: at least {found['measured_low']:.3g} ({count(found['runs'])} runs an arm, confidence "
-        f"{percent(found['confidence'])})."
+        f"Claimed epsilon {found.claimed_epsilon:.3g} at delta {found.claimed_delta:g}; proved on its worst "
+        f"case: at least {found.measured_low:.3g} ({count(found.runs)} runs an arm, confidence "
+        f"{percent(found.confidence)})."
     )

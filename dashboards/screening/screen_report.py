@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -13,7 +11,15 @@ from ksdp.dashboards.audits.report import make_environment, stylesheet
 from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.charts.charts import shares_svg
 from ksdp.dashboards.words import count, percent, plural
-from ksdp.storage.screening.screens import read_excluded, read_screen
+from ksdp.storage.screening.screens import (
+    RefusedValue,
+    RoundSummary,
+    ScreenSummary,
+    SearchAnswer,
+    TriedValue,
+    read_excluded,
+    read_screen,
+)
 from ksdp.storage.store import Store
 
 __all__ = ["render_screen", "screen_headline"]
@@ -30,14 +36,14 @@ def _environment() -> Environment:
     return environment
 
 
-def screen_headline(screen: Mapping[str, Any]) -> str:
+def screen_headline(screen: ScreenSummary) -> str:
     """The outcome in one sentence."""
-    name, out = title(screen["mechanism"]), plural(screen["excluded"], "document", "documents")
-    rounds = plural(len(screen["rounds"]), "audit", "audits")
-    may = plural(screen["allowed"], "document", "documents")
-    if screen["outcome"] == "cleared":
-        without = f"Without {out}, " if screen["excluded"] else ""
-        return f"{without}{may} of {count(screen['documents'])} may enter {name}: {rounds}, nothing left to flag."
+    name, out = title(screen.mechanism), plural(screen.excluded, "document", "documents")
+    rounds = plural(len(screen.rounds), "audit", "audits")
+    may = plural(screen.allowed, "document", "documents")
+    if screen.outcome == "cleared":
+        without = f"Without {out}, " if screen.excluded else ""
+        return f"{without}{may} of {count(screen.documents)} may enter {name}: {rounds}, nothing left to flag."
     return {
         "nothing-proved": f"No document was found to be given away by {name}, and none was proved safe: nothing "
         "is cleared.",
@@ -45,22 +51,22 @@ def screen_headline(screen: Mapping[str, Any]) -> str:
         "limit": f"Leaving {out} out was not enough for {name}: each of {rounds} uncovered others.",
         "too-few": f"Leaving {out} out leaves too few documents to hide among in {name}.",
         "void": "An audit of this screen is void: nothing is cleared.",
-    }[screen["outcome"]]
+    }[screen.outcome]
 
 
-def _unit(answer: Mapping[str, Any], value: float) -> str:
+def _unit(answer: SearchAnswer, value: float) -> str:
     """A value of a search as people say it."""
     return {
         "party-size": f"{count(value)} documents",
         "rank": f"rank {count(value)}",
         "iterations": f"{count(value)} iterations",
         "noise": f"noise of {percent(value)} of the announcement's size" if value else "no noise",
-    }[answer["search"]]
+    }[answer.search]
 
 
-def _tried(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tried(answer: SearchAnswer) -> list[tuple[TriedValue | RefusedValue, str]]:
     """What a search tried, with every value as text."""
-    return [dict(tried) | {"text": _unit(answer, tried["value"])} for tried in answer["tried"]]
+    return [(tried, _unit(answer, tried.value)) for tried in answer.tried if tried.value is not None]
 
 
 def render_screen(store: Store, screen: str) -> str:
@@ -82,7 +88,7 @@ def render_screen(store: Store, screen: str) -> str:
         If the screen is not there or cannot be read.
     """
     stored = read_screen(store, screen)
-    excluded = read_excluded(store, screen).to_pylist() if stored["excluded"] else []
+    excluded = read_excluded(store, screen).to_pylist() if stored.excluded else []
     excluded.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))
     css, css_hash = stylesheet()
     return (
@@ -91,13 +97,14 @@ def render_screen(store: Store, screen: str) -> str:
         .render(
             screen=stored,
             excluded=excluded[:_LISTED],
-            before=_bar(stored["rounds"][0]),
-            after=_bar(stored["rounds"][-1]),
+            before=_bar(stored.rounds[0]),
+            after=_bar(stored.rounds[-1]),
             css=css,
             css_hash=css_hash,
         )
     )
 
 
-def _bar(verdicts: Mapping[str, Any]) -> Markup:
-    return shares_svg([(verdict, verdicts.get(verdict, 0)) for verdict in _VERDICTS])
+def _bar(round_: RoundSummary) -> Markup:
+    counts = round_.verdicts.as_dict()
+    return shares_svg([(verdict, counts[verdict]) for verdict in _VERDICTS])

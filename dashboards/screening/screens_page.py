@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
 from ksdp.storage.audits.history import screen_ids, valid_audit
 from ksdp.storage.errors import StoreError
-from ksdp.storage.screening.screens import read_excluded, read_screen
+from ksdp.storage.screening.screens import ScreenSummary, read_excluded, read_screen
 from ksdp.storage.store import Store
 
 __all__ = ["Excluded", "ScreenPage", "ScreensPage", "read_screen_page", "read_screens_page"]
@@ -19,7 +19,7 @@ __all__ = ["Excluded", "ScreenPage", "ScreensPage", "read_screen_page", "read_sc
 class ScreensPage:
     """All screenings, newest first."""
 
-    screens: tuple[Mapping[str, Any], ...]
+    screens: tuple[ScreenSummary, ...]
     total: int
     page: int
     pages: int
@@ -40,7 +40,7 @@ class Excluded:
 class ScreenPage:
     """One screening."""
 
-    screen: Mapping[str, Any]
+    screen: ScreenSummary
     rows: tuple[Excluded, ...]
     total: int
     page: int
@@ -53,8 +53,15 @@ def read_screens_page(store: Store, query: Mapping[str, str]) -> ScreensPage:
     """Read the list."""
     ids, page = screen_ids(store), page_number(query)
     shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    screens = tuple(read_screen(store, name) for name in shown)
+    screens = tuple(_readable(store, shown))
     return ScreensPage(screens, len(ids), page, max(1, -(-len(ids) // PAGE_ROWS)))
+
+
+def _readable(store: Store, ids: list[str]) -> Iterator[ScreenSummary]:
+    """As in the list of audits, one that cannot be read is left out; its own page says why."""
+    for name in ids:
+        with contextlib.suppress(StoreError):
+            yield read_screen(store, name)
 
 
 def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> ScreenPage:
@@ -76,7 +83,7 @@ def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> Scr
         table = None
     total = 0 if table is None else len(table)
     rows = [] if table is None else table.slice((page - 1) * PAGE_ROWS, PAGE_ROWS).to_pylist()
-    kept = {done["audit"] for done in stored["rounds"] if done["audit"] in set(store.audits())}
+    kept = {done.audit for done in stored.rounds if done.audit in set(store.audits())}
     return ScreenPage(
         screen=stored,
         rows=tuple(

@@ -14,7 +14,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import code_hash, versions
-from ksdp.storage.audits.claims import ClaimInputs, read_claim, write_claim
+from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim
 from ksdp.storage.store import Store
 
 __all__ = ["AuditedClaim", "run_claim"]
@@ -72,11 +72,10 @@ def run_claim(
     inputs = ClaimInputs(made.name, made.version, parameters_of(made), spec.seed, runs, confidence)
     held = read_claim(opened, inputs, code_hash())
     if held is not None:
-        finding = ClaimFinding.from_json(held["finding"])
-        return AuditedClaim(finding, held["provenance"]["finished"], True, inputs.path(opened))
+        return AuditedClaim(held.finding, held.finished, True, inputs.path(opened))
     current().stage("claim", 2 * runs)
     rng = claim_generator(spec.seed)
     finding = audit_claim(mechanism, runs=runs, rng=rng, confidence=confidence, progress=lambda done: advance(2))
-    finished = clock()
-    path = write_claim(opened, inputs, finding.as_json(), versions=versions(), finished=finished)
-    return AuditedClaim(finding, finished.isoformat(timespec="seconds"), False, path)
+    finished = clock().isoformat(timespec="seconds")
+    path = write_claim(opened, StoredClaim(inputs, finding, finished, versions()))
+    return AuditedClaim(finding, finished, False, path)

@@ -20,6 +20,7 @@ from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise
 from ksdp.audit.screening.leak import sampled_leak
 from ksdp.audit.screening.lever_search import most_allowed
 from ksdp.audit.screening.lever_space import LEVERS, Setting, at_setting, described, lever_space, settings
+from ksdp.audit.screening.levers import pool_size
 from ksdp.audit.screening.search_sample import sampled_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.progress import current
@@ -181,7 +182,8 @@ def _baseline(scores: tuple[Score, ...], measure: str, learner: str) -> list[flo
 
 def _sampled(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> tuple[Spec, Corpus]:
     """The spec that audits some documents, each in half of the runs."""
-    tables = sampled_spec(spec, size_base(spec, corpus), drawn).model_dump(mode="json")
+    units = size_base(spec, corpus)
+    tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
     tables["design"] |= {"with_runs": runs, "looks": 1, "fresh_runs": 0, "without_runs": "all"}
     return Spec.model_validate(tables), corpus
 

@@ -5,7 +5,6 @@ Artifacts of one key are versions of one another, so each page tells the schedul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from prefect.artifacts import acreate_link_artifact, acreate_table_artifact
@@ -13,7 +12,7 @@ from prefect.artifacts import acreate_link_artifact, acreate_table_artifact
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.schedules.notices import body
-from ksdp.storage.schedules.changes import Drift
+from ksdp.storage.schedules.changes import Drift, StatisticDrift
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store
@@ -48,7 +47,7 @@ async def publish_run(
         )
     if summary is None:
         return
-    moved = {} if drift is None else drift.summary()["statistics"]
+    moved = {} if drift is None else drift.summary().statistics
     await acreate_table_artifact(
         key=f"{key}-statistics",
         table=[_statistic(name, about, moved.get(name)) for name, about in summary.statistics.items()],
@@ -76,12 +75,12 @@ def _line(run: ScheduledRun) -> dict[str, Any]:
     }
 
 
-def _statistic(name: str, about: StatisticSummary, moved: Mapping[str, Any] | None) -> dict[str, Any]:
+def _statistic(name: str, about: StatisticSummary, moved: StatisticDrift | None) -> dict[str, Any]:
     return {
         "statistic": name,
         "median D": round(about.median_D, 3),
         "largest D": round(about.max_D, 3),
         "sensitive by it alone": about.sensitive,
-        "measured before": 0 if moved is None else moved["pairs"],
-        "median change of D": "" if moved is None else round(moved["median"], 3),
+        "measured before": 0 if moved is None else moved.pairs,
+        "median change of D": "" if moved is None else round(moved.median, 3),
     }

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.groups import unit_count
-from ksdp.audit.learning.quality import MEASURE
+from ksdp.audit.learning.quality import MEASURE, NotLearnt
 from ksdp.audit.screening.lever_search import first_good, most_allowed, share_upper_limit
 from ksdp.audit.screening.levers import DIALS, Dial, make_dial, pool_size
-from ksdp.audit.screening.search_sample import learning_quality, public_scale, sampled_spec
+from ksdp.audit.screening.screen_summary import RefusedValue, SearchAnswer, SearchSummary, TriedValue
+from ksdp.audit.screening.search_sample import LearningQuality, learning_quality, public_scale, sampled_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored
@@ -89,11 +90,12 @@ def plan_search(
         raise InputError(f"`documents` of a search must be at least 1; got {documents}.")
     named = spec.design.documents if isinstance(spec.design.documents, tuple) else None
     units = unit_count(corpus, spec.design.unit)
-    population = pool_size(spec, units) if named is None else len(set(named))
+    pool = pool_size(spec, units)
+    population = pool if named is None else len(set(named))
     drawn = min(documents, population)
     found: list[Dial] = []
     refused: dict[str, str] = {}
-    base = sampled_spec(spec, units, drawn)
+    base = sampled_spec(spec, units, pool, drawn)
     for name in names:
         try:
             found.append(make_dial(name, base, units))
@@ -117,7 +119,7 @@ def plan_search(
 
 def run_search(
     search: Search, corpus: Corpus, store: Path, *, workers: int | None = None, dask: str | None = None
-) -> dict[str, Any]:
+) -> SearchSummary:
     """Try the spec as it stands; if too many documents stand out, turn each dial until few do.
 
     A document stands out if the measured D of any statistic exceeds the margin; noise raises a measured D, so this
@@ -130,106 +132,100 @@ def run_search(
         The whole one.
     workers, dask : optional
         As for `run_audit`.
-
-    Returns
-    -------
-    dict
-        `present` (the spec as it stands), and `answers`: one a dial, with `found` (a value, or None), what was
-        tried, the learning quality there, and a sentence.
     """
     started = time.monotonic()
 
-    def learn(spec: Spec) -> dict[str, Any]:
+    def learn(spec: Spec) -> LearningQuality | NotLearnt:
         return learning_quality(spec, corpus, search.spec.seed)
 
-    def attempt(dial: Dial | None, value: float | None, spec: Spec) -> dict[str, Any]:
-        about = _attempt(search, spec, corpus, store, workers, dask) | {"value": value}
+    def attempt(dial: Dial | None, value: float | None, spec: Spec) -> TriedValue | RefusedValue:
+        tried = dataclasses.replace(_attempt(search, spec, corpus, store, workers, dask), value=value)
         what = "as it stands" if dial is None else f"{dial.name} {value:g}"
-        current().say(f"search, {what}: {_seen(about)}")
-        return about
+        current().say(f"search, {what}: {_seen(tried)}")
+        return tried
 
-    present = attempt(None, None, search.spec)
-    present["quality"] = learn(search.spec)
-    answers: list[dict[str, Any]] = []
-    for name in () if present["good"] else search.names:
+    present = dataclasses.replace(attempt(None, None, search.spec), quality=learn(search.spec))
+    answers: list[SearchAnswer] = []
+    for name in () if present.good else search.names:
         dial = next((d for d in search.dials if d.name == name), None)
         if dial is None:
-            reason = f"Nothing to search: {search.refused[name]}"
-            answers.append({"search": name, "found": None, "tried": [], "reason": reason})
+            answers.append(SearchAnswer(name, None, (), f"Nothing to search: {search.refused[name]}"))
         else:
             answers.append(_turn(dial, attempt, learn, search))
-    return {
-        "quota": search.quota,
-        "margin": search.spec.decision.margin,
-        "confidence": 1 - search.level * (1 + sum(len(dial.values) for dial in search.dials)),
-        "level_each": search.level,
-        "sampled": search.drawn,
-        "population": search.population,
-        "design": search.spec.design.kind,
-        "measure": MEASURE,
-        "present": present,
-        "answers": answers,
-        "reason": _conclusion(search, present, answers),
-        "seconds": round(time.monotonic() - started, 3),
-    }
+    return SearchSummary(
+        quota=search.quota,
+        margin=search.spec.decision.margin,
+        confidence=1 - search.level * (1 + sum(len(dial.values) for dial in search.dials)),
+        level_each=search.level,
+        sampled=search.drawn,
+        population=search.population,
+        design=search.spec.design.kind,
+        measure=MEASURE,
+        present=present,
+        answers=tuple(answers),
+        reason=_conclusion(search, present, answers),
+        seconds=round(time.monotonic() - started, 3),
+    )
 
 
 def _turn(
     dial: Dial,
-    attempt: Callable[[Dial | None, float | None, Spec], dict[str, Any]],
-    learn: Callable[[Spec], dict[str, Any]],
+    attempt: Callable[[Dial | None, float | None, Spec], TriedValue | RefusedValue],
+    learn: Callable[[Spec], LearningQuality | NotLearnt],
     search: Search,
-) -> dict[str, Any]:
-    tried: list[dict[str, Any]] = []
+) -> SearchAnswer:
+    tried: dict[float, TriedValue | RefusedValue] = {}
 
     def good(value: float) -> bool:
-        tried.append(attempt(dial, value, dial.turn(value)))
-        return bool(tried[-1]["good"])
+        tried[value] = attempt(dial, value, dial.turn(value))
+        return tried[value].good
 
     found = first_good(dial.values, good)
-    at = next((about for about in tried if about["value"] == found), None)
-    return {
-        "search": dial.name,
-        "parameter": dial.parameter,
-        "present": dial.present,
-        "scale": dial.scale,
-        "values": list(dial.values),
-        "found": found,
-        "tried": sorted(tried, key=lambda about: dial.values.index(about["value"])),
-        "quality": None if found is None else learn(dial.turn(found)),
-        "reason": _sentence(dial, found, at, search),
-    }
+    return SearchAnswer(
+        search=dial.name,
+        parameter=dial.parameter,
+        present=dial.present,
+        scale=dial.scale,
+        values=tuple(dial.values),
+        found=found,
+        tried=tuple(tried[value] for value in dial.values if value in tried),
+        quality=None if found is None else learn(dial.turn(found)),
+        reason=_sentence(dial, None if found is None else tried[found], search),
+    )
 
 
 def _attempt(
     search: Search, spec: Spec, corpus: Corpus, store: Path, workers: int | None, dask: str | None
-) -> dict[str, Any]:
+) -> TriedValue | RefusedValue:
     try:
         prepared = prepare_stored(spec, corpus, store, may_sample=True)
     except InputError as error:
-        return {"good": False, "refused": str(error)}
+        return RefusedValue(None, str(error))
+    audit = prepared.ref.audit
     summary = run_prepared([prepared], workers=workers, dask=dask)[0]
-    about = {"audit": prepared.ref.audit, "runs": summary.runs, "valid": summary.valid}
     if not summary.valid:
-        return about | {"good": False, "refused": f"void: {summary.controls.reason}"}
-    largest = largest_distances(Store(Path(prepared.ref.store)), prepared.ref.audit)
+        return RefusedValue(None, f"void: {summary.controls.reason}", audit, summary.runs, valid=False)
+    largest = largest_distances(Store(Path(prepared.ref.store)), audit)
     above = int((largest > spec.decision.margin).sum())
     limit = share_upper_limit(above, len(largest), search.level, max(search.population, len(largest)))
-    return about | {
-        "good": limit <= search.quota,
-        "documents": len(largest),
-        "above_margin": above,
-        "share": above / len(largest),
-        "upper_limit": limit,
-        "median_D": float(median(largest.tolist())),
-        "largest_D": float(largest.max()),
-    }
+    return TriedValue(
+        value=None,
+        good=limit <= search.quota,
+        audit=audit,
+        runs=summary.runs,
+        documents=len(largest),
+        above_margin=above,
+        share=above / len(largest),
+        upper_limit=limit,
+        median_D=float(median(largest.tolist())),
+        largest_D=float(largest.max()),
+    )
 
 
-def _seen(about: dict[str, Any]) -> str:
-    if "refused" in about:
-        return str(about["refused"])
-    return f"{about['above_margin']} of {about['documents']} documents above the margin"
+def _seen(tried: TriedValue | RefusedValue) -> str:
+    if isinstance(tried, RefusedValue):
+        return tried.refused
+    return f"{tried.above_margin} of {tried.documents} documents above the margin"
 
 
 def _few(search: Search) -> str:
@@ -239,20 +235,20 @@ def _few(search: Search) -> str:
     )
 
 
-def _sentence(dial: Dial, found: float | None, at: dict[str, Any] | None, search: Search) -> str:
+def _sentence(dial: Dial, found: TriedValue | RefusedValue | None, search: Search) -> str:
     name = dial.name.replace("-", " ")
-    if found is None or at is None:
+    if not isinstance(found, TriedValue):
         return f"No {name} from {dial.values[0]:g} to {dial.values[-1]:g} was found at which {_few(search)}."
     return (
-        f"At a {name} of {found:g} in place of {dial.present:g}, {_few(search)}: {at['above_margin']} of "
-        f"{at['documents']} were above it, so at most {at['upper_limit']:.1%} of all."
+        f"At a {name} of {found.value:g} in place of {dial.present:g}, {_few(search)}: {found.above_margin} of "
+        f"{found.documents} were above it, so at most {found.upper_limit:.1%} of all."
     )
 
 
-def _conclusion(search: Search, present: dict[str, Any], answers: list[dict[str, Any]]) -> str:
-    if present["good"]:
+def _conclusion(search: Search, present: TriedValue | RefusedValue, answers: Sequence[SearchAnswer]) -> str:
+    if present.good:
         return f"As it stands, {_few(search)}: nothing need be changed for that."
-    helps = [answer["search"].replace("-", " ") for answer in answers if answer["found"] is not None]
+    helps = [answer.search.replace("-", " ") for answer in answers if answer.found is not None]
     if not helps:
         return "Nothing that was tried brings few enough documents above the margin."
     return f"What would help: {', '.join(helps)}. Nothing is said of any single document: screen again there."

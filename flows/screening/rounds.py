@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
@@ -18,6 +17,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.proof import check_undecided, pool_of, runs_for_proof
 from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
+from ksdp.audit.screening.screen_summary import RoundSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.audits.run import run_prepared
@@ -57,7 +57,7 @@ class Rounds:
     Where groups are audited, documents here are groups, and ids are their names.
     """
 
-    about: list[dict[str, Any]]
+    about: list[RoundSummary]
     verdicts: list[RoundVerdicts]
     """Of each round but a void one."""
     plan: Plan
@@ -132,7 +132,7 @@ def run_rounds(
     has as many runs as make its bands narrower than those before it (`proof_runs`). A document found sensitive
     there (the others had hidden it) is left out like any other.
     """
-    about: list[dict[str, Any]] = []
+    about: list[RoundSummary] = []
     rounds: list[RoundVerdicts] = []
     proving = False
     with_runs: int | None = None
@@ -174,18 +174,17 @@ def run_rounds(
             if not (rules.proof and done.listed and done.beside):
                 return done
             why_not = no_proof(
-                spec,
                 number=number,
                 rounds=rules.rounds,
                 listed=len(done.listed),
-                among=done.among,
                 rows=plan.party_rows,
                 share=share,
+                others=bool(spec.parties.honest or spec.parties.coalition or spec.parties.me),
             )
             if why_not:
                 return _beside(done, why_not)
             proving, stay = True, done.listed
-            with_runs = runs_for_proof(plan, len(stay), number, rules.rounds, spec.decision.level)
+            with_runs = runs_for_proof(plan, len(stay))
         try:
             prepared = series.prepared(number + 1, stay, with_runs)
         except InputError as error:
@@ -207,20 +206,23 @@ def _others(plan: Plan, out: Sequence[str]) -> list[str]:
 
 def _about(
     number: int, prepared: Prepared, summary: Summary, verdicts: RoundVerdicts, proving: bool
-) -> dict[str, Any]:
-    return {
-        "round": number,
-        "proof": proving,
-        "audit": prepared.ref.audit,
-        "corpus": prepared.ref.corpus,
-        "among": pool_of(prepared.plan),
-        "documents": summary.documents,
-        **summary.verdicts.as_dict(),
-        "median_D": verdicts.median_distance,
-        "largest_D": verdicts.largest_distance,
-        "level": prepared.plan.spec.decision.level,
-        "seed": prepared.plan.spec.seed,
-        "runs": summary.runs,
-        "cached_runs": summary.cached_runs,
-        "valid": summary.valid,
-    }
+) -> RoundSummary:
+    return RoundSummary(
+        round=number,
+        proof=proving,
+        audit=prepared.ref.audit,
+        corpus=prepared.ref.corpus,
+        among=pool_of(prepared.plan),
+        documents=summary.documents,
+        sensitive=summary.verdicts.sensitive,
+        clear=summary.verdicts.clear,
+        undecided=summary.verdicts.undecided,
+        certified_clear=summary.verdicts.certified_clear,
+        median_D=verdicts.median_distance,
+        largest_D=verdicts.largest_distance,
+        level=prepared.plan.spec.decision.level,
+        seed=prepared.plan.spec.seed,
+        runs=summary.runs,
+        cached_runs=summary.cached_runs,
+        valid=summary.valid,
+    )

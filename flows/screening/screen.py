@@ -8,15 +8,16 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import documents_of, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
+from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Evidence
 from ksdp.audit.screening.clearance_list import screen_statement
 from ksdp.audit.screening.rounds import check_screenable
+from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
@@ -47,7 +48,7 @@ def screen(
     search: SearchLimits | None = None,
     workers: int | None = None,
     dask: str | None = None,
-) -> dict[str, Any]:
+) -> ScreenSummary:
     """Audit and leave out until nothing new is sensitive; then write the clearance. The same call resumes.
 
     Parameters
@@ -72,10 +73,9 @@ def screen(
 
     Returns
     -------
-    dict
-        As `screens/<id>.json` holds it. `outcome` is `cleared`, `nothing-proved` (nothing is sensitive, and
-        nothing may be listed), `hopeless`, `limit`, `too-few` or `void`; `reason` says it in a sentence. `report`
-        names the page for people.
+    ScreenSummary
+        As `screens/<id>.json` holds it. The outcome `nothing-proved`: nothing is sensitive, and nothing may be
+        listed.
 
     Raises
     ------
@@ -89,12 +89,13 @@ def screen(
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
     planned = plan_search(spec, corpus, quota=search.quota, documents=search.documents) if search else None
+    name = _name(spec, corpus, rules, planned)
     rounds = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)
     unit = spec.design.unit
     listed, excluded = (documents_of(corpus, unit, names) for names in (rounds.listed, rounds.excluded))
-    opened, name = Store.open(store), _name(spec, corpus, rules, planned)
+    members = (corpus.ids, unit_names(corpus, "group")) if unit == "group" else None
+    opened = Store.open(store)
     if excluded:
-        members = (corpus.ids, unit_names(corpus, "group")) if unit == "group" else None
         write_excluded(opened, name, rounds.verdicts, members)
     outcome, reason = _outcome(rounds)
     quality, statement = None, None
@@ -102,46 +103,47 @@ def screen(
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         quality = cost_of_leaving_out(spec, corpus, listed)
         attempts = read_attempts(opened, question_of(spec, corpus.hash))
-        evidence = evidence_of(read_summary(opened.audit(rounds.about[-1]["audit"])), attempts)
+        evidence = evidence_of(read_summary(opened.audit(rounds.about[-1].audit)), attempts)
         statement = sign(signing, _grounds(spec, corpus, rounds, rules, evidence)).statement
     elif signing.path.exists():
         current().say(f"{signing.path} is an older clearance and was left as it is")
     searched = None
     if planned is not None and outcome in NO_HELP:
         searched = run_search(planned, corpus, store, workers=workers, dask=dask)
-    summary = {
-        "screen": name,
-        "corpus": corpus.hash,
-        "mechanism": rounds.plan.mechanism.name,
-        "spec": spec.hash,
-        "outcome": outcome,
-        "helps": rounds.ended.helps,
-        "reason": reason,
-        "documents": len(corpus),
-        "unit": unit,
-        "excluded": len(excluded),
-        "allowed": len(listed),
-        "allowed_verdicts": list(rules.allowed),
-        "exact": outcome == "cleared" and not rounds.beside,
-        "beside": rounds.beside if outcome == "cleared" else None,
-        "why_beside": rounds.why_beside,
-        "statement": statement,
-        "rounds": rounds.about,
-        "most": rules.most,
-        "level": spec.decision.level,
-        "margin": spec.decision.margin,
-        "party_rows": rounds.plan.party_rows,
-        "quality": quality,
-        "search": searched,
-        "clearance": str(signing.path.resolve()) if outcome == "cleared" else None,
-        "fingerprint": fingerprint(signing.private_key),
-        "reviewer": signing.who,
-        "finished": signing.now.isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 3),
-        "store": str(opened.root),
-        "report": str(page_path(opened, name)),
-    }
-    write_screen(opened, name, summary)
+    summary = ScreenSummary(
+        version=VERSION,
+        screen=name,
+        corpus=corpus.hash,
+        mechanism=rounds.plan.mechanism.name,
+        spec=spec.hash,
+        outcome=outcome,
+        helps=rounds.ended.helps,
+        reason=reason,
+        documents=len(corpus),
+        unit=unit,
+        excluded=len(excluded),
+        allowed=len(listed),
+        allowed_verdicts=rules.allowed,
+        exact=outcome == "cleared" and not rounds.beside,
+        beside=rounds.beside if outcome == "cleared" else None,
+        why_beside=rounds.why_beside,
+        statement=statement,
+        rounds=tuple(rounds.about),
+        most=rules.most,
+        level=spec.decision.level,
+        margin=spec.decision.margin,
+        party_rows=rounds.plan.party_rows,
+        quality=quality,
+        search=searched,
+        clearance=str(signing.path.resolve()) if outcome == "cleared" else None,
+        fingerprint=fingerprint(signing.private_key),
+        reviewer=signing.who,
+        finished=signing.now.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - started, 3),
+        store=str(opened.root),
+        report=str(page_path(opened, name)),
+    )
+    write_screen(opened, summary)
     write_page(opened, name, render_screen(opened, name))
     return summary
 
@@ -165,7 +167,7 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
         )
     if rounds.why_beside:
         reason += f" The listed documents were not audited by themselves, because {rounds.why_beside}."
-    elif rounds.about[-1]["proof"]:
+    elif rounds.about[-1].proof:
         reason += " It audited the listed documents by themselves."
     return "cleared", reason
 
@@ -177,8 +179,8 @@ def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence:
         plan=rounds.plan,
         corpus=corpus,
         spec=spec.hash,
-        audits=tuple(about["audit"] for about in rounds.about),
-        verdicts={kind: last[kind] for kind in Verdict},
+        audits=tuple(about.audit for about in rounds.about),
+        verdicts={kind: last.verdicts.as_dict()[kind] for kind in Verdict},
         allowed=rules.allowed,
         listed=rounds.listed,
         excluded=rounds.excluded,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ksdp.audit.claims import ClaimFinding
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.checksums import check_sealed, write_sealed_json
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["ClaimInputs", "read_claim", "shown_claim", "write_claim"]
+__all__ = ["ClaimInputs", "StoredClaim", "read_claim", "shown_claim", "write_claim"]
+
+VERSION = 2
+"""Of the format of a file."""
 
 
 @dataclass(frozen=True)
@@ -34,50 +37,71 @@ class ClaimInputs:
         return store.root / "claims" / f"{content_key(asdict(self))}.json"
 
 
-def write_claim(
-    store: Store,
-    inputs: ClaimInputs,
-    finding: Mapping[str, Any],
-    *,
-    versions: Mapping[str, str],
-    finished: datetime,
-) -> Path:
-    """Write a finding, whole or not at all, in the place of that of other code.
+@dataclass(frozen=True)
+class StoredClaim:
+    """A finding as its file holds it."""
 
-    Parameters
-    ----------
-    finding : mapping
-        As JSON.
-    versions : mapping
-        Of the libraries; `code` is the hash of the code that computed it.
-    finished : datetime
-        With a time zone.
-    """
-    path = inputs.path(store)
-    provenance = {"finished": finished.isoformat(timespec="seconds"), "versions": dict(versions)}
-    write_sealed_json(path, {"inputs": asdict(inputs), "finding": dict(finding), "provenance": provenance})
+    inputs: ClaimInputs
+    finding: ClaimFinding
+    finished: str
+    """ISO 8601."""
+    versions: Mapping[str, str]
+    """Of the libraries; `code` is the hash of the code that computed it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file holds it."""
+        provenance = {"finished": self.finished, "versions": dict(self.versions)}
+        return {
+            "version": VERSION,
+            "inputs": asdict(self.inputs),
+            "finding": self.finding.as_json(),
+            "provenance": provenance,
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> StoredClaim:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is of another version, or a key is missing.
+        """
+        if told.get("version") != VERSION:
+            raise ValueError(f"it is not of version {VERSION}")
+        try:
+            finding, provenance = ClaimFinding.from_json(told["finding"]), told["provenance"]
+            return cls(ClaimInputs(**told["inputs"]), finding, provenance["finished"], provenance["versions"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a key is missing or not known: {error}") from error
+
+
+def write_claim(store: Store, claim: StoredClaim) -> Path:
+    """Write a finding, whole or not at all, in the place of that of other code."""
+    path = claim.inputs.path(store)
+    write_sealed_json(path, claim.to_json())
     return path
 
 
-def read_claim(store: Store, inputs: ClaimInputs, code: str) -> dict[str, Any] | None:
+def read_claim(store: Store, inputs: ClaimInputs, code: str) -> StoredClaim | None:
     """The file of these inputs, if the same code wrote it."""
     path = inputs.path(store)
     found = _read(path) if path.is_file() else None
-    return found if found and found["provenance"]["versions"]["code"] == code else None
+    return found if found is not None and found.versions.get("code") == code else None
 
 
-def shown_claim(store: Store, summary: Summary) -> dict[str, Any] | None:
+def shown_claim(store: Store, summary: Summary) -> StoredClaim | None:
     """What to show beside an audit's mechanism: of the files about the same one with the same parameters, one that
     refutes the claim if there is any; of these one by the sampler that really runs; of these that of most runs; of
     these the newest. Which sampler the audit itself simulated with does not matter.
     """
-    wanted = [summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters)]
+    wanted = (summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters))
     mine = []
     for path in sorted((store.root / "claims").glob("*.json")):
-        found = _read(path)
-        asked = found["inputs"]
-        if [asked["mechanism"], asked["version"], _unsampled(asked["parameters"])] == wanted:
-            mine.append(found)
+        claim = _read(path)
+        asked = claim.inputs
+        if (asked.mechanism, asked.version, _unsampled(asked.parameters)) == wanted:
+            mine.append(claim)
     return max(mine, key=_standing, default=None)
 
 
@@ -85,18 +109,15 @@ def _unsampled(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if name != "sampler"}
 
 
-def _standing(found: Mapping[str, Any]) -> tuple[Any, ...]:
-    asked = found["inputs"]
-    vetted = asked["parameters"].get("sampler") == "discrete"
-    return found["finding"]["refuted"], vetted, asked["runs"], found["provenance"]["finished"]
+def _standing(claim: StoredClaim) -> tuple[Any, ...]:
+    vetted = claim.inputs.parameters.get("sampler") == "discrete"
+    return claim.finding.refuted, vetted, claim.inputs.runs, claim.finished
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> StoredClaim:
     try:
-        found = dict(json.loads(path.read_text(encoding="utf-8")))
-        if {"inputs", "finding", "provenance"} <= set(found):
-            check_sealed(path, "claims", "delete it and run `ksdp claim` again")
-            return found
+        told = dict(json.loads(path.read_text(encoding="utf-8")))
+        check_sealed(path, "claims", "delete it and run `ksdp claim` again")
+        return StoredClaim.from_json(told)
     except (OSError, ValueError) as error:
         raise StoreError(f"claims/{path.name} cannot be read; delete it and run `ksdp claim` again.") from error
-    raise StoreError(f"claims/{path.name} is damaged; delete it and run `ksdp claim` again.")

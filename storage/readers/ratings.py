@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -36,30 +38,35 @@ def read_ratings(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tu
     users, ids = columns.coded(spec.user)
     items, names = columns.coded(spec.item)
     ratings = columns.numbers(spec.rating, nonnegative=nonnegative)
-    _refuse_repeated(columns, users, items, len(names))
+    parties, groups = (None if name is None else columns.coded(name) for name in (spec.party, spec.group))
+    path = columns.path
+    _refuse_repeated(path, users, items, len(names))
     matrix = sp.csr_array((ratings, (users, items)), shape=(len(ids), len(names)))
-    return matrix, Labels(ids, _of_user(columns, spec.party, users), _of_user(columns, spec.group, users))
+    party, group = _of_user(path, spec.party, parties, users), _of_user(path, spec.group, groups, users)
+    return matrix, Labels(ids, party, group)
 
 
-def _refuse_repeated(columns: Columns, users: Codes, items: Codes, n_items: int) -> None:
+def _refuse_repeated(path: Path, users: Codes, items: Codes, n_items: int) -> None:
     pairs = users.astype(np.int64) * n_items + items
     order = np.argsort(pairs, kind="stable")
     again = np.flatnonzero(pairs[order][1:] == pairs[order][:-1])
     if len(again):
         row = int(order[again + 1].min())
         first = int((pairs == pairs[row]).argmax())
-        raise Refused(columns.path, f"repeats the user and the item of row {first + 1}.", row=row + 1)
+        raise Refused(path, f"repeats the user and the item of row {first + 1}.", row=row + 1)
 
 
-def _of_user(columns: Columns, name: str | None, users: Codes) -> NDArray[np.str_] | None:
-    """The label that all of a user's rows share."""
-    if name is None:
+def _of_user(
+    path: Path, name: str | None, coded: tuple[Codes, NDArray[np.str_]] | None, users: Codes
+) -> NDArray[np.str_] | None:
+    """The label of a column that all of a user's rows share; `coded` is what `Columns.coded` gave."""
+    if coded is None:
         return None
-    codes, labels = columns.coded(name)
+    codes, labels = coded
     _, first = np.unique(users, return_index=True)
     other = codes != codes[first][users]
     if other.any():
         row = int(other.argmax())
         problem = f"differs from that of the same user in row {int(first[users[row]]) + 1}."
-        raise Refused(columns.path, problem, row=row + 1, column=name)
+        raise Refused(path, problem, row=row + 1, column=name)
     return labels[codes[first]]

@@ -15,14 +15,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic.dataclasses import dataclass as stored_dataclass
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.parts import FORMAT
+from ksdp.audit.results.stored_summary import VERSION, StoredSummary
 from ksdp.storage.audits.query_results import VERDICTS
 from ksdp.storage.checksums import check_sealed, write_sealed_table
 from ksdp.storage.findings import read_statistics, read_verdicts
@@ -32,6 +35,8 @@ from ksdp.storage.store import Store, write_json
 __all__ = [
     "Changes",
     "Drift",
+    "DriftSummary",
+    "StatisticDrift",
     "VerdictTable",
     "compare",
     "measure_drift",
@@ -73,6 +78,29 @@ class Changes:
         return {name: len(getattr(self, name)) for name in names}
 
 
+@stored_dataclass(frozen=True, config=FORMAT)
+class StatisticDrift:
+    """How D under one statistic changed."""
+
+    pairs: int
+    """Documents that were measured before and now."""
+    median: float
+    largest_fall: float
+    largest_rise: float
+
+
+@stored_dataclass(frozen=True, config=FORMAT)
+class DriftSummary(StoredSummary):
+    """What `drift/<audit>.json` holds."""
+
+    version: int
+    """Of the format."""
+    verdicts: Mapping[str, int]
+    """Documents by change, as "clear to sensitive"."""
+    became_sensitive: int
+    statistics: Mapping[str, StatisticDrift]
+
+
 @dataclass(frozen=True, eq=False)
 class Drift:
     """How verdicts and distances moved between a document's earlier audit and its latest."""
@@ -91,26 +119,27 @@ class Drift:
         changes = changes[np.isfinite(changes)]
         return float(changes.max()) if len(changes) else None
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> DriftSummary:
         """Counts of verdict changes, and per statistic the median and the extremes of the change of D."""
         moves = zip(self.verdicts["before"].to_pylist(), self.verdicts["after"].to_pylist(), strict=True)
         names = np.asarray(self.distances["statistic"].to_pylist(), dtype=object)
         change = self.distances["change"].to_numpy()
-        statistics = {}
+        statistics: dict[str, StatisticDrift] = {}
         for name in sorted(set(names.tolist())):
             own = change[(names == name) & np.isfinite(change)]
             if len(own):
-                statistics[name] = {
-                    "pairs": len(own),
-                    "median": float(np.median(own)),
-                    "largest_fall": float(own.min()),
-                    "largest_rise": float(own.max()),
-                }
-        return {
-            "verdicts": dict(Counter(f"{before} to {after}" for before, after in moves)),
-            "became_sensitive": self.became_sensitive,
-            "statistics": statistics,
-        }
+                statistics[name] = StatisticDrift(
+                    pairs=len(own),
+                    median=float(np.median(own)),
+                    largest_fall=float(own.min()),
+                    largest_rise=float(own.max()),
+                )
+        return DriftSummary(
+            version=VERSION,
+            verdicts=dict(Counter(f"{before} to {after}" for before, after in moves)),
+            became_sensitive=self.became_sensitive,
+            statistics=statistics,
+        )
 
 
 def compare(standing: pa.Table | None, digests: Mapping[str, str]) -> Changes:
@@ -240,4 +269,4 @@ def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:
     folder = schedule_folder(store, name) / "drift"
     write_sealed_table(folder / f"{audit}-verdicts.parquet", drift.verdicts)
     write_sealed_table(folder / f"{audit}-distances.parquet", drift.distances)
-    write_json(folder / f"{audit}.json", drift.summary())
+    write_json(folder / f"{audit}.json", drift.summary().to_json())

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +18,18 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.screening.screen_summary import RefusedValue, RoundSummary, ScreenSummary, SearchAnswer, TriedValue
 from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
-from ksdp.storage.findings import read_statistics, read_verdicts
+from ksdp.storage.findings import parsed, read_statistics, read_verdicts
 from ksdp.storage.store import Store, write_text
 
 __all__ = [
+    "RefusedValue",
+    "RoundSummary",
     "RoundVerdicts",
+    "ScreenSummary",
+    "SearchAnswer",
+    "TriedValue",
     "largest_distances",
     "page_path",
     "read_excluded",
@@ -96,10 +101,10 @@ def largest_distances(store: Store, audit: str) -> NDArray[np.float64]:
     return np.asarray(largest, dtype=np.float64)
 
 
-def write_screen(store: Store, screen: str, summary: Mapping[str, Any]) -> Path:
+def write_screen(store: Store, summary: ScreenSummary) -> Path:
     """Write `screens/<id>.json`."""
-    path = _file(store, f"{screen}.json")
-    write_sealed_json(path, dict(summary))
+    path = _file(store, f"{summary.screen}.json")
+    write_sealed_json(path, summary.to_json())
     return path
 
 
@@ -115,12 +120,19 @@ def write_page(store: Store, screen: str, page: str) -> Path:
     return path
 
 
-def read_screen(store: Store, screen: str) -> dict[str, Any]:
-    """Read `screens/<id>.json`."""
+def read_screen(store: Store, screen: str) -> ScreenSummary:
+    """Read `screens/<id>.json`.
+
+    Raises
+    ------
+    StoreError
+        If it is not there, damaged, or of another version.
+    """
     try:
-        return dict(json.loads(read_sealed(_file(store, f"{screen}.json"), f"screen {screen!r}")))
+        told = dict(json.loads(read_sealed(_file(store, f"{screen}.json"), f"screen {screen!r}")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error
+    return parsed(ScreenSummary.from_json, told, f"screen {screen!r}")
 
 
 def _sensitive_rows(found: RoundVerdicts) -> pa.Table:

@@ -40,6 +40,8 @@ from ksdp.storage.schedules.schedule_files import Schedule, write_schedule
 from ksdp.storage.screening.screens import RoundVerdicts, write_excluded, write_screen
 from ksdp.storage.store import Store, content_key
 
+from ..screens import round_of, screened
+
 PAPER = ("w-max", "sigma")
 STATISTICS = ("best-cosine", "mean-alignment", "row-space-energy", "w-max")
 
@@ -291,17 +293,14 @@ def build_history(root: Path) -> Store:
     nmf = {"mechanism": {"name": "pd-nmf", "rank": 7}}
     store, _ = build_audit(root, spec=nmf, names=("mean-alignment", "sigma", "topics"), change=other, stored=True)
     verdicts = read_verdicts(store.audit("svd-09"))
-    rounds = [{"round": n, "audit": f"svd-0{n + 7}", "corpus": "sha256:" + "0f" * 32, "among": 60,
-               "documents": 60, "sensitive": 12 * (2 - n), "clear": 40, "undecided": 8, "level": 0.02,
-               "seed": n, "runs": 400, "cached_runs": 0, "valid": True} for n in (1, 2)]  # fmt: skip
+    rounds = [round_of(n, audit=f"svd-0{n + 7}", among=60, documents=60, sensitive=12 * (2 - n), clear=40,
+                       undecided=8, level=0.02, seed=n, runs=400) for n in (1, 2)]  # fmt: skip
     write_excluded(store, "screen01", [RoundVerdicts(1, verdicts)])
-    write_screen(store, "screen01", {
-        "screen": "screen01", "corpus": "sha256:" + "0f" * 32, "mechanism": "pd-svd", "spec": "0" * 20,
-        "outcome": "cleared", "helps": True, "reason": "Without 12 documents, round 2 found nothing sensitive.",
-        "documents": 60, "excluded": 12, "allowed": 40, "allowed_verdicts": ["clear"], "rounds": rounds,
-        "party_rows": 6, "quality": None, "clearance": "mail.clearance", "fingerprint": "ab:cd", "reviewer": "Ada",
-        "seconds": 12.0, "store": str(root),
-    })  # fmt: skip
+    write_screen(store, screened(
+        screen="screen01", mechanism="pd-svd", spec="0" * 20, rounds=rounds, documents=60, excluded=12, allowed=40,
+        reason="Without 12 documents, round 2 found nothing sensitive.", party_rows=6, quality=None,
+        clearance="mail.clearance", fingerprint="ab:cd", reviewer="Ada", seconds=12.0, store=str(root),
+    ))  # fmt: skip
     made = datetime(2026, 11, 1, tzinfo=UTC)
     write_schedule(store, Schedule(name="nightly-mail", spec="/srv/mail.toml", cron="30 2 * * *", created=made))
     for number, day in enumerate(HISTORY, 1):

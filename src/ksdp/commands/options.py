@@ -174,7 +174,7 @@ def _tell_worst_case(summary: Summary) -> None:
     found = shown_claim(Store.open(Path(summary.store), create=False), summary)
     if found is None:
         typer.echo("        its worst case was not tried in this store (ksdp claim)", err=True)
-    elif found["finding"]["refuted"]:
+    elif found.finding.refuted:
         typer.secho(f"        REFUTED: {proved(found)}", err=True, fg="red", bold=True)
     else:
         typer.echo(f"        not refuted: {proved(found)}", err=True)

@@ -96,16 +96,16 @@ def screen(
     with terminal():
         out = run_screen(read, base, store, signing, rules, search=limits, workers=workers, dask=dask)
     if as_json:
-        typer.echo(json.dumps(out))
+        typer.echo(json.dumps(out.to_json()))
     else:
-        typer.echo(f"{out['outcome']}: {out['reason']}", err=True)
-        if out["search"]:
-            reasons = [answer["reason"] for answer in out["search"]["answers"]]
-            typer.echo("\n".join([out["search"]["reason"], *reasons]), err=True)
-        elif out["outcome"] in NO_HELP:
+        typer.echo(f"{out.outcome}: {out.reason}", err=True)
+        if out.search:
+            reasons = [answer.reason for answer in out.search.answers]
+            typer.echo("\n".join([out.search.reason, *reasons]), err=True)
+        elif out.outcome in NO_HELP:
             typer.echo("`ksdp advise` searches the levers for a run that gives less away.", err=True)
-        typer.echo(f"screen  {out['screen']}\nreport  {out['report']}", err=True)
-    raise typer.Exit(_SCREENED.get(out["outcome"], 3))
+        typer.echo(f"screen  {out.screen}\nreport  {out.report}", err=True)
+    raise typer.Exit(_SCREENED.get(out.outcome, 3))
 
 
 def verify(

@@ -150,7 +150,8 @@ def screen(
     wanted, now = asked(data, mechanism, settings), datetime.now(UTC)
     signing = Signing(Path(clearance), load_private(Path(key)), who, now, now + timedelta(days=days))
     with _shown(None), wanted.known():
-        return run_screen(wanted.spec, wanted.base, Path(store), signing, Rules(rounds), dask=HERE)
+        done = run_screen(wanted.spec, wanted.base, Path(store), signing, Rules(rounds), dask=HERE)
+    return done.to_json()
 
 
 def load(store: str | Path, audit: str = "latest") -> Audit:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from ksdp.audit.corpus import Corpus, canonical, restrict
-from ksdp.audit.learning.quality import learning_cost, residual_share
+from ksdp.audit.learning.quality import LearningCost, NotLearnt, learning_cost, residual_share
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
@@ -55,32 +55,32 @@ def corpus() -> Corpus:
 def test_the_svd_of_all_documents_is_the_best_there_is_and_exclusion_costs() -> None:
     documents = corpus()
     cost = learning_cost(PDSVD(rank=3), documents, np.arange(30), seed=1)
-    assert cost is not None
+    assert isinstance(cost, LearningCost)
     singular = np.linalg.svd(documents.matrix.toarray(), compute_uv=False)
-    assert cost["learnt_from_all"] == pytest.approx(1 - (singular[:3] ** 2).sum() / (singular**2).sum(), abs=1e-6)
+    assert cost.learnt_from_all == pytest.approx(1 - (singular[:3] ** 2).sum() / (singular**2).sum(), abs=1e-6)
     dense = documents.matrix.toarray()
     kept_only = np.linalg.svd(dense[:30])[2][:3]
-    assert cost["learnt_from_cleared"] == pytest.approx(dense_residual(dense, kept_only), abs=1e-6)
-    assert cost["learnt_from_cleared"] > cost["learnt_from_all"] + 0.05
+    assert cost.learnt_from_cleared == pytest.approx(dense_residual(dense, kept_only), abs=1e-6)
+    assert cost.learnt_from_cleared > cost.learnt_from_all + 0.05
     nothing_left_out = learning_cost(PDSVD(rank=3), documents, np.arange(40), seed=1)
-    assert nothing_left_out is not None
-    assert nothing_left_out["learnt_from_cleared"] == nothing_left_out["learnt_from_all"]
+    assert isinstance(nothing_left_out, LearningCost)
+    assert nothing_left_out.learnt_from_cleared == nothing_left_out.learnt_from_all
 
 
 def test_pca_is_judged_around_its_mean() -> None:
     documents = corpus()
     cost = learning_cost(PDPCA(rank=3), documents, np.arange(40), seed=1)
-    assert cost is not None
+    assert isinstance(cost, LearningCost)
     explained = PCA(3).fit(documents.matrix.toarray()).explained_variance_ratio_.sum()
-    assert cost["learnt_from_all"] == pytest.approx(1 - explained, abs=1e-6)
+    assert cost.learnt_from_all == pytest.approx(1 - explained, abs=1e-6)
 
 
 def test_nmf_is_no_better_than_the_svd() -> None:
     documents = corpus()
     nmf, svd = (learning_cost(m, documents, np.arange(30), seed=1) for m in (PDNMF(rank=3), PDSVD(rank=3)))
-    assert nmf is not None
-    assert svd is not None
-    assert svd["learnt_from_all"] - 1e-9 <= nmf["learnt_from_all"] < 1
+    assert isinstance(nmf, LearningCost)
+    assert isinstance(svd, LearningCost)
+    assert svd.learnt_from_all - 1e-9 <= nmf.learnt_from_all < 1
 
 
 class NoBasis:
@@ -99,8 +99,8 @@ def test_without_a_basis_there_is_no_number() -> None:
 
 def test_too_few_documents_to_learn_from_are_said_to_be() -> None:
     cost = learning_cost(PDSVD(rank=5), corpus(), np.arange(3), seed=1)
-    assert cost is not None
-    assert set(cost) == {"refused"}
+    assert isinstance(cost, NotLearnt)
+    assert cost.refused
 
 
 def test_restricting_a_corpus_keeps_ids_and_features() -> None:

@@ -167,19 +167,25 @@ def test_a_proof_has_the_fewest_runs_that_narrow_its_bands(
     assert width(found - 1, later, level / 2) > 0.8 * before
 
 
+@given(level=st.floats(1e-6, 0.5), rounds=st.integers(2, 20), data=st.data())
+def test_a_round_has_exactly_half_of_the_level_before_it(level: float, rounds: int, data: st.DataObject) -> None:
+    number = data.draw(st.integers(1, rounds - 1))
+    assert round_level(level, number + 1, rounds) == round_level(level, number, rounds) / 2
+
+
 def test_a_proof_may_have_more_runs() -> None:
     assert round_spec(spec(), 2, 5, 1000, None, 640).design.with_runs == 640
     assert round_spec(spec(), 2, 5, 1000, None).design.with_runs == 200
 
 
 def test_when_the_listed_ones_cannot_be_audited_alone() -> None:
-    common: dict[str, Any] = {"number": 2, "rounds": 5, "listed": 400, "among": 900, "rows": 30, "share": 0.03}
-    assert no_proof(spec(), **common) is None
-    assert "the other parties" in str(no_proof(spec(parties={"honest": 5}), **common))
-    assert "no round was left" in str(no_proof(spec(), **common | {"number": 5}))
+    common: dict[str, Any] = {"number": 2, "rounds": 5, "listed": 400, "rows": 30, "share": 0.03}
+    assert no_proof(**common) is None
+    assert "the other parties" in str(no_proof(**common, others=True))
+    assert "no round was left" in str(no_proof(**common | {"number": 5}))
     fewest = fewest_documents(30, 0.03)
-    assert no_proof(spec(), **common | {"listed": fewest}) is None
-    assert "too few for databases of 30" in str(no_proof(spec(), **common | {"listed": fewest - 1}))
+    assert no_proof(**common | {"listed": fewest}) is None
+    assert "too few for databases of 30" in str(no_proof(**common | {"listed": fewest - 1}))
 
 
 @given(seed=st.integers(0, 2**70))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ksdp.audit.claims import ClaimFinding
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
@@ -12,6 +13,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.dashboards.audits.guarantee_words import promised, proved
+from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 
 from ...summaries import example
 
@@ -32,21 +34,20 @@ def test_a_claim_stands_beside_what_was_proved() -> None:
 
 
 def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
-    finding = {
-        "claimed_epsilon": 1.0,
-        "claimed_delta": 0.0,
-        "measured_low": 0.773,
-        "runs": 2000,
-        "confidence": 0.95,
-        "refuted": False,
-    }
+    guarantee = HardtRoth(epsilon=1.0).guarantee
+    finding = ClaimFinding(
+        "hardt-roth", guarantee, claimed_epsilon=1.0, claimed_delta=0.0, counted=(), measured_low=0.773,
+        gaussian_low=None, runs=2000, confidence=0.95, rows=2, features=2,
+    )  # fmt: skip
+    inputs = ClaimInputs("hardt-roth", 1, {}, 3, 2000, 0.95)
+    claim = StoredClaim(inputs, finding, "2026-11-21T00:00:00+00:00", {"code": "c1"})
     summary = claiming(HardtRoth(epsilon=1.0))
-    kept = promised(summary, {"finding": finding})
+    kept = promised(summary, claim)
     assert kept is not None
     assert "Claimed epsilon 1 at delta 0; proved on its worst case: at least 0.773 (2,000 runs" in kept
     assert "That does not refute it." in kept
     assert "not tried" not in kept
-    refuted = {"finding": finding | {"measured_low": 3.0, "refuted": True}}
+    refuted = replace(claim, finding=replace(finding, measured_low=3.0))
     loud = promised(summary, refuted)
     assert loud is not None
     assert f"REFUTED: it does not keep its claim. {proved(refuted)}" in loud

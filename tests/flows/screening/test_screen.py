@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from pydantic_core import to_jsonable_python
 
 from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screening.lever_search import SearchLimits, plan_search, run_search
@@ -126,7 +127,7 @@ def call(
         PREFECT_API_AUTH_STRING: server["PREFECT_API_AUTH_STRING"],
     }
 
-    def screened(asked: Spec, arguments: dict[str, Any]) -> dict[str, Any]:
+    def screened(asked: Spec, arguments: dict[str, Any]) -> ScreenSummary:
         said = {name: arguments.pop(name) for name in SIGNING if name in arguments}
         signing = Signing(base / "clearance.json", load_private(base / "ana.key"), **said)
         rules = {name: arguments.pop(name) for name in ("rounds", "proof") if name in arguments}
@@ -138,12 +139,12 @@ def call(
         asked = parse_spec(spec)
         with temporary_settings(there):
             if what == "screen":
-                out = screened(asked, arguments)
+                told = screened(asked, arguments).to_json()
             else:
                 corpus = spec_corpus(asked, base)
                 search = plan_search(asked, corpus, **arguments)
-                out = run_search(search, corpus, base / "store", dask=leaky_workers)
-        return dict(json.loads(json.dumps(out)))
+                told = to_jsonable_python(run_search(search, corpus, base / "store", dask=leaky_workers))
+        return dict(told)
 
     return run
 
@@ -201,7 +202,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     excluded = read_excluded(store, found["screen"]).to_pandas()
     by_round = {int(number): sorted(map(int, rows["document"])) for number, rows in excluded.groupby("round")}
     assert by_round == {1: list(range(1, 21)), 2: list(range(21, 27))}  # ids count from 1
-    assert read_screen(store, found["screen"]) == found
+    assert read_screen(store, found["screen"]).to_json() == found
 
     path, public = base / "clearance.json", load_public(base / "ana.pub")
     cleared = verify_clearance(path, now=NOW, public_key=public, corpus_hash=found["corpus"]).clearance

@@ -15,7 +15,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.guarantee import as_it_runs
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower
 from ksdp.audit.plan import parameters_of
-from ksdp.storage.audits.claims import ClaimInputs, read_claim, shown_claim, write_claim
+from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, shown_claim, write_claim
 from ksdp.storage.store import Store
 
 from ...summaries import example
@@ -38,7 +38,7 @@ def refuted() -> ClaimFinding:
 
 def put(store: Store, inputs: ClaimInputs, finding: ClaimFinding, code: str = "c1", hour: int = 0) -> Path:
     when = DAY.replace(hour=hour)
-    return write_claim(store, inputs, finding.as_json(), versions={"code": code}, finished=when)
+    return write_claim(store, StoredClaim(inputs, finding, when.isoformat(timespec="seconds"), {"code": code}))
 
 
 def test_what_was_written_is_read_if_inputs_and_code_are_the_same(store: Store, refuted: ClaimFinding) -> None:
@@ -47,8 +47,7 @@ def test_what_was_written_is_read_if_inputs_and_code_are_the_same(store: Store, 
     assert path.parent == store.root / "claims"
     found = read_claim(store, INPUTS, "c1")
     assert found is not None
-    assert ClaimFinding.from_json(found["finding"]) == refuted
-    assert found["provenance"] == {"finished": "2026-11-21T00:00:00+00:00", "versions": {"code": "c1"}}
+    assert found == StoredClaim(INPUTS, refuted, "2026-11-21T00:00:00+00:00", {"code": "c1"})
     assert read_claim(store, INPUTS, "c2") is None
     for other in ({"seed": 4}, {"runs": 61}, {"confidence": 0.9}, {"version": 3}, {"parameters": {"rank": 3}}):
         assert read_claim(store, replace(INPUTS, **other), "c1") is None
@@ -66,11 +65,11 @@ def test_a_refutation_is_shown_before_more_runs_and_more_runs_before_newer_ones(
     put(store, replace(INPUTS, parameters={"rank": 9}), refuted, hour=9)  # another mechanism's
     shown = shown_claim(store, SUMMARY)
     assert shown is not None
-    assert shown["inputs"]["runs"] == 900
+    assert shown.inputs.runs == 900
     put(store, replace(INPUTS, seed=8), refuted, hour=0)
     shown = shown_claim(store, SUMMARY)
     assert shown is not None
-    assert shown["finding"]["refuted"]
+    assert shown.finding.refuted
 
 
 def test_what_really_runs_is_shown_before_what_was_simulated(store: Store, refuted: ClaimFinding) -> None:
@@ -81,14 +80,14 @@ def test_what_really_runs_is_shown_before_what_was_simulated(store: Store, refut
     put(store, replace(INPUTS, runs=900), kept, hour=5)
     shown = shown_claim(store, SUMMARY)
     assert shown is not None
-    assert shown["inputs"]["parameters"]["sampler"] == "discrete"
+    assert shown.inputs.parameters["sampler"] == "discrete"
     put(store, INPUTS, refuted, hour=0)
     shown = shown_claim(store, SUMMARY)
     assert shown is not None
-    assert shown["finding"]["refuted"]
+    assert shown.finding.refuted
 
 
-@pytest.mark.parametrize("content", ["{", json.dumps({"finding": {}})])
+@pytest.mark.parametrize("content", ["{", json.dumps({"finding": {}}), json.dumps({"version": 2, "inputs": {}})])
 def test_a_damaged_file_is_named(content: str, store: Store, refuted: ClaimFinding) -> None:
     path = put(store, INPUTS, refuted)
     path.write_text(content)

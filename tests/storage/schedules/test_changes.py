@@ -15,6 +15,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.finding_tables import STATISTICS, VERDICTS
 from ksdp.storage.schedules.changes import (
+    DriftSummary,
     compare,
     measure_drift,
     read_standing,
@@ -114,11 +115,12 @@ def test_drift_is_against_the_audit_that_each_verdict_came_from(
     }
     write_drift(store, "nightly", "three", drift)
     folder = schedule_folder(store, "nightly") / "drift"
-    read = json.loads((folder / "three.json").read_text())
-    assert read["verdicts"] == {"sensitive to clear": 1}
-    assert read["statistics"]["energy"] == pytest.approx(
+    told = json.loads((folder / "three.json").read_text())
+    assert told["verdicts"] == {"sensitive to clear": 1}
+    assert told["statistics"]["energy"] == pytest.approx(
         {"pairs": 3, "median": 0.05, "largest_fall": -0.5, "largest_rise": 0.3}
     )
+    assert DriftSummary.from_json(told) == drift.summary()
     assert pq.read_table(folder / "three-distances.parquet").equals(drift.distances)
 
 
