@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.products import row_squares
 
 __all__ = ["ArrayDistance", "ArrayMatch", "ArrayProjection", "ArraySize", "ArraySum", "statistics_of_arrays"]
 
@@ -71,7 +72,7 @@ class _Vectors:
     def _products(self, observables: Observables, documents: Documents) -> Floats:
         """Inner products, shape (n_documents, n_vectors)."""
         rows = self._rows(observables, documents.matrix.shape[1])
-        key = ("vector products", self.needs[0], id(documents))
+        key = ("vector products", self.needs[0], documents)
         return cast(Floats, observables.derive(key, lambda: np.asarray(documents.matrix @ rows.T)))
 
 
@@ -83,8 +84,7 @@ class ArrayProjection(_Vectors):
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
-        found = self._products(observables, documents)
-        return cast(Floats, np.einsum("ij,ij->i", found, found))
+        return row_squares(self._products(observables, documents))
 
 
 @dataclass(frozen=True)

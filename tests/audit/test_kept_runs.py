@@ -12,11 +12,12 @@ from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.interim_looks import FRESH, Stage
 from ksdp.audit.kept_runs import best_every, expected_arms, kept_without, levelled, more_runs, read_runs
-from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics.arrays import statistics_of_arrays
 from ksdp.audit.statistics.pem import PEM
 from ksdp.audit.testing import compare_arms
 
@@ -161,7 +162,8 @@ def test_values_of_client_statistics_do_not_hang_on_it_either(corpus: Corpus) ->
         | {"pairs": rng.random((features, features))}
     )
     documents = plan_of(corpus).documents(0)
-    for statistic in PEM:
+    shapes = [Announced("weights", (3, features)), Announced("counts", (3, 4))]
+    for statistic in (*PEM, *statistics_of_arrays(shapes, features)):
         whole = statistic.evaluate(seen, documents)
         for size in (1, 3, 50):
             places = np.sort(rng.choice(len(documents), size, replace=False))
