@@ -2,7 +2,7 @@
 
 >>> import ksdp
 >>> sorted(ksdp.__all__)[:4]
-['Audit', 'KsdpError', 'audit', 'load']
+['Audit', 'KsdpError', '__version__', 'audit']
 
 The command is `ksdp`. `ksdp.audit` is a function, and the package of the numerical modules too.
 """

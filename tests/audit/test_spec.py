@@ -25,7 +25,7 @@ def test_every_other_key_of_the_mechanism_is_a_parameter() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"corpora": {}}, "`corpora`: Extra inputs"),
+        ({"corpora": {}}, "`corpora`: there is no such key; did you mean `corpus`"),
         ({"design": {"party_sizes": 3}}, "`design.party_sizes`"),
         ({"design": {"party_size": 1.5}}, "`design.party_size`"),
         ({"decision": {"level": 0}}, "`decision.level`"),
