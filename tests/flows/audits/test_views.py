@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -18,6 +17,7 @@ from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.audits.views import finished_views, read_view_verdicts, read_views
+from ksdp.storage.checksums import write_sealed_json
 from ksdp.storage.store import Store
 
 MODULE = '''
@@ -180,7 +180,7 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     # A void view makes everything void.
     void = {"valid": False, "controls": {"reason": "outsider: <a test>"}}
     void = read_views(opened, out["audit"]).to_json() | void
-    (store / "views" / f"{out['audit']}.json").write_text(json.dumps(void))
+    write_sealed_json(store / "views" / f"{out['audit']}.json", void)
     text = render_views(opened, out["audit"])
     assert "No verdict on this page may be used" in text
     assert "outsider: &lt;a test&gt;" in text
