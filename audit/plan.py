@@ -180,12 +180,11 @@ class Plan:
 
         Documents leave the tables in the shared design only: in the others, who is a target decides who is drawn.
         """
-        changes: dict[str, Any] = {"runs": stage.runs, "seed": stage.seed}
-        if isinstance(self.design, Shared):
-            changes["audited"] = stage.rows
+        fewer = {"audited": stage.rows} if isinstance(self.design, Shared) else {}
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
         every = self.fresh_every if stage.name == FRESH else self.every
-        design: Any = dataclasses.replace(self.design, **changes)  # type: ignore[type-var]
+        design: Any = self.design
+        design = dataclasses.replace(design, runs=stage.runs, seed=stage.seed, **fewer)
         return dataclasses.replace(self, design=design, statistics=chosen, every=every)
 
     @cached_property

@@ -73,9 +73,10 @@ def quickly(mechanism: Mechanism) -> Mechanism:
         return mechanism
     same: Any = mechanism
     try:
-        return dataclasses.replace(same, **changes)  # type: ignore[no-any-return]
+        changed: Mechanism = dataclasses.replace(same, **changes)
     except ValueError:
         return mechanism
+    return changed
 
 
 def learn(

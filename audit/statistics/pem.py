@@ -22,6 +22,11 @@ __all__ = ["OWN_COUNTS", "OWN_GRADIENT", "OWN_SUM", "PEM", "OwnCounts", "OwnGrad
 Floats = NDArray[np.float64]
 
 
+def _own_cluster(documents: Documents, centres: Floats) -> NDArray[np.int64]:
+    """Number of the nearest centre of each document, shape (n_documents,)."""
+    return np.asarray(np.argmin((centres**2).sum(axis=1) - 2.0 * (documents.matrix @ centres.T), axis=1))
+
+
 @dataclass(frozen=True)
 class OwnSum:
     """k-means: sum over the iterations of <x, sum of the cluster that x is in>, clusters as announced."""
@@ -36,7 +41,7 @@ class OwnSum:
         every = np.arange(len(documents))
         total = np.zeros(len(documents))
         for sums, centres in zip(announced(observables, "sums"), announced(observables, "centres"), strict=True):
-            own = np.argmin((centres**2).sum(axis=1) - 2.0 * (documents.matrix @ centres.T), axis=1)
+            own = _own_cluster(documents, centres)
             total += (documents.matrix @ sums.T)[every, own]
         return total
 
@@ -94,8 +99,7 @@ class OwnSize:
         for counts, centres in zip(
             announced(observables, "counts"), announced(observables, "centres"), strict=True
         ):
-            own = np.argmin((centres**2).sum(axis=1) - 2.0 * (documents.matrix @ centres.T), axis=1)
-            total += counts[own]
+            total += counts[_own_cluster(documents, centres)]
         return total
 
 

@@ -128,12 +128,19 @@ def write_view_verdicts(
     write_sealed_table(_file(store, f"{name}.parquet"), table)
 
 
+def _finished_table(store: Store, name: str) -> Path:
+    """Path of the table, which is what was written."""
+    path = _file(store, f"{name}.parquet")
+    if not path.is_file():
+        raise StoreError(f"there are no finished views {name!r} in this store.")
+    return check_sealed(path, f"views {name!r}")
+
+
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
     """One row a document, as `write_view_verdicts` says."""
-    path = _file(store, f"{name}.parquet")
+    path = _finished_table(store, name)
     try:
-        path.stat()
-        table = pq.read_table(check_sealed(path, f"views {name!r}"))
+        table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
     if missing := [column for column in VIEWS.columns if column not in table.schema.names]:
@@ -143,10 +150,8 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
 
 def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
     """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
-    path = _file(store, f"{name}.parquet")
+    path = _finished_table(store, name)
     try:
-        path.stat()
-        check_sealed(path, f"views {name!r}")
         table = dataset.dataset(path, format="parquet")
         few = table.to_table(columns=["verdict", "log10_adjusted_p"])
         sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())

@@ -80,8 +80,9 @@ def test_noise_costs_gain_and_only_the_run_is_learnt_again_without_baselines() -
 
 
 def test_the_exact_run_has_no_noise() -> None:
-    assert exact_of(Moments(rank=4)).name == "pd-svd"
-    assert exact_of(Moments(rank=4)).rank == 4  # type: ignore[attr-defined]
+    exact = exact_of(Moments(rank=4))
+    assert isinstance(exact, PDSVD)
+    assert (exact.name, exact.rank) == ("pd-svd", 4)
     assert exact_of(Noisy("pd-svd", noise=0.1, scale=1.0)).name == "pd-svd"
 
 
