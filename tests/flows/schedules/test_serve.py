@@ -117,7 +117,7 @@ def store(tmp_path: Path, spec: Callable[..., Path]) -> Store:
 
 
 @pytest.mark.e2e
-def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> None:
+def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spec: Callable[..., Path]) -> None:
     with served(store) as (process, _):
         mark = until(lambda: running(store, "nightly"), "the run to begin")
         assert being_served(store)
@@ -153,7 +153,9 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store) -> 
         typed("resume", "nightly", store=store)
         until(lambda: not api(store, deployments)[0].paused, "Prefect to hear of the resumption")
 
-        # Cancelled on Prefect's pages: it is not taken up again.
+        # Cancelled on Prefect's pages (too long an audit to end before it hears of that): not taken up again.
+        endless = spec("endless", with_runs=60_000, families=["geometry"])
+        write_schedule(store, read_schedule(store, "nightly").model_copy(update={"spec": str(endless)}))
         typed("now", "nightly", "--full", store=store)
         mark = until(lambda: running(store, "nightly"), "the run of everything")
         api(store, lambda client: client.set_flow_run_state(mark.flow_run, Cancelling()))
