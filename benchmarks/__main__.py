@@ -34,6 +34,7 @@ from benchmarks import (
     protocol_run,
     secure_aggregation,
     secure_sum,
+    sigma_leak,
     speed,
 )
 
@@ -71,6 +72,11 @@ def main() -> None:
         ),
         "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
+        "sigma-leak": lambda chosen: sigma_leak.run(
+            [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],
+            chosen.documents,
+            chosen.with_runs,
+        ),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
