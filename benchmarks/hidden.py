@@ -26,7 +26,7 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.take_part import enter_documents
+from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private
 

@@ -26,14 +26,14 @@ from ksdp.audit.learning.measures import coherence, diversity, energy, rated, re
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.randomness import Purpose, generator
 
-__all__ = ["ALL", "Interval", "Rows", "Score", "gain_scores", "interval", "party_labels"]
+__all__ = ["ALL", "GainRows", "Interval", "Score", "gain_scores", "interval", "party_labels"]
 
 ALL = "everybody's documents"
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class GainRows:
     """A corpus with and without levers, the same documents in the same order."""
 
     learn: sp.csr_array
@@ -90,7 +90,7 @@ def interval(values: Sequence[float], ratio: float, level: float = 0.05) -> Inte
     return Interval(mean, mean - half, mean + half)
 
 
-def party_labels(rows: Rows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
+def party_labels(rows: GainRows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
     """Who holds each document: the parties that the corpus names, or some drawn alike."""
     if asked.parties is None and rows.party is not None:
         return rows.party
@@ -109,7 +109,7 @@ class _Split:
     names: tuple[str, ...] = field(default=())
 
 
-def _split(rows: Rows, asked: GainSpec, seed: int, number: int) -> _Split:
+def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
     rng = generator(seed, Purpose.LEARNING, number, 0)
     count = rows.judge.shape[0]
     labels = party_labels(rows, asked, rng)
@@ -123,7 +123,7 @@ def _split(rows: Rows, asked: GainSpec, seed: int, number: int) -> _Split:
 
 
 def gain_scores(
-    mechanism: Mechanism, rows: Rows, asked: GainSpec, seed: int, *, baselines: bool = True
+    mechanism: Mechanism, rows: GainRows, asked: GainSpec, seed: int, *, baselines: bool = True
 ) -> Iterator[Score]:
     """Every learner's scores, split by split.
 
@@ -166,7 +166,7 @@ def gain_scores(
                     yield Score(number, who, name, judged, measure, value)
 
 
-def _judge(learnt: Learnt, best: Learnt, rows: Rows, split: _Split, judged: str) -> Mapping[str, float]:
+def _judge(learnt: Learnt, best: Learnt, rows: GainRows, split: _Split, judged: str) -> Mapping[str, float]:
     of = np.ones(len(split.test), dtype=bool) if judged == ALL else split.labels == judged
     if not (split.test & of).any():
         return {}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.screening.lever_search import share_upper_limit
+from ksdp.audit.screening.share_limit import share_upper_limit
 from ksdp.audit.verdicts.ks import ks_table
 
 __all__ = ["Leak", "chance_distance", "sampled_leak"]

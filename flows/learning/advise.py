@@ -18,10 +18,9 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise
 from ksdp.audit.screening.leak import sampled_leak
-from ksdp.audit.screening.lever_search import most_allowed
 from ksdp.audit.screening.lever_space import LEVERS, Setting, at_setting, described, lever_space, settings
-from ksdp.audit.screening.levers import pool_size
-from ksdp.audit.screening.search_sample import sampled_spec
+from ksdp.audit.screening.search_sample import pool_size, sampled_spec
+from ksdp.audit.screening.share_limit import most_allowed
 from ksdp.audit.spec import Spec
 from ksdp.flows.progress import current
 from ksdp.storage.corpora import corpus_columns

@@ -33,7 +33,7 @@ from ksdp.protocols.shared.matrices import (
     reciprocal,
 )
 
-__all__ = ["MOMENT_BITS", "NotConverged", "Opened", "Wanted", "decompose", "vectors_of"]
+__all__ = ["MOMENT_BITS", "NotConverged", "OpenedSubspace", "Wanted", "decompose", "vectors_of"]
 
 MOMENT_BITS = 62
 """The largest sum of squares that parties may enter together is 2^this on shares."""
@@ -67,7 +67,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedSubspace:
     """What everybody has learnt."""
 
     basis: NDArray[np.float64]
@@ -88,7 +88,7 @@ def _transposed(array: Integers) -> Integers:
     return np.ascontiguousarray(array.T)
 
 
-async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, wanted: Wanted) -> Opened:
+async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, wanted: Wanted) -> OpenedSubspace:
     """One computing party's side.
 
     Parameters
@@ -134,7 +134,7 @@ async def _iterated(shares: Shares, moments: NDArray[np.float32], scale: Integer
 
 async def _open(
     shares: Shares, moments: NDArray[np.float32], scale: Integers, basis: Integers, image: Integers, wanted: Wanted
-) -> Opened:
+) -> OpenedSubspace:
     ritz, gram, overlap = await shares.rounded(
         Local(product(_transposed(basis), image), 2 * FRACTION + 2),
         Local(product(_transposed(image), image), 2 * FRACTION + 2),
@@ -159,9 +159,9 @@ async def _open(
             Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - keep)
         )
         found = reals(await shares.opened(inner), keep)
-        return Opened(opened, (found + found.T) / 2, None)
+        return OpenedSubspace(opened, (found + found.T) / 2, None)
     if wanted.rank == 1:
-        return Opened(opened, None, np.zeros((0, 1, 1)))
+        return OpenedSubspace(opened, None, np.zeros((0, 1, 1)))
     fraction = FRACTION + _SPARE
     (inner,) = await shares.rounded(
         Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - fraction)
@@ -174,7 +174,7 @@ async def _open(
     (told,) = await shares.rounded(
         Local(parts.projectors * parts.found[:, None, None], FRACTION + 2, FRACTION - _OUT)
     )
-    return Opened(opened, None, reals(await shares.opened(told), _OUT))
+    return OpenedSubspace(opened, None, reals(await shares.opened(told), _OUT))
 
 
 async def _outside(shares: Shares, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
@@ -214,7 +214,7 @@ def _orthonormal(spans: NDArray[np.float64], wanted: Wanted) -> NDArray[np.float
     return orthonormalise(spans, start_block(wanted.start_seed, wanted.features, wanted.rank))
 
 
-def vectors_of(opened: Opened, wanted: Wanted, largest: float) -> dict[str, NDArray[np.float64]]:
+def vectors_of(opened: OpenedSubspace, wanted: Wanted, largest: float) -> dict[str, NDArray[np.float64]]:
     """`V` and, where it is revealed, `sigma`, from what was opened.
 
     Parameters

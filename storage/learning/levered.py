@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.learning.gain import Rows
+from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.levers import lift
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.registry import make_mechanism
@@ -33,7 +33,7 @@ def with_levers(spec: Spec, base: Path) -> Corpus:
     return load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
 
 
-def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> Rows:
+def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     """Documents that have features both with and without levers.
 
     Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
@@ -61,7 +61,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> Rows:
     target = None
     if spec.gain.target is not None:
         target = _target(spec, base, without.ids)[judged]
-    return Rows(
+    return GainRows(
         with_levers.matrix[both],
         without.matrix[judged],
         back,

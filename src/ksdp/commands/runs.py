@@ -44,7 +44,7 @@ def party(
 
     from ksdp.audit.errors import InputError
     from ksdp.flows.runs.node_run import check_name, guarantee_words
-    from ksdp.flows.runs.take_part import enter_documents, run_party, run_server
+    from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
     from ksdp.flows.runs.terms import read_run
     from ksdp.protocols.network.mesh import Address
     from ksdp.storage.keys import load_public

@@ -57,18 +57,6 @@ def screen(
     most: Annotated[
         float, typer.Option("--most", help="Share of sensitive documents above which exclusion is called no help.")
     ] = 0.5,
-    search: Annotated[
-        bool,
-        typer.Option(
-            "--search", help="Where exclusion does not help, turn one lever after the other (see `ksdp advise`)."
-        ),
-    ] = False,
-    quota: Annotated[
-        float, typer.Option("--quota", help="Search: the share of documents that may exceed the margin.")
-    ] = 0.05,
-    sampled: Annotated[
-        int, typer.Option("--sampled", min=1, help="Search: documents drawn for each audit.")
-    ] = 200,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
@@ -79,7 +67,6 @@ def screen(
     from datetime import UTC, datetime, timedelta
 
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.screening.lever_search import SearchLimits
     from ksdp.flows.screening.rounds import Rules
     from ksdp.flows.screening.screen import NO_HELP
     from ksdp.flows.screening.screen import screen as run_screen
@@ -92,17 +79,13 @@ def screen(
     expires = now + timedelta(days=days)
     signing = Signing(clearance, signing_key(key), who, now, expires, salted, list_excluded)
     rules = Rules(rounds, most, ("clear", "undecided") if allow_undecided else ("clear",), proof)
-    limits = SearchLimits(quota, sampled) if search else None
     with terminal():
-        out = run_screen(read, base, store, signing, rules, search=limits, workers=workers, dask=dask)
+        out = run_screen(read, base, store, signing, rules, workers=workers, dask=dask)
     if as_json:
         typer.echo(json.dumps(out.to_json()))
     else:
         typer.echo(f"{out.outcome}: {out.reason}", err=True)
-        if out.search:
-            reasons = [answer.reason for answer in out.search.answers]
-            typer.echo("\n".join([out.search.reason, *reasons]), err=True)
-        elif out.outcome in NO_HELP:
+        if out.outcome in NO_HELP:
             typer.echo("`ksdp advise` searches the levers for a run that gives less away.", err=True)
         typer.echo(f"screen  {out.screen}\nreport  {out.report}", err=True)
     raise typer.Exit(_SCREENED.get(out.outcome, 3))

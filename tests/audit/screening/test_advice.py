@@ -92,6 +92,21 @@ def test_moments_have_a_promise_to_turn() -> None:
     assert chosen.mechanism.parameters["row_bound"] == 0.5
 
 
+def test_fewer_iterations_announce_no_later_ones() -> None:
+    asked = spec({"name": "pd-nmf", "rank": 4, "sweeps": 12, "announce": ["T"], "at": [1, 12, "last"]})
+    lever = next(lever for lever in lever_space(asked, 5000) if lever.name == "iterations")
+    assert lever.values == (12, 6, 3)
+    assert at_setting(asked, {"iterations": 12}, 5000).mechanism == asked.mechanism
+    fewer = at_setting(asked, {"iterations": 6}, 5000).mechanism.parameters
+    assert fewer == asked.mechanism.parameters | {"sweeps": 6, "at": [1, "last"]}
+    noisy = {"mechanism": "pd-nmf", "noise": 0.5, "parameters": {"rank": 4, "announce": ["T"], "at": [12]}}
+    around = at_setting(spec({"name": "noisy"} | noisy), {"iterations": 5}, 5000).mechanism.parameters
+    assert around["parameters"] == noisy["parameters"] | {"sweeps": 5, "at": ["last"]}
+    # The limit has no number of iterations, and one that is done already cannot be halved.
+    for none in ({"name": "pd-svd", "rank": 4}, {"name": "pd-nmf", "sweeps": 1}):
+        assert "iterations" not in [lever.name for lever in lever_space(spec(none), 5000)]
+
+
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:
     quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
     loud = spec({"name": "pd-svd", "rank": 2})

@@ -14,7 +14,7 @@ from ksdp.protocols.network.mesh import Mesh
 from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.run_terms import DifferentTerms
 
-__all__ = ["Note", "take_part"]
+__all__ = ["Note", "run_over_mesh"]
 
 Note = Callable[..., None]
 """Told of every event by keyword: kinds, names, sizes, never a value."""
@@ -22,7 +22,7 @@ _PARTING = 5.0
 """Seconds to wait for the others' goodbye; they have all they need by then, unless a connection broke."""
 
 
-async def take_part(rounds: Rounds[Outcome], mesh: Mesh, *, present: float, note: Note) -> Outcome:
+async def run_over_mesh(rounds: Rounds[Outcome], mesh: Mesh, *, present: float, note: Note) -> Outcome:
     """Wait for the others, run, part.
 
     Parameters

@@ -13,9 +13,9 @@ from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.answers import request_body
 from ksdp.protocols.runs.party_noise import vetted_noise
 from ksdp.protocols.runs.party_rounds import largest_message
+from ksdp.protocols.runs.program_rounds import request_body
 from ksdp.protocols.runs.programs import Precision, sum_entries
 
 from ..conftest import participant

@@ -44,7 +44,7 @@ from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.arrays import pack_array, pack_arrays, unpack_array
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack, pack_number
-from ksdp.protocols.runs.handshake import Opened, Outcome, agree_on_result
+from ksdp.protocols.runs.handshake import OpenedRun, Outcome, agree_on_result
 from ksdp.protocols.runs.one_noise_rounds import OneNoiseDevice
 from ksdp.protocols.runs.party_noise import Noised, NoiseSource, noised
 from ksdp.protocols.runs.programs import needs_norms, program_of
@@ -55,7 +55,7 @@ from ksdp.protocols.sums.sum_messages import what_follows
 if TYPE_CHECKING:
     from ksdp.protocols.runs.normed_rounds import NormedRounds
 
-__all__ = ["Answers", "request_body", "what_is_requested", "what_noise_leaves"]
+__all__ = ["ProgramRounds", "request_body", "what_is_requested", "what_noise_leaves"]
 
 _WORDS = {
     SecSum: "secsum",
@@ -87,14 +87,14 @@ def request_body(request: Request | None) -> bytes:
     return pack("ask", what_is_requested(request).encode(), deviation, *(pack_number(size) for size in shape))
 
 
-class Answers:
+class ProgramRounds:
     """One party's side of a run, once its terms are agreed and the secure sums have begun.
 
     Parameters
     ----------
     terms : RunTerms
         Agreed on.
-    opened : Opened
+    opened : OpenedRun
         What the handshake came to.
     engine : RoundEngine
         Of this party.
@@ -111,7 +111,7 @@ class Answers:
     def __init__(
         self,
         terms: RunTerms,
-        opened: Opened,
+        opened: OpenedRun,
         engine: RoundEngine,
         sums: SumRounds,
         identity: Ed25519PrivateKey,

@@ -1,8 +1,6 @@
-"""Grid, search and the limit of a share, each against something slower or older."""
+"""The limit of a share, against something slower or older."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,45 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, hypergeom
 
-from ksdp.audit.errors import InputError
-from ksdp.audit.screening.lever_search import first_good, geometric, most_allowed, share_upper_limit
-
-
-@given(first=st.integers(1, 500), last=st.integers(1, 5000), steps=st.integers(1, 6))
-def test_the_grid_goes_from_first_to_last_in_small_enough_steps(first: int, last: int, steps: int) -> None:
-    values = geometric(first, last, steps)
-    assert (values[0], values[-1]) == (first, last)
-    assert list(values) == sorted(set(values), reverse=last < first)
-    factor = 2 ** (1 / steps)
-    assert all(max(a, b) <= (min(a, b) + 0.5) * factor + 0.5 for a, b in pairwise(values))
-
-
-@pytest.mark.parametrize(("first", "last", "steps"), [(0, 5, 2), (6, 0, 2), (1, 5, 0)])
-def test_no_grid(first: int, last: int, steps: int) -> None:
-    with pytest.raises(InputError, match="must be at least 1"):
-        geometric(first, last, steps)
-
-
-@given(count=st.integers(1, 60), data=st.data(), stride=st.integers(1, 7))
-def test_the_search_finds_what_a_scan_finds_and_asks_little(count: int, data: st.DataObject, stride: int) -> None:
-    values = list(range(100, 100 + count))
-    bar = data.draw(st.integers(100, 101 + count))
-    asked: list[int] = []
-
-    def good(value: int) -> bool:
-        asked.append(value)
-        return value >= bar
-
-    assert first_good(values, good, stride) == next((v for v in values if v >= bar), None)
-    assert len(asked) == len(set(asked)) <= count // stride + 2 + stride.bit_length()
-
-
-@given(good=st.lists(st.booleans(), min_size=1, max_size=30), stride=st.integers(1, 5))
-def test_without_order_what_is_found_is_good_still(good: list[bool], stride: int) -> None:
-    found = first_good(range(len(good)), good.__getitem__, stride)
-    if found is not None:
-        assert good[found]
-        assert found == 0 or not good[found - 1]
+from ksdp.audit.screening.share_limit import most_allowed, share_upper_limit
 
 
 @given(data=st.data(), population=st.integers(1, 60), level=st.floats(1e-4, 0.5))

@@ -22,7 +22,7 @@ from ksdp.interface import given
 from ksdp.storage.corpora import MEMORY, lent_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 
-__all__ = ["Asked", "asked"]
+__all__ = ["CallSpec", "call_spec"]
 
 _SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
 _KEYS = {
@@ -36,7 +36,7 @@ _OWN = ("publishes", "version", "y", "ids")
 
 
 @dataclass(frozen=True)
-class Asked:
+class CallSpec:
     """A spec, and what it means in this process alone."""
 
     spec: Spec
@@ -53,7 +53,7 @@ class Asked:
             yield
 
 
-def asked(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> Asked:
+def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpec:
     """What a call asks for.
 
     Parameters
@@ -72,7 +72,7 @@ def asked(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> Asked:
 
         if mechanism is not None or settings:
             raise InputError(f"the spec {Path(data).name} says everything; other settings must be left out.")
-        return Asked(*read_spec_file(Path(data)))
+        return CallSpec(*read_spec_file(Path(data)))
     if mechanism is None:
         raise InputError("`mechanism` must say what is audited: a name, a function or an estimator.")
     tables, rest = _sections(settings)
@@ -102,7 +102,7 @@ def asked(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> Asked:
         objects[tables["mechanism"]["name"]] = made
         if hasattr(made, "statistics") and "families" not in tables["statistics"]:
             tables["statistics"]["families"] = ()
-    return Asked(parse_spec(tables), Path.cwd(), corpus, objects)
+    return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
 
 
 def lent_key(made: Any, mechanism: Any, version: Any) -> str:

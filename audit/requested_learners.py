@@ -7,14 +7,14 @@ from ksdp.audit.spec import StatisticsSpec
 from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
 from ksdp.audit.verdicts.learners import GAUSSIAN
 
-__all__ = ["LEARNED", "LEARNED_PREFIX", "learners_asked"]
+__all__ = ["LEARNED", "LEARNED_PREFIX", "requested_learners"]
 
 LEARNED = "learned"
 """The family of learned columns; their names begin with it."""
 LEARNED_PREFIX = f"{LEARNED}-"
 
 
-def learners_asked(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:
+def requested_learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:
     """The other families, and the learners asked for.
 
     Raises
