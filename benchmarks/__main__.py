@@ -35,6 +35,7 @@ from benchmarks import (
     secure_aggregation,
     secure_sum,
     speed,
+    verdicts,
 )
 
 SPEED = [
@@ -71,6 +72,8 @@ def main() -> None:
         ),
         "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
+        "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
+        "verdicts-final": lambda chosen: verdicts.final(chosen.store),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -88,6 +91,7 @@ def main() -> None:
     parser.add_argument("--ranks", nargs="+", type=int, default=[7])
     parser.add_argument("--today", action="store_true")
     parser.add_argument("--leak", action="store_true")
+    parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
         print(f"== {name}")
