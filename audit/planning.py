@@ -30,6 +30,7 @@ from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
+from ksdp.audit.verdicts.raw_filter import RAW
 
 __all__ = ["make_plan"]
 
@@ -44,6 +45,9 @@ _POPULATION = 1024
 _BY_PLACE = ("paper-blocks", COEFFICIENTS)
 # Strata of blocks before the first look, where a part of the without runs is kept.
 _FEWEST_STRATA = 4
+# A worker holds the announced numbers of all runs (4 GiB), and some matrices of runs by runs (512 MiB each).
+_MOST_RAW = 2**30
+_MOST_RAW_RUNS = 8192
 
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:
@@ -92,8 +96,10 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     chosen, skipped = select_statistics(families, plain, seen, background, brought)
     if units.word == "group":
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
-    if learners and rank is not None:
+    if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, seen)
+    if RAW in learners:
+        _check_raw(spec, [a for a in announced if a.name in seen], design.runs)
     block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
@@ -119,6 +125,27 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             f"{len(plan.audited)} are audited."
         )
     return plan
+
+
+def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:
+    """Refuse a learner on raw announcements that are not kept, or that no worker can hold.
+
+    Raises
+    ------
+    SpecError
+        If that is so.
+    """
+    lost = [a.name for a in read if a not in kept_of(tuple(read), spec.store.observables)]
+    if lost or spec.store.observables == "none":
+        raise SpecError(
+            f'`store.observables` must be "all" with {LEARNED_PREFIX}{RAW}, which reads every announced array.'
+        )
+    numbers = sum(int(np.prod(a.shape)) for a in read)
+    if runs > _MOST_RAW_RUNS or runs * numbers > _MOST_RAW:
+        raise SpecError(
+            f"{LEARNED_PREFIX}{RAW} holds all runs in memory: at most {_MOST_RAW_RUNS} runs and {_MOST_RAW} "
+            f"announced numbers; got {runs} runs of {numbers}. Take fewer features, a smaller rank, or fewer runs."
+        )
 
 
 def _population(design: Design, seed: int) -> NDArray[np.int64]:

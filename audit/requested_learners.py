@@ -6,6 +6,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import StatisticsSpec
 from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
 from ksdp.audit.verdicts.learners import GAUSSIAN
+from ksdp.audit.verdicts.raw_filter import RAW
 
 __all__ = ["LEARNED", "LEARNED_PREFIX", "requested_learners"]
 
@@ -24,14 +25,14 @@ def requested_learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]
     """
     families = [family for family in spec.families if family != LEARNED]
     asked = [n.removeprefix(LEARNED_PREFIX) for n in spec.names if n.startswith(LEARNED_PREFIX)]
-    known = (*GAUSSIAN, CHOSEN, BOOSTED)
+    known = (*GAUSSIAN, CHOSEN, BOOSTED, RAW)
     unknown = [name for name in asked if name not in known]
     if unknown:
         names = ", ".join(LEARNED_PREFIX + name for name in known)
         raise SpecError(f"`statistics.names` must be among {names}; got {LEARNED_PREFIX + unknown[0]!r}.")
     wanted = {*asked, *((*GAUSSIAN, CHOSEN) if LEARNED in spec.families else ())}
-    if wanted == {CHOSEN}:
+    if wanted - {RAW} == {CHOSEN}:
         raise SpecError(f"`statistics.names` must name a learner beside {LEARNED_PREFIX}{CHOSEN}, to choose from.")
     if wanted and not families and len(asked) == len(spec.names):
         raise SpecError("`statistics` must hold others beside the learned ones, to learn from.")
-    return families, tuple(name for name in (*GAUSSIAN, BOOSTED, CHOSEN) if name in wanted)
+    return families, tuple(name for name in (*GAUSSIAN, BOOSTED, CHOSEN, RAW) if name in wanted)

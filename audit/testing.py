@@ -14,9 +14,10 @@ from ksdp.audit.canaries import CANARY, Canaries
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.learned import learned_tests
+from ksdp.audit.verdicts.learned import LearnedTests, learned_tests
 from ksdp.audit.verdicts.multiplicity import bonferroni, weighted_minimum
 from ksdp.audit.verdicts.over_statistics import over_statistics
+from ksdp.audit.verdicts.raw_filter import raw_tests
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_table
 
@@ -27,6 +28,7 @@ __all__ = [
     "joint_log10_p",
     "judge_controls",
     "learn_arms",
+    "raw_arms",
     "shuffled_log10_p",
 ]
 
@@ -119,8 +121,23 @@ def learn_arms(
     inclusion : bool, shape (n_documents, n_runs)
     learners : names that `learned_tests` knows
     """
-    found = learned_tests(np.stack(values, axis=2), inclusion, learners)
-    m, n = (np.repeat(arm[:, None], len(learners), axis=1) for arm in (found.n_with, found.n_without))
+    return _arms(learned_tests(np.stack(values, axis=2), inclusion, learners))
+
+
+def raw_arms(gram: NDArray[np.float64], inclusion: NDArray[np.bool_]) -> ArmTests:
+    """Learn to tell every document's arms apart from the raw announcements, in one column.
+
+    Parameters
+    ----------
+    gram : shape (n_runs, n_runs)
+        Of `raw_filter.gram_of_runs`.
+    inclusion : bool, shape (n_documents, n_runs)
+    """
+    return _arms(raw_tests(gram, inclusion))
+
+
+def _arms(found: LearnedTests) -> ArmTests:
+    m, n = (np.repeat(arm[:, None], len(found.learners), axis=1) for arm in (found.n_with, found.n_without))
     learned = np.ones(m.shape, np.bool_)
     return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p), learned=learned)
 

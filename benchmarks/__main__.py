@@ -36,6 +36,7 @@ from benchmarks import (
     secure_sum,
     sigma_leak,
     speed,
+    verdicts,
 )
 
 SPEED = [
@@ -77,6 +78,8 @@ def main() -> None:
             chosen.documents,
             chosen.with_runs,
         ),
+        "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
+        "verdicts-final": lambda chosen: verdicts.final(chosen.store),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -94,6 +97,7 @@ def main() -> None:
     parser.add_argument("--ranks", nargs="+", type=int, default=[7])
     parser.add_argument("--today", action="store_true")
     parser.add_argument("--leak", action="store_true")
+    parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
         print(f"== {name}")
