@@ -69,8 +69,19 @@ def main() -> None:
             with_runs=chosen.with_runs,
             workers=chosen.workers,
         ),
-        "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
-        "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
+        "hidden": lambda chosen: hidden.run(
+            hidden.Asked(
+                chosen.parties,
+                chosen.features,
+                chosen.ranks,
+                chosen.today,
+                chosen.topics,
+                chosen.delay,
+                chosen.sweeps,
+                chosen.mails,
+            )
+        ),
+        "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -87,6 +98,10 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", type=int, default=[500, 1000])
     parser.add_argument("--ranks", nargs="+", type=int, default=[7])
     parser.add_argument("--today", action="store_true")
+    parser.add_argument("--topics", action="store_true")
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--sweeps", type=int, default=hidden.SWEEPS)
+    parser.add_argument("--mails", type=int)
     parser.add_argument("--leak", action="store_true")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
