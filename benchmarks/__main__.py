@@ -81,7 +81,7 @@ def main() -> None:
                 chosen.mails,
             )
         ),
-        "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs),
+        "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
         "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -2,10 +2,10 @@
 
 A share of degree 1 times one of degree 1 has degree 2, which three parties can open together. To open v + r in
 place of v hides v; from c = v + r everybody has shares of v / 2^s as (c >> s) - [r >> s] (Damgard and Nielsen's
-product, Catrina and Saxena's truncation). v is below 2^bits in absolute value, r uniform up to
-2^(bits + `HIDING`): what is opened is within 2^-`HIDING` (statistical distance, per number) of what depends on
-nothing. A sharing of zero of degree 2 hides the degrees in between. Both come from MPyC's pseudorandom secret
-sharing, without messages.
+product, Catrina and Saxena's truncation). v is below 2^bits in absolute value, r a sum of three numbers that are
+uniform up to 2^(bits + `HIDING`), of which a party knows two: what is opened is within 2^-(`HIDING` - 1)
+(statistical distance, per number) of what depends on nothing. A sharing of zero of degree 2 hides the degrees in
+between. Both come from MPyC's pseudorandom secret sharing, without messages.
 
 The result is off by less than three units of its last place: r mod 2^s is a sum of three such numbers. Nothing
 wraps while bits + `HIDING` + 3 < 224.
@@ -85,6 +85,8 @@ class Shares:
         """Shares of value / 2^shift of each, all in one round."""
         masked, tops = [], []
         for each in locals_:
+            if each.bits + HIDING + 3 >= PRIME.bit_length():
+                raise ValueError(f"a product of {each.bits} bits would wrap behind its mask")
             low, high, zero = self._masks(each.value.size, each.bits + HIDING, each.shift)
             offset = 1 << (each.bits + 1)
             masked.append((each.value.ravel() + offset + low + (high << each.shift) + zero) % PRIME)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, reals
 from ksdp.protocols.shared.field import PRIME, Integers
-from ksdp.protocols.shared.matrices import SCALE_FRACTION, reciprocal
+from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
 
 __all__ = ["MOST_ROWS", "SUM_BITS", "mean_of"]
 
@@ -31,6 +31,6 @@ async def mean_of(runtime: Any, entered: Integers, parties: int) -> dict[str, ND
     shares = Shares(runtime)
     most = (parties * MOST_ROWS - 1).bit_length()
     inverse = await reciprocal(shares, entered[-1:] * (1 << (FRACTION - SUM_BITS - most)) % PRIME)
-    bits = SUM_BITS + SCALE_FRACTION + most + 26
+    bits = SUM_BITS + SCALE_FRACTION + most + SCALE_GROWTH
     (mean,) = await shares.rounded(Local(entered[:-1] * inverse, bits, SUM_BITS + SCALE_FRACTION + most - _OUT))
     return {"mean": reals(await shares.opened(mean), _OUT)}

@@ -15,7 +15,6 @@ A sign that is wrong for a number within three units of zero changes what is kep
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, product, reals
 from ksdp.protocols.shared.field import MOST_INNER, PRIME, Integers, modular_product
-from ksdp.protocols.shared.matrices import SCALE_FRACTION, SMALLEST_SCALE, reciprocal
+from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, Sizes
 
 __all__ = ["SharedRows", "Sweeps", "topics_of"]
@@ -137,9 +136,8 @@ class _Fit:
         bits = KEPT + sizes.terms_bits
         (left,) = await shares.rounded(Local(number % PRIME, fraction + sizes.terms_bits, fraction - KEPT))
         below = await shares.negative(left, bits)
-        most = int(-math.log2(SMALLEST_SCALE)) + 1
         (quotient,) = await shares.rounded(
-            Local(left * inverse, bits + SCALE_FRACTION + most, SCALE_FRACTION + sizes.scale_bits)
+            Local(left * inverse, bits + SCALE_FRACTION + SCALE_GROWTH, SCALE_FRACTION + sizes.scale_bits)
         )
         (kept,) = await shares.rounded(Local((1 - below) * quotient, KEPT + sizes.reach_bits, 0))
         return kept
