@@ -101,7 +101,11 @@ def _vectors(terms: RunTerms, side: ComputingSide, matrix: sp.csr_array) -> Roun
     if isinstance(terms.mechanism, PDPCA):
         sums = yield from side.sum_of(_sums(matrix, terms.precision.bound))
         public |= yield from side.learn(
-            None if sums is None else lambda runtime: mean_of(runtime, integers(sums, (len(sums),)), terms.parties)
+            None
+            if sums is None
+            else lambda runtime: mean_of(
+                runtime, integers(sums, (len(sums),)), terms.parties, terms.parties * terms.precision.bound
+            )
         )
         mean = public["mean"]
     entered = yield from side.sum_of(_moments(matrix, mean, terms.precision.bound, terms.parties))

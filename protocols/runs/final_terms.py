@@ -147,7 +147,7 @@ def check_sizes(mechanism: Mechanism, largest: float) -> None:
         Saying what to change.
     """
     if isinstance(mechanism, PDNMF) and opens_final(mechanism):
-        Sizes(mechanism.rank, tuple(mechanism.penalties), largest)
+        Sizes(mechanism.rank, mechanism.penalties, largest)
 
 
 def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:

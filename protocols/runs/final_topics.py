@@ -60,7 +60,7 @@ def topic_rounds(
     assert isinstance(mechanism, PDNMF)
     assert final is not None
     largest = terms.parties * terms.precision.bound
-    sizes = Sizes(mechanism.rank, tuple(mechanism.penalties), largest)
+    sizes = Sizes(mechanism.rank, mechanism.penalties, largest)
     _check(matrix, terms.precision.bound)
     rows = yield from _rows_of_all(terms, engine, matrix.shape[0])
     wanted, models = Sweeps(sizes, mechanism.cap), None

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 
 __all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "Sizes"]
 
@@ -28,8 +29,7 @@ class Sizes:
     """
 
     rank: int
-    penalties: tuple[float, float, float, float]
-    """alpha, beta, gamma, delta."""
+    penalties: Penalties
     largest: float
     """What the squares of all parties' entries add up to at most: s^2."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shared.arithmetic import Shares
 from ksdp.protocols.shared.bits import PairedBits
-from ksdp.protocols.shared.engine import ComputingParty, compute_together
+from ksdp.protocols.shared.engine import compute_together
 from ksdp.protocols.shared.field import PRIME
 
 from ..conftest import seeded
@@ -42,7 +41,7 @@ def test_the_sign_of_every_number_that_fits(bits: int) -> None:
     source, top = random.Random(bits), (1 << bits) - 1
     values = [0, 1, -1, top, -top, *(source.randrange(-top, top + 1) for _ in range(40))]
     values += [s * (1 << b) + e for b in range(bits - 1) for s in (-1, 1) for e in (-1, 0, 1)]
-    values = [value for value in values if abs(value) <= top]
+    values = [value for value in values if abs(value) <= top][: None if bits < 63 else 6]  # MPyC's is slow
     assert below_zero(values, bits) == [int(value < 0) for value in values]
 
 
@@ -99,11 +98,5 @@ def test_bits_of_another_length_end_the_run() -> None:
         words = np.zeros(2 + runtime.pid, dtype=np.uint64)
         return await PairedBits(runtime)._told(words)
 
-    parties = [ComputingParty(place, seeded("short")) for place in range(3)]
-    for party in parties:
-        party.start(work)
-    boxes = [party.turn({}) for party in parties]
-    for _ in range(2):
-        arrived = [{p: box[at] for p, box in enumerate(boxes) if at in box} for at in range(3)]
-        with pytest.raises(ProtocolError, match="another length") if _ else nullcontext():
-            boxes = [party.turn(each) for party, each in zip(parties, arrived, strict=True)]
+    with pytest.raises(ProtocolError, match="another length"):
+        compute_together([work] * 3, seeded("short"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.protocols.shared import means, subspace
+from ksdp.protocols.shared import matrices, means, subspace
 from ksdp.protocols.shared.arithmetic import HIDING, Local, Shares
 from ksdp.protocols.shared.engine import compute_together
 from ksdp.protocols.shared.field import PRIME, added, integers, split, symmetric_limbs
@@ -67,6 +67,7 @@ def check(said: list[list[Local]]) -> None:
 def test_no_product_of_a_decomposition_is_larger_than_was_said(
     name: str, reveal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(matrices, "HALVINGS", 2)
     upper = np.triu_indices(SIZE)
     entered = np.rint(WORST[name][upper] * 2.0**MOMENT_BITS * (1 - 2.0**-40)).astype(np.int64)
     wanted = Wanted(2, SIZE, 6, 3, 0, reveal)
@@ -80,10 +81,13 @@ def test_no_product_of_a_decomposition_is_larger_than_was_said(
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3 * means.MOST_ROWS])
-def test_no_product_of_a_mean_is_larger_than_was_said(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    entered = np.array([2.0**20, -(2.0**20), 0.0, rows]) * 2.0**SUM_BITS
+@pytest.mark.parametrize("bound", [2.0**20, 2.0**27])
+def test_no_product_of_a_mean_is_larger_than_was_said(
+    rows: int, bound: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered = np.array([3.0 * bound, -3.0 * bound, 0.0, rows]) * 2.0**SUM_BITS
     shares = [integers(added([s], 4), (4,)) for s in split(entered.astype(np.int64), seeded("mean"))]
-    check(watched(monkeypatch, means, [lambda runtime, s=s: mean_of(runtime, s, 3) for s in shares]))
+    check(watched(monkeypatch, means, [lambda runtime, s=s: mean_of(runtime, s, 3, 3.0 * bound) for s in shares]))
 
 
 def test_what_the_steps_multiply_by_is_most_at_nothing() -> None:

@@ -22,7 +22,7 @@ from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
 
 from ..conftest import seeded
 
-PENALTIES = (0.01, 0.1, 0.02, 0.05)
+PENALTIES = Penalties(0.01, 0.1, 0.02, 0.05)
 
 
 def rows_of(matrix: np.ndarray, largest: float) -> list[SharedRows]:
@@ -51,12 +51,12 @@ def documents(rows: int, features: int, seed: int = 1) -> np.ndarray:
     return np.asarray(rng.random((rows, 3)) @ rng.random((3, features)) * (rng.random((rows, features)) < 0.5))
 
 
-@pytest.mark.parametrize("penalties", [PENALTIES, (0.0, 0.02, 0.0, 0.02)])
-def test_the_topics_are_those_of_the_sweeps_in_the_clear(penalties: tuple[float, float, float, float]) -> None:
+@pytest.mark.parametrize("penalties", [PENALTIES, Penalties(0.0, 0.02, 0.0, 0.02)])
+def test_the_topics_are_those_of_the_sweeps_in_the_clear(penalties: Penalties) -> None:
     matrix = documents(14, 8)
     start = random_topics(8, 3, 5)
     sizes = Sizes(3, penalties, 2.0 * float((matrix**2).sum()))
-    exact = pd_nmf_iter([sp.csr_array(matrix)], start, sweeps=6, tolerance=0.0, penalties=Penalties(*penalties))
+    exact = pd_nmf_iter([sp.csr_array(matrix)], start, sweeps=6, tolerance=0.0, penalties=penalties)
     found = opened(matrix, start, Sweeps(sizes, 6))
     assert (exact.T == 0).any()
     np.testing.assert_allclose(found, exact.T, atol=1e-6 * exact.T.max())
@@ -65,7 +65,7 @@ def test_the_topics_are_those_of_the_sweeps_in_the_clear(penalties: tuple[float,
 def test_the_parties_own_topics_can_make_the_start() -> None:
     matrix, models = documents(10, 6), documents(4, 6, seed=2)
     start, largest = random_topics(6, 2, 5), 4.0 * float((documents(10, 6) ** 2).sum())
-    penalties = Penalties(*PENALTIES)
+    penalties = PENALTIES
     first = pd_nmf_iter([sp.csr_array(models)], start, sweeps=3, tolerance=0.0, penalties=penalties)
     exact = pd_nmf_iter([sp.csr_array(matrix)], first.T, sweeps=2, tolerance=0.0, penalties=penalties)
     found = opened(matrix, start, Sweeps(Sizes(2, PENALTIES, largest), 2, 3), models)
@@ -93,7 +93,7 @@ def test_no_product_is_larger_than_was_said(name: str, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("ksdp.protocols.shared.topics.Shares", Watched)
     largest = 2.0**10
-    sizes = Sizes(2, (0.0, 2.0**-7, 0.0, 2.0**-7), largest)
+    sizes = Sizes(2, Penalties(0.0, 2.0**-7, 0.0, 2.0**-7), largest)
     assert sizes.rho == 2.0**-12, "the least that is taken"
     opened(WORST[name] * np.sqrt(largest), random_topics(4, 2, 3), Sweeps(sizes, 2))
     by = [[each for pid, each in said if pid == place] for place in range(3)]
@@ -113,8 +113,6 @@ def test_no_product_is_larger_than_was_said(name: str, monkeypatch: pytest.Monke
         ((0.0, 1e3, 0.0, 1e-4), "the start would be out of reach"),
     ],
 )
-def test_regularisers_that_do_not_fit_are_refused(
-    penalties: tuple[float, float, float, float], message: str
-) -> None:
+def test_regularisers_that_do_not_fit_are_refused(penalties: tuple[float, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Sizes(3, penalties, 16.0)
+        Sizes(3, Penalties(*penalties), 16.0)
