@@ -71,8 +71,19 @@ def main() -> None:
             with_runs=chosen.with_runs,
             workers=chosen.workers,
         ),
-        "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
-        "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
+        "hidden": lambda chosen: hidden.run(
+            hidden.Asked(
+                chosen.parties,
+                chosen.features,
+                chosen.ranks,
+                chosen.today,
+                chosen.topics,
+                chosen.delay,
+                chosen.sweeps,
+                chosen.mails,
+            )
+        ),
+        "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
         "sigma-leak": lambda chosen: sigma_leak.run(
             [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],
             chosen.documents,
@@ -96,6 +107,10 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", type=int, default=[500, 1000])
     parser.add_argument("--ranks", nargs="+", type=int, default=[7])
     parser.add_argument("--today", action="store_true")
+    parser.add_argument("--topics", action="store_true")
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--sweeps", type=int, default=hidden.SWEEPS)
+    parser.add_argument("--mails", type=int)
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     chosen = parser.parse_args()

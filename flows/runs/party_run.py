@@ -21,7 +21,7 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.node_run import Clock, run_node, utc_now
 from ksdp.flows.runs.terms import Run, features_hash
 from ksdp.protocols.network.mesh import Address
-from ksdp.protocols.runs.final_terms import opens_final
+from ksdp.protocols.runs.final_terms import covers_final, opens_final
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
@@ -115,7 +115,7 @@ def enter_documents(
         mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
         spec_hash=spec_hash,
         # A run that opens less than was audited is covered: `opened` is compared with what the audit looked at.
-        left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if opens_final(mechanism) else (),
+        left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if covers_final(mechanism) else (),
         opened=opened(mechanism, whole.features),
     )
     rows = mine[verified.clearance.allows(whole.ids[mine])]

@@ -26,7 +26,9 @@ from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, pro
 from ksdp.protocols.shared.field import PRIME, Integers, modular_product
 from ksdp.protocols.shared.matrices import (
     FACTOR_FRACTION,
+    FACTOR_GROWTH,
     SCALE_FRACTION,
+    SCALE_GROWTH,
     Leading,
     inverse_root,
     leading,
@@ -123,10 +125,10 @@ async def _iterated(shares: Shares, moments: NDArray[np.float32], scale: Integer
         if done == wanted.rounds:
             break
         (factor,) = await shares.rounded(
-            Local(factor * scale, FACTOR_FRACTION + SCALE_FRACTION + 13 + 25, SCALE_FRACTION)
+            Local(factor * scale, FACTOR_FRACTION + SCALE_FRACTION + FACTOR_GROWTH + SCALE_GROWTH, SCALE_FRACTION)
         )
         (scaled,) = await shares.rounded(
-            Local(product(image, factor), FRACTION + FACTOR_FRACTION + 25, FACTOR_FRACTION)
+            Local(product(image, factor), FRACTION + FACTOR_FRACTION + SCALE_GROWTH + 1, FACTOR_FRACTION)
         )
     (basis,) = await shares.rounded(Local(product(image, factor), FRACTION + FACTOR_FRACTION + 2, FACTOR_FRACTION))
     return basis

@@ -13,6 +13,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.dashboards.audits.guarantee_words import promised, proved
+from ksdp.dashboards.audits.sentences import adversary
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 
 from ...summaries import example
@@ -70,3 +71,10 @@ def test_an_epsilon_that_follows_from_the_sizes() -> None:
 
 def test_where_nothing_is_claimed_nothing_is_said() -> None:
     assert promised(claiming(PDSVD())) is None
+
+
+def test_who_looks_depends_on_what_a_run_opens() -> None:
+    assert "subtract everything that is theirs" in adversary(example())
+    final = adversary(replace(example(), opens="final"))
+    assert "no two of the three parties that compute put together what they hold" in final
+    assert "subtract" not in final
