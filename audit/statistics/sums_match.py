@@ -35,28 +35,21 @@ __all__ = ["SumsMatch"]
 
 Floats = NDArray[np.float64]
 
-_SAMPLE = 400
+_SAMPLE = 320
 """Documents that stand for the population; a run costs this number's cube."""
-_SHRINK = 0.01
-"""lambda, as a part of the mean of the Gram matrix's diagonal."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Filter:
-    """What a run makes of its sums, for all documents."""
-
-    topics: list[Floats]
-    """At the beginning of each sweep and after the last, shape (k, features)."""
-    weights: Floats
-    """S less what was expected, seen through the inverse covariance, shape (sweeps, k, features)."""
-    offset: float
 
 
 @dataclass(frozen=True)
 class SumsMatch:
-    """The matched filter above, up to a factor."""
+    """The matched filter above, up to a factor.
 
-    name: str = "sums-match"
+    With next to no shrinkage it solves for who was in: where the population is hardly larger than what is
+    announced of it, its sums have few solutions. With more it is for populations that a sample stands for.
+    """
+
+    name: str
+    shrinkage: float
+    """lambda, as a part of the mean of the Gram matrix's diagonal."""
     version: int = 1
     family: str = "rounds"
     needs: tuple[str, ...] = ("sums", "weights")
@@ -65,10 +58,13 @@ class SumsMatch:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
         everybody = documents.population or documents
-        found = cast(
-            _Filter, observables.derive(("sums match", everybody), lambda: _filter(observables, everybody))
+        sample = cast(
+            _Sampled, observables.derive(("sums of a sample", everybody), lambda: _sampled(observables, everybody))
         )
-        return _Path(documents, found.topics).dots(found.weights) - found.offset
+        key = ("paths in sums", everybody, documents)
+        path = cast(_Path, observables.derive(key, lambda: _Path(documents, sample.topics)))
+        weights = _weights(sample, announced(observables, "sums"), self.shrinkage)
+        return path.dots(weights) - float(sample.path.dots(weights).mean())
 
 
 def _times(documents: Documents, rows: Floats) -> Floats:
@@ -152,20 +148,38 @@ def _sample(everybody: Documents) -> tuple[Documents, Floats]:
     return Documents(matrix), np.asarray((matrix @ matrix.T).toarray())
 
 
-def _filter(observables: Observables, everybody: Documents) -> _Filter:
+@dataclass(frozen=True, eq=False)
+class _Sampled:
+    """The sample in one run."""
+
+    topics: list[Floats]
+    """At the beginning of each sweep and after the last, shape (k, features)."""
+    path: _Path
+    number: float
+    """Documents in the run, as fits best: with so many nothing is left along the mean."""
+    centred: Floats
+    """Inner products of phi(z) - mean."""
+    left: Floats
+    """Of these and of S less what was expected."""
+
+
+def _sampled(observables: Observables, everybody: Documents) -> _Sampled:
     sample, rows = _sample(everybody)
     topics = _topics(observables, np.asarray(everybody.background["start"], dtype=np.float64))
-    path, sums = _Path(sample, topics), announced(observables, "sums")
-    gram, seen = path.gram(rows), path.dots(sums)
+    path = _Path(sample, topics)
+    gram, seen = path.gram(rows), path.dots(announced(observables, "sums"))
     means = gram.mean(axis=0)
-    # So many documents fit best; with them nothing is left along the mean.
     number = float(seen.mean() / means.mean()) if means.mean() > 0 else 0.0
     left = seen - number * means
-    left -= left.mean()
     centred = gram - means - means[:, None] + means.mean()
-    ridge = max(_SHRINK * float(np.trace(centred)) / len(sample), float(np.finfo(np.float64).tiny))
-    centred[np.diag_indices_from(centred)] += ridge
-    factor = scipy.linalg.cho_factor(centred, check_finite=False, overwrite_a=True)
-    shares = cast(Floats, scipy.linalg.cho_solve(cast(Any, factor), left, check_finite=False))
-    weights = sums - path.combined(number / len(sample) + shares).reshape(sums.shape)
-    return _Filter(topics, weights, float(path.dots(weights).mean()))
+    return _Sampled(topics, path, number, centred, left - left.mean())
+
+
+def _weights(sample: _Sampled, sums: Floats, shrinkage: float) -> Floats:
+    """S less what was expected, seen through the inverse covariance, shape (sweeps, k, features)."""
+    size = len(sample.left)
+    ridge = max(shrinkage * float(np.trace(sample.centred)) / size, float(np.finfo(np.float64).tiny))
+    system = sample.centred + ridge * np.eye(size)
+    factor = scipy.linalg.cho_factor(system, check_finite=False, overwrite_a=True)
+    shares = cast(Floats, scipy.linalg.cho_solve(cast(Any, factor), sample.left, check_finite=False))
+    return np.asarray(sums - sample.path.combined(sample.number / size + shares).reshape(sums.shape))
