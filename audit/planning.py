@@ -19,6 +19,7 @@ from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
 from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
+from ksdp.audit.mechanisms.factorisation.public_start import public_start
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
 from ksdp.audit.randomness import Purpose, generator
@@ -112,7 +113,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         design = _with_more_runs(design, every, block_runs)
     looks = plan_looks(spec, design.runs, block_runs * every)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    population = _population(design, spec.seed)
+    population = _population(pool, spec.seed)
     every = 1 if _reads_all(spec, chosen) else every
     plan = Plan(
         spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, every
@@ -148,12 +149,11 @@ def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:
         )
 
 
-def _population(design: Design, seed: int) -> NDArray[np.int64]:
-    """Some thousand of the audited units, drawn from the seed."""
-    audited = np.concatenate([design.targets(lane) for lane in range(design.lanes)])
-    if len(audited) > _POPULATION:
-        audited = generator(seed, Purpose.POPULATION).choice(audited, _POPULATION, replace=False)
-    return np.sort(audited)
+def _population(pool: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Some thousand of the units that databases are drawn from, audited or not, drawn from the seed."""
+    if len(pool) > _POPULATION:
+        pool = generator(seed, Purpose.POPULATION).choice(pool, _POPULATION, replace=False)
+    return np.sort(pool)
 
 
 def _every(spec: Spec, design: Design, block_runs: int) -> int:
@@ -245,4 +245,7 @@ def _background(
         matrix = take_rows(corpus.matrix, own)
         sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
         known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
+    start = public_start(mechanism, corpus.features)
+    if start is not None:
+        known["start"] = start
     return known
