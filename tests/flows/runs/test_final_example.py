@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-SMALL = "--mails 600 --terms 80 --rank 2 --runs 120"
+SMALL = "--mails 600 --terms 80 --rank 2 --runs 100 --margin 0.6"
 
 
 @pytest.mark.e2e
