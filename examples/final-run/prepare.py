@@ -39,7 +39,7 @@ with_runs = {runs}
 fresh_runs = 0
 
 [decision]
-margin = 0.35
+margin = {margin}
 """
 PROTOCOL = """protocol = 1
 
@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--mails", type=int, default=None, help="Most mails of each organisation.")
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--runs", type=int, default=200, help="Of an audit, with each document.")
+    parser.add_argument("--margin", type=float, default=0.45, help="The largest advantage that is accepted.")
     given = parser.parse_args()
     given.folder.mkdir(parents=True)
     counts = sp.csr_array(sp.load_npz(given.data / "counts.npz"))
@@ -92,7 +93,7 @@ def main() -> None:
         rows = counts[np.flatnonzero(np.isin(mailbox, mine))][: given.mails]
         sp.save_npz(given.folder / f"{name}.npz", sp.csr_array(rows[:, columns]))
         (given.folder / f"{name}.toml").write_text(
-            SPEC.format(name=name, seed=at, rank=given.rank, runs=given.runs)
+            SPEC.format(name=name, seed=at, rank=given.rank, runs=given.runs, margin=given.margin)
         )
         protocol += f'\n[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
     (given.folder / "protocol.toml").write_text(protocol)

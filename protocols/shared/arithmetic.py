@@ -13,7 +13,7 @@ wraps while bits + `HIDING` + 3 < 224.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,17 @@ class Shares:
             found.append((((part >> each.shift) - top) % PRIME).reshape(each.value.shape))
         return found
 
+    async def rounded_symmetric(self, *locals_: Local) -> list[Integers]:
+        """The same of symmetric matrices, or stacks of them: half the numbers, and symmetric to the last bit."""
+        upper = [np.triu_indices(each.value.shape[-1]) for each in locals_]
+        halves = [replace(each, value=each.value[(..., *at)]) for each, at in zip(locals_, upper, strict=True)]
+        found = []
+        for each, (rows, columns), half in zip(locals_, upper, await self.rounded(*halves), strict=True):
+            whole = np.empty_like(each.value)
+            whole[..., rows, columns] = whole[..., columns, rows] = half
+            found.append(whole)
+        return found
+
     def _masks(self, entries: int, bits: int, shift: int) -> tuple[Integers, Integers, Integers]:
         """Shares of r mod 2^shift and r >> shift for three summands r below 2^bits, and of zero (degree 2).
 
@@ -116,7 +127,7 @@ class Shares:
     def _zero(self, entries: int) -> Integers:
         runtime = self._runtime
         unique, zero = runtime._prss_uci(), np.zeros(entries, dtype=object)
-        for who, function in runtime.prfs(PRIME).items():
+        for who, function in runtime.prfs(1 << PRIME.bit_length()).items():  # 2^-214 from uniform modulo the prime
             at = thresha._f_S_i(FIELD, COMPUTING, runtime.pid, who)
             zero = zero + function(unique, (entries,)) * (at * (runtime.pid + 1))
         return zero

@@ -67,24 +67,25 @@ async def reciprocal(shares: Shares, value: Integers) -> Integers:
 
 async def inverse_root(shares: Shares, gram: Integers) -> Integers:
     """Z with Z^T G Z = I, at `FACTOR_FRACTION`; of G = Y^T Y with singular values of Y up to 1."""
+    # All are polynomials of one matrix: symmetric.
     size = len(gram)
     root = np.zeros((size, size), dtype=object)
     np.fill_diagonal(root, 1 << FACTOR_FRACTION)
     for step in cubic_steps(SMALLEST_SINGULAR):
         factor = _polynomial(step, gram)
-        half, root = await shares.rounded(
+        half, root = await shares.rounded_symmetric(
             Local(product(factor, gram), _WIDE + FRACTION + 2, _WIDE),
             Local(product(root, factor), _WIDE + FACTOR_FRACTION + FACTOR_GROWTH, _WIDE),
         )
-        (gram,) = await shares.rounded(Local(product(half, factor), _WIDE + FRACTION + 2, _WIDE))
+        (gram,) = await shares.rounded_symmetric(Local(product(half, factor), _WIDE + FRACTION + 2, _WIDE))
     return root
 
 
 async def _sign(shares: Shares, matrix: Integers) -> Integers:
     """The matrix sign function of a stack of symmetric matrices of norm at most 1."""
     for step in cubic_steps(RESOLUTION):
-        (square,) = await shares.rounded(Local(product(matrix, matrix), 2 * FRACTION + 2, FRACTION))
-        (matrix,) = await shares.rounded(
+        (square,) = await shares.rounded_symmetric(Local(product(matrix, matrix), 2 * FRACTION + 2, FRACTION))
+        (matrix,) = await shares.rounded_symmetric(
             Local(product(matrix, _polynomial(step, square)), _WIDE + FRACTION + 2, _WIDE)
         )
     return matrix
@@ -133,5 +134,5 @@ async def leading(shares: Shares, matrix: Integers, wanted: tuple[int, ...]) -> 
             steps = steps // 2
     eye = np.zeros((size, size), dtype=object)
     np.fill_diagonal(eye, 1 << FRACTION)
-    (projectors,) = await shares.rounded(Local((signs + eye) % PRIME, FRACTION + 3, 1))
+    (projectors,) = await shares.rounded_symmetric(Local((signs + eye) % PRIME, FRACTION + 3, 1))
     return Leading(projectors, thresholds, (1 - few - many) % PRIME)

@@ -120,7 +120,7 @@ async def _iterated(shares: Shares, moments: NDArray[np.float32], scale: Integer
         (image,) = await shares.rounded(
             Local(modular_product(moments, scaled), MOMENT_BITS + FRACTION + 2, MOMENT_BITS)
         )
-        (gram,) = await shares.rounded(Local(product(_transposed(image), image), 2 * FRACTION + 2))
+        (gram,) = await shares.rounded_symmetric(Local(product(_transposed(image), image), 2 * FRACTION + 2))
         factor = await inverse_root(shares, gram)
         if done == wanted.rounds:
             break
@@ -142,7 +142,7 @@ async def _open(
         Local(product(_transposed(image), image), 2 * FRACTION + 2),
         Local(product(_transposed(basis), basis), 2 * FRACTION + 2),
     )
-    (ritz,) = await shares.rounded(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
+    (ritz,) = await shares.rounded_symmetric(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
     top = await leading(shares, ritz, (wanted.rank,))
     await _converged(shares, await _outside(shares, ritz, gram, overlap), top)
     start = fixed(start_block(wanted.start_seed, wanted.features, wanted.rank), _PUBLIC)
@@ -169,7 +169,7 @@ async def _open(
         Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - fraction)
     )
     # Half of C A C^T and half of its transpose.
-    (inner,) = await shares.rounded(
+    (inner,) = await shares.rounded_symmetric(
         Local((inner + inner.T) * scale, fraction + SCALE_FRACTION + 3, fraction + SCALE_FRACTION + 1 - FRACTION)
     )
     parts = await leading(shares, inner, tuple(range(1, wanted.rank)))

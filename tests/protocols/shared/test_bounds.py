@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.protocols.shared import matrices, means, subspace
+from ksdp.protocols.shared import arithmetic, matrices, means, subspace
 from ksdp.protocols.shared.arithmetic import HIDING, Local, Shares
 from ksdp.protocols.shared.engine import compute_together
 from ksdp.protocols.shared.field import PRIME, added, integers, split, symmetric_limbs
@@ -109,3 +109,28 @@ def test_a_product_that_would_wrap_is_refused() -> None:
 
     with pytest.raises(Exception, match="would wrap|fit no computation"):
         compute_together([work] * 3, seeded("wrap"))
+
+
+@pytest.mark.parametrize("value", [0, 1, 12345 << 40])
+def test_shares_that_are_sent_do_not_follow_the_number(value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 equal products, shared without any randomness: every bit that is sent is as often 1 as 0."""
+    sent: list[np.ndarray] = []
+
+    def listening(found: np.ndarray, shape: tuple[int, ...]) -> Any:
+        sent.append(found)
+        return integers(found, shape)
+
+    monkeypatch.setattr(arithmetic, "integers", listening)
+
+    async def work(runtime: Any) -> Any:
+        (found,) = await Shares(runtime).rounded(Local(np.full(400, value, dtype=object), 60, 8))
+        return await Shares(runtime).opened(found)
+
+    results, _, _ = compute_together([work] * 3, seeded("sent"))
+    assert len(sent) == 12, "two products and two openings at each of three"
+    # Every party's first two are the others' shares of a masked product.
+    for shares in sent[:6]:
+        bits = np.unpackbits(np.ascontiguousarray(shares), axis=1)
+        assert np.abs(bits.mean(axis=0) - 0.5).max() < 5.5 * 0.5 / 20
+    off = results[0] - (value >> 8)
+    assert np.abs(np.where(off > PRIME // 2, off - PRIME, off)).max() <= 3
