@@ -23,6 +23,7 @@ from ksdp.audit.mechanisms.factorisation.public_start import public_start
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
@@ -84,7 +85,11 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         held = np.intersect1d(targets, np.concatenate([honest, coalition]))
         if len(held):
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
-    design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
+    design: Design
+    if isinstance(mechanism, RecordedRuns):
+        design = mechanism.design(pool if targets is None else targets, spec.seed)
+    else:
+        design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
     announced = _announced(mechanism, corpus.features)
     seen = shown = opened(mechanism, corpus.features)
     if spec.statistics.sees == "final":

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.audit.corpus import Corpus, twins
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
+from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.corpora import load_corpus
@@ -27,7 +28,6 @@ __all__ = [
     "GivenSpec",
     "Prepared",
     "audit_id",
-    "corpus_notes",
     "prepare",
     "prepare_stored",
     "read_spec_file",
@@ -97,24 +97,11 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
         If anything is refused; the store is then as it was.
     """
     corpus = spec_corpus(spec, base)
-    for line in corpus_notes(corpus):
+    for line in corpus_notes(spec, base, corpus):
         current().say(line)
     if meant := _percent_meant(spec, len(corpus.ids)):
         current().say(meant)
     return prepare_stored(spec, corpus, store, may_sample=True)
-
-
-def corpus_notes(corpus: Corpus) -> list[str]:
-    """What a person must know of the rows: those that were left out, and those that are alike."""
-    notes = []
-    if corpus.left_out:
-        some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
-        notes.append(
-            f"{len(corpus.left_out)} rows without any feature are left out ({some}): nothing is said of them."
-        )
-    if alike := twins(corpus):
-        notes.append(f"{alike} documents are twins of another: they look safer than they are.")
-    return notes
 
 
 def _percent_meant(spec: Spec, documents: int) -> str:

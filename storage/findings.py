@@ -52,6 +52,7 @@ __all__ = [
     "Summary",
     "findings_whole",
     "parsed",
+    "place_of",
     "read_curves",
     "read_document",
     "read_effects",
@@ -272,3 +273,9 @@ def read_document(folder: Path, document: str) -> DocumentFindings:
     effects = read_effects(folder)
     fresh = EFFECTS.rows(effects.filter(pc.equal(effects["document"], document)))
     return DocumentFindings(mine[0], tuple(STATISTICS.rows(tests)), fresh[0] if fresh else None)
+
+
+def place_of(folder: Path, document: str) -> int:
+    """The row of a document in `verdicts.parquet`, from 0; -1 where it was not audited."""
+    names = read_verdicts(folder)["document"]
+    return int(pc.index(names, pa.scalar(document, names.type)).as_py())

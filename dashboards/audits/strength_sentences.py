@@ -6,7 +6,7 @@ from ksdp.dashboards.audits.audit_model import AuditModel
 from ksdp.dashboards.words import count, decimal, plural
 from ksdp.storage.findings import Summary
 
-__all__ = ["naive_practice", "paper_alone", "reach"]
+__all__ = ["constant", "naive_practice", "paper_alone", "reach"]
 
 
 def _documents(number: float) -> str:
@@ -68,3 +68,12 @@ def reach(view: AuditModel) -> list[str]:
             "nothing about the documents."
         )
     return said
+
+
+def constant(view: AuditModel) -> str:
+    """Which statistics cannot tell anything in this design, because they never vary; empty where all do."""
+    names = [row.name for row in view.statistics if row.largest == 0]
+    if not names:
+        return ""
+    verb = "was the same in every run and tells" if len(names) == 1 else "were the same in every run and tell"
+    return f"{', '.join(names)} {verb} nothing in this design."

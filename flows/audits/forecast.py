@@ -19,7 +19,8 @@ from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
-from ksdp.flows.prepare import corpus_notes, spec_corpus
+from ksdp.flows.corpus_notes import corpus_notes
+from ksdp.flows.prepare import spec_corpus
 
 __all__ = ["forecast"]
 
@@ -56,8 +57,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     """
     corpus = spec_corpus(spec, base)
     if spec.views is not None:
-        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(corpus)}
-    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(corpus)}
+        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(spec, base, corpus)}
+    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(spec, base, corpus)}
 
 
 def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:

@@ -62,8 +62,9 @@ def show(
 ) -> None:
     """Show what an audit found, or what it found of one document."""
     from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.statistic_values import held_out_distance
     from ksdp.storage.audits.views import finished_views
-    from ksdp.storage.findings import read_document, read_summary
+    from ksdp.storage.findings import place_of, read_document, read_summary
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
@@ -84,9 +85,10 @@ def show(
         if _left_out(opened, read_summary(folder), document):
             raise StoreError(f"document {document!r} is left out: empty, without any feature.") from None
         raise
-    chance = read_summary(folder).chance
+    summary = read_summary(folder)
+    held_out = held_out_distance(opened, summary, document, place_of(folder, document))
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(found.to_json() | {"held_out_distance": held_out}))
         return
     verdict = found.verdict
     typer.echo(
@@ -94,7 +96,15 @@ def show(
         f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
         f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
     )
-    typer.echo(f"  where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}")
+    chance = summary.chance
+    typer.echo(
+        f"  where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}, "
+        f"19 in 20 below {chance.most_D:.3f}"
+    )
+    if held_out is not None:
+        typer.echo(
+            f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
+        )
     if verdict.certified_bound is not None:
         typer.echo(
             f"no attack has an advantage above {verdict.certified_bound:.3f}; whoever knows all other documents "

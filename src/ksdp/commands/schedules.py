@@ -200,10 +200,13 @@ def serve(
         int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
     ] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")] = "127.0.0.1",
+    json_log: Annotated[
+        bool, typer.Option("--json-log", help="Every line is a JSON object, for a log collector.")
+    ] = False,
 ) -> None:
     """Run the schedules of a store until stopped (Ctrl-C); `PREFECT_API_URL` names a Prefect server to use."""
     from ksdp.flows.schedules.serve import serve as run_server
     from ksdp.terminal import plain
 
-    with plain():
-        run_server(store, metrics_port=metrics_port, metrics_host=metrics_host)
+    with plain(as_json=json_log):
+        run_server(store, metrics_port=metrics_port, metrics_host=metrics_host, json_log=json_log)

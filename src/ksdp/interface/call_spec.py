@@ -19,10 +19,11 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import lent
 from ksdp.audit.spec import CorpusSpec, DecisionSpec, DesignSpec, Spec, parse_spec
 from ksdp.interface import given
-from ksdp.storage.corpora import MEMORY, lent_corpus
+from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
+from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 
-__all__ = ["CallSpec", "call_spec"]
+__all__ = ["CallSpec", "call_spec", "with_recorded_runs"]
 
 _SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
 _KEYS = {
@@ -72,7 +73,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
 
         if mechanism is not None or settings:
             raise InputError(f"the spec {Path(data).name} says everything; other settings must be left out.")
-        return CallSpec(*read_spec_file(Path(data)))
+        return with_recorded_runs(CallSpec(*read_spec_file(Path(data))))
     if mechanism is None:
         raise InputError("`mechanism` must say what is audited: a name, a function or an estimator.")
     tables, rest = _sections(settings)
@@ -89,7 +90,13 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
     objects: dict[str, Any] = {}
     tables["statistics"] = _statistics(tables["statistics"], objects)
     tables["corpus"]["path"] = MEMORY
-    if isinstance(mechanism, Mapping):
+    if isinstance(mechanism, Recorded):
+        if rest:
+            raise InputError(f"{_listed(rest)} is no setting; recorded runs have no parameters.")
+        runs = recorded_runs(mechanism, corpus)
+        tables = recorded_tables(runs, tables, tables["design"])
+        objects[runs.name] = runs
+    elif isinstance(mechanism, Mapping):
         tables["mechanism"] = dict(mechanism)
     elif isinstance(mechanism, str):
         tables["mechanism"] = {"name": mechanism} | rest
@@ -103,6 +110,23 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         if hasattr(made, "statistics") and "families" not in tables["statistics"]:
             tables["statistics"]["families"] = ()
     return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
+
+
+def with_recorded_runs(spec: CallSpec) -> CallSpec:
+    """The same, where the spec's mechanism is `recorded`: its runs are read, and are all that there is to know.
+
+    Raises
+    ------
+    InputError
+        If the tables are refused.
+    """
+    if spec.spec.mechanism.name != NAME:
+        return spec
+    told = spec.spec.model_dump(mode="json", exclude_unset=True)
+    corpus = load_corpus(spec.spec.corpus, spec.base, nonnegative=False)
+    runs = recorded_runs(recorded_in_spec(told, spec.base), corpus)
+    tables = recorded_tables(runs, told, told.get("design", {}))
+    return CallSpec(parse_spec(tables), spec.base, None, {runs.name: runs})
 
 
 def lent_key(made: Any, mechanism: Any, version: Any) -> str:
