@@ -129,8 +129,11 @@ def measure(
     columns = {name: np.ascontiguousarray(v.T) for name, v in values.items()}
     found_canary = np.ascontiguousarray(canary.T)
     if kept is not None:
-        for column in (*columns.values(), found_canary):
-            column[~kept] = np.nan
+        # Documents are measured where they are kept; canaries and controls were filled in everywhere.
+        found_canary[~kept] = np.nan
+        dropped = ~kept[len(documents) :]
+        for column in columns.values():
+            column[len(documents) :][dropped] = np.nan
     return BlockValues(block, inclusion, columns, found_canary, kept)
 
 
