@@ -16,12 +16,20 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-__all__ = ["csr_times_panel", "panel_of", "row_times_panel"]
+__all__ = ["add_scaled_lanes", "csr_times_panel", "eight_products", "panel_of", "row_times_panel"]
 
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
 
 _LINE = 64
 """Bytes of a cache line, and of a vector of sums."""
+
+
+def _splat(builder: Any, x: Any, vector: Any) -> Any:
+    """A vector of one number."""
+    small, undefined = ir.IntType(32), ir.Constant(vector, ir.Undefined)
+    one = builder.insert_element(undefined, x, ir.Constant(small, 0))
+    mask = ir.Constant(ir.VectorType(small, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, undefined, mask)
 
 
 @intrinsic(prefer_literal=True)
@@ -37,7 +45,7 @@ def _vectors(typing: Any, indices: Any, data: Any, panel: Any, sums: Any, span: 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         arrays = zip(signature.args[:4], arguments[:4], strict=True)
         index, entry, columns, out = (context.make_array(kind)(context, builder, value) for kind, value in arrays)
-        word, small = ir.IntType(64), ir.IntType(32)
+        word = ir.IntType(64)
         low, high, lane = cgutils.unpack_tuple(builder, arguments[4])
         scalar = context.get_data_type(signature.args[2].dtype)
         bytes_each = signature.args[2].dtype.bitwidth // 8
@@ -57,9 +65,7 @@ def _vectors(typing: Any, indices: Any, data: Any, panel: Any, sums: Any, span: 
             row = row if row.type == word else builder.zext(row, word)  # indices are never negative
             x = builder.load(builder.gep(entry.data, [loop.index]))
             x = x if x.type == scalar else builder.fptrunc(x, scalar)
-            undefined = ir.Constant(vector, ir.Undefined)
-            x = builder.insert_element(undefined, x, ir.Constant(small, 0))
-            x = builder.shuffle_vector(x, undefined, ir.Constant(ir.VectorType(small, width), [0] * width))
+            x = _splat(builder, x, vector)
             start = builder.add(builder.mul(row, lanes), lane)
             for offset, total in enumerate(totals):
                 product = builder.fmul(x, builder.load(at(columns, start, offset), align=bytes_each))
@@ -109,6 +115,55 @@ def csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) 
         row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], sums)
         for lane in range(out.shape[1]):
             out[i, lane] = sums[lane]
+
+
+def _eight(context: Any, builder: Any, kind: Any, value: Any, *place: Any) -> Any:
+    """Pointer to eight lanes of a contiguous float64 array, from the entry at (first,) or (row, first)."""
+    array = context.make_array(kind)(context, builder, value)
+    start = place[-1]
+    if len(place) == 2:
+        start = builder.add(start, builder.mul(place[0], cgutils.unpack_tuple(builder, array.shape)[1]))
+    return builder.bitcast(builder.gep(array.data, [start]), ir.VectorType(ir.DoubleType(), 8).as_pointer())
+
+
+@intrinsic
+def add_scaled_lanes(typing: Any, sums: Any, factor: Any, panel: Any, row: Any, first: Any) -> Any:
+    """Eight lanes, from `first`, of sums += factor panel[row]: contiguous float64, whose length nobody checks."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds, vector = signature.args, ir.VectorType(ir.DoubleType(), 8)
+        target = _eight(context, builder, kinds[0], arguments[0], arguments[4])
+        other = builder.load(_eight(context, builder, kinds[2], *arguments[2:]), align=8)
+        scaled = builder.fmul(_splat(builder, arguments[1], vector), other)
+        builder.store(builder.fadd(builder.load(target, align=8), scaled), target, align=8)
+        return context.get_dummy_value()
+
+    return types.void(sums, types.float64, panel, types.int64, types.int64), generate
+
+
+@intrinsic
+def eight_products(typing: Any, weights: Any, panel: Any, row: Any, first: Any) -> Any:
+    """Eight lanes, from `first`, of weights @ panel[row], as ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7)).
+
+    Contiguous float64, whose length nobody checks.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds, small = signature.args, ir.IntType(32)
+        weight = _eight(context, builder, kinds[0], arguments[0], arguments[3])
+        other = _eight(context, builder, kinds[1], *arguments[1:])
+        found = builder.fmul(builder.load(weight, align=8), builder.load(other, align=8))
+
+        def part(of: Any, lanes: list[int]) -> Any:
+            mask = ir.Constant(ir.VectorType(small, len(lanes)), lanes)
+            return builder.shuffle_vector(of, ir.Constant(of.type, ir.Undefined), mask)
+
+        four = builder.fadd(part(found, [0, 1, 2, 3]), part(found, [4, 5, 6, 7]))
+        two = builder.fadd(part(four, [0, 2]), part(four, [1, 3]))
+        low, high = (builder.extract_element(two, ir.Constant(small, lane)) for lane in range(2))
+        return builder.fadd(low, high)
+
+    return types.float64(weights, panel, types.int64, types.int64), generate
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-TESTED = 128
+TESTED = 256
 """Documents whose tests stand for all: values without ties, arms of the plan's size."""
 
 

@@ -3,7 +3,7 @@
 ::
 
     python -m benchmarks speed                  # four corpora and mechanisms, part by part; some minutes
-    python -m benchmarks speed --quick          # KOS, few runs; some seconds
+    python -m benchmarks speed --quick          # KOS, few runs; some seconds once all kernels are compiled
     python -m benchmarks speed --whole          # `ksdp audit` itself under both, every document; an hour
 
 The reference is taken out of this repository's history and runs as it was, in a process of its own, in turns with
@@ -12,7 +12,6 @@ today's. It looked at every document in every run, and of a PD-NMF at the last s
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -22,7 +21,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +36,20 @@ _PARTS = ("mechanism", "statistics", "tests")
 _FINAL = '[mechanism]\nopens = "final"\n'
 
 
-@contextlib.contextmanager
-def _reference() -> Iterator[Path]:
-    """The tree of the reference, in a folder that is gone afterwards."""
+def _reference() -> Path:
+    """The tree of the reference, taken out of the history once: its kernels need not be compiled each time."""
+    folder = ROOT / ".reference" / REFERENCE
+    if folder.is_dir():
+        return folder
     packed = subprocess.run(["git", "-C", str(ROOT), "archive", REFERENCE], capture_output=True, check=False)
     if packed.returncode:
         raise SystemExit(f"commit {REFERENCE} is not in this clone: fetch its whole history to compare with it.")
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as tree:
-            tree.extractall(folder, filter="tar")
-        _install(Path(folder))
-        yield Path(folder)
+    folder.parent.mkdir(exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent))
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as tree:
+        tree.extractall(part, filter="tar")
+    _install(part)
+    return part.rename(folder)
 
 
 def _install(tree: Path) -> None:
@@ -103,19 +105,19 @@ def run(specs: Sequence[str] = (), runs: int = 32, *, quick: bool = False, repea
     print("CPU seconds of a plain loop over a whole audit, without fresh runs (medians of turns), then / now:")
     heads = "".join(f"{part:>18}" for part in (*_PARTS, "together"))
     print(f"{'':20}{'runs':>14}{'values GB':>14}{heads}  times fewer")
-    with _reference() as tree:
-        for spec in chosen:
-            loops = [_Loop(tree, spec, runs), _Loop(ROOT, spec, runs)]
-            try:
-                turns = [[{part: loop.seconds(part) for part in _PARTS} for loop in loops] for _ in range(repeats)]
-                spent = [
-                    {part: sorted(turn[which][part] for turn in turns)[repeats // 2] for part in _PARTS}
-                    for which in range(2)
-                ]
-            finally:
-                for loop in loops:
-                    loop.end()
-            _line(spec, [loop.about for loop in loops], spent)
+    tree = _reference()
+    for spec in chosen:
+        loops = [_Loop(tree, spec, runs), _Loop(ROOT, spec, runs)]
+        try:
+            turns = [[{part: loop.seconds(part) for part in _PARTS} for loop in loops] for _ in range(repeats)]
+            spent = [
+                {part: sorted(turn[which][part] for turn in turns)[repeats // 2] for part in _PARTS}
+                for which in range(2)
+            ]
+        finally:
+            for loop in loops:
+                loop.end()
+        _line(spec, [loop.about for loop in loops], spent)
 
 
 def _line(spec: str, about: Sequence[dict[str, Any]], spent: Sequence[dict[str, float]]) -> None:
@@ -131,7 +133,8 @@ def _line(spec: str, about: Sequence[dict[str, Any]], spent: Sequence[dict[str, 
 
 def whole(specs: Sequence[str] = (), workers: int = 2) -> None:
     """Run `ksdp audit` under both, and print CPU seconds, seconds and bytes of the store."""
-    with _reference() as tree, tempfile.TemporaryDirectory() as folder:
+    tree = _reference()
+    with tempfile.TemporaryDirectory() as folder:
         for spec in specs or SPECS:
             spent = []
             for name, code in (("then", tree), ("now", ROOT)):

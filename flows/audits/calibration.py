@@ -24,7 +24,7 @@ _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
 _WRITTEN, _READ = 6e-9, 4e-9
 """CPU seconds a stored byte: Parquet and checksum, and reading it for the tests."""
-_START = 14.0
+_START = 30.0
 """CPU seconds of a server, a scheduler and what each process imports."""
 
 
