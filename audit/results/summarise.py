@@ -29,8 +29,9 @@ from ksdp.audit.results.parts import (
     PowerSummary,
     Provenance,
     StatisticSummary,
-    VerdictCounts,
+    count_verdicts,
 )
+from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
@@ -95,11 +96,6 @@ def detectable(tested: Tested) -> NDArray[np.float64]:
         arms = (tests.n_with[mine, 0], tests.n_without[mine, 0])
         out[mine] = detectable_distance(*arms, documents, columns, rule, tested.plan.looks[number].level)
     return out
-
-
-def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
-    """Documents by verdict."""
-    return VerdictCounts(**{v.value.replace(" ", "_"): int((verdict == v).sum()) for v in Verdict})
 
 
 def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> ChanceSummary:
@@ -170,6 +166,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         provenance=filed.provenance,
         store=filed.store,
         report=filed.report,
+        share=share_summary(plan, tested.standing) if judged.valid else None,
     )
 
 

@@ -26,10 +26,11 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.products import announced, csr_arrays, csr_times_padded, padded_transpose
+from ksdp.audit.statistics.products import announced, csr_arrays
 
 __all__ = ["SumsMatch"]
 
@@ -69,7 +70,9 @@ class SumsMatch:
 
 def _times(documents: Documents, rows: Floats) -> Floats:
     """X B^T, each row in the same order wherever it stands."""
-    return cast(Floats, csr_times_padded(*csr_arrays(documents), padded_transpose(rows), len(rows)))
+    out = np.empty((len(documents), len(rows)))
+    csr_times_panel(*csr_arrays(documents), panel_of(rows), out)
+    return out
 
 
 def _topics(observables: Observables, start: Floats) -> list[Floats]:

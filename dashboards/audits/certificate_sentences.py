@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.audits.queries import Row
 from ksdp.storage.findings import Summary
+
+if TYPE_CHECKING:
+    from ksdp.storage.audits.queries import Row
 
 __all__ = ["certified", "certified_here", "doubtful", "stronger", "stronger_here"]
 

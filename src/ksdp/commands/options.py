@@ -109,8 +109,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
         told = summary.to_json()
         shown = {key: told[key] for key in KEYS}
         shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
-        if "views" in told:
-            shown["views"] = told["views"]
+        shown |= {key: told[key] for key in ("share", "views") if key in told}
         typer.echo(json.dumps(shown))
         return
     counts, unit = summary.verdicts, summary.design.unit
@@ -132,6 +131,10 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
     if not isinstance(summary, ViewsSummary):
         _tell_claim(summary)
         _tell_certificate(summary)
+        if summary.share is not None:
+            from ksdp.dashboards.audits.strength_sentences import drawn_share
+
+            typer.echo(f"of all    {drawn_share(summary)}", err=True)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
 
 
