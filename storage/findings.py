@@ -21,7 +21,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions
-from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.storage.checksums import (
     check_sealed,
     is_sealed,
