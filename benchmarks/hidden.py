@@ -29,16 +29,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import data_folder
-from benchmarks.protocol_run import write_parties, write_protocol
+from benchmarks.protocol_run import entered_rows, write_parties, write_protocol
 from benchmarks.relay import Relay
 from ksdp.audit.mechanisms.contract import Database, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.flows.runs.local_run import party_command
-from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
-from ksdp.storage.keys import load_private
 
 __all__ = ["Asked", "run"]
 
@@ -106,19 +104,7 @@ def _specs(folder: Path, names: tuple[str, ...], mails: int | None) -> None:
 
 
 def _rows(read: Run, folder: Path, names: tuple[str, ...]) -> Database:
-    return Database(
-        tuple(
-            enter_documents(
-                read,
-                folder / f"{party}.toml",
-                clearance=None,
-                uncleared=True,
-                signer=load_private(folder / f"{party}.key").public_key(),
-                now=datetime.now().astimezone(),
-            ).corpus.matrix
-            for party in names
-        )
-    )
+    return Database(tuple(entered_rows(read, folder, party, "toml") for party in names))
 
 
 def _processes(read: Run, protocol: Path, folder: Path, out: Path, relay: Relay | None) -> None:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 import pyarrow as pa
 
+from ksdp.audit.verdicts.effect_measures import EffectMeasures
+
 __all__ = [
     "CURVES",
     "EFFECTS",
@@ -89,27 +91,14 @@ class StatisticTestRow:
 
 
 @dataclass(frozen=True)
-class EffectRow:
-    """`effects.parquet`: one detected leak on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
-
+class _DocumentStatistic:
     document: str
     statistic: str
-    n_with: int
-    n_without: int
-    advantage: float
-    advantage_low: float
-    advantage_high: float
-    distance: float
-    band_low: float
-    band_high: float
-    log10_p: float
-    log10_p_above: float
-    epsilon_low: float
-    tpr_at_fpr_01: float | None
-    """None, as its bound, where the runs cannot measure it."""
-    tpr_at_fpr_01_low: float | None
-    tpr_at_fpr_001: float | None
-    tpr_at_fpr_001_low: float | None
+
+
+@dataclass(frozen=True)
+class EffectRow(EffectMeasures, _DocumentStatistic):
+    """`effects.parquet`: one detected leak on fresh runs; rates are null where the runs cannot measure them."""
 
 
 @dataclass(frozen=True)

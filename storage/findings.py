@@ -42,7 +42,7 @@ from ksdp.storage.store import json_text
 if TYPE_CHECKING:
     from ksdp.audit.verdicts.arms import ArmTests
     from ksdp.audit.verdicts.decide import Decisions
-    from ksdp.audit.verdicts.fresh_effects import Effect
+    from ksdp.audit.verdicts.effect_measures import Effect
 
 __all__ = [
     "FINDINGS",

@@ -257,19 +257,10 @@ _FORMS = {"w-max": _w_max, "w-square-sum": _w_square_sum, "d-square-sum": _d_squ
 
 
 @dataclass(frozen=True)
-class ClosedForm:
-    """One of the paper's reductions of W or D, with sigma hidden or revealed.
+class SvdForm:
+    """A reduction of W or D by name, with sigma hidden or revealed."""
 
-    ============  =====================================  ==================================================
-    form          printed as                             computed as
-    ============  =====================================  ==================================================
-    w-max         max_ab W_ab                            max_a x_a^2 S_aa (W is that of a PSD matrix)
-    w-square-sum  sum_ab W_ab^2                          sum_st lambda_s lambda_t (sum_a x_a^2 V_sa V_ta)^2
-    d-square-sum  sum_ab D_ab^2                          1 - 2 x^T S x / (|S|_F |x|) + |x|^2
-    ============  =====================================  ==================================================
-    """
-
-    form: Literal["w-max", "w-square-sum", "d-square-sum"]
+    form: str
     revealed: bool = False
     version: int = 1
     family: str = "paper"
@@ -288,6 +279,22 @@ class ClosedForm:
     def needs_background(self) -> tuple[str, ...]:
         """What it reads of the adversary's background; without it `evaluate` raises InputError."""
         return () if self.revealed else BACKGROUND
+
+
+@dataclass(frozen=True)
+class ClosedForm(SvdForm):
+    """One of the paper's reductions of W or D, with sigma hidden or revealed.
+
+    ============  =====================================  ==================================================
+    form          printed as                             computed as
+    ============  =====================================  ==================================================
+    w-max         max_ab W_ab                            max_a x_a^2 S_aa (W is that of a PSD matrix)
+    w-square-sum  sum_ab W_ab^2                          sum_st lambda_s lambda_t (sum_a x_a^2 V_sa V_ta)^2
+    d-square-sum  sum_ab D_ab^2                          1 - 2 x^T S x / (|S|_F |x|) + |x|^2
+    ============  =====================================  ==================================================
+    """
+
+    form: Literal["w-max", "w-square-sum", "d-square-sum"]
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), >= 0."""

@@ -64,7 +64,7 @@ def reach(view: AuditModel) -> list[str]:
         size = f"is {decimal(certified)}" if certified < 1 else "is above 1"
         said.append(
             f"The smallest margin that it could certify {size}, above the {margin} asked for: with this many runs "
-            "hardly a document could be cleared, however little it leaks. That is a limit of the audit and says "
+            "hardly any document could be cleared, however little it leaks. That is a limit of the audit and says "
             "nothing about the documents."
         )
     return said

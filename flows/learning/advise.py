@@ -22,9 +22,10 @@ from ksdp.audit.screening.lever_space import LEVERS, Setting, at_setting, descri
 from ksdp.audit.screening.search_sample import pool_size, sampled_spec
 from ksdp.audit.screening.share_limit import most_allowed
 from ksdp.audit.spec import Spec
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.storage.corpora import corpus_columns
-from ksdp.storage.learning.levered import load_rows, with_levers
+from ksdp.storage.learning.levered import load_rows
 
 __all__ = ["Limits", "Searched", "search_levers"]
 
@@ -75,7 +76,7 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
     space = lever_space(spec, features, limits.levers)
     count = min(limits.tried, math.prod(len(lever.values) for lever in space))
     level = spec.decision.level / count
-    corpus = with_levers(spec, base)
+    corpus = spec_corpus(spec, base)
     population = size_base(spec, corpus)
     drawn = min(limits.documents, population)
     if most_allowed(drawn, level, population, limits.quota) is None:
@@ -155,7 +156,7 @@ class _Search:
             mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
             rows = load_rows(spec, self.base, nonnegative=getattr(mechanism, "nonnegative", False))
             found = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False))
-            sampled = _sampled(spec, with_levers(spec, self.base), self.drawn, self.limits.runs)
+            sampled = _sampled(spec, spec_corpus(spec, self.base), self.drawn, self.limits.runs)
             plan = make_plan(sampled[0], sampled[1])
             leak = sampled_leak(plan, level=self.level, population=self.population)
         except InputError as error:

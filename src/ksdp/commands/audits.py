@@ -35,7 +35,7 @@ def audit(
     insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit every document of a corpus, in every view of the spec; interrupted, the same command resumes."""
+    """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
     from ksdp.flows.prepare import read_spec_file
     from ksdp.terminal import terminal
 
@@ -69,10 +69,6 @@ def _run(spec: Spec, base: Path, store: Path, *, workers: int | None, dask: str 
     from ksdp.flows.audits.views import run_views
 
     return run_views(spec, base, store, workers=workers, dask=dask)
-
-
-def _pairs(runs: int) -> str:
-    return f"pairs     {runs} runs besides, for the certificate\n" if runs else ""
 
 
 def plan(

@@ -15,7 +15,7 @@ __all__ = ["columns"]
 
 def columns(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Write the names there, one a line.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the names there, one per line.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the columns that a spec's levers leave and how rows are made, for `[features]` of a protocol file."""

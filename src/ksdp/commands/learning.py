@@ -17,7 +17,7 @@ def gain(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; `[gain]` says how to measure.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what the parties gain by a run over working alone, beside public data alone and the exact run."""
+    """Measure what the parties gain over working alone, next to public data alone and the exact run."""
     from ksdp.flows.learning.gain import measure_gain
     from ksdp.flows.prepare import read_spec_file
 
@@ -47,19 +47,21 @@ def advise(
     write: Annotated[
         Path | None, typer.Option("--write", help="The recommended spec; SPEC.advised.toml by default.")
     ] = None,
-    tried: Annotated[int, typer.Option("--tried", min=1, help="Settings at most.")] = 16,
+    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 16,
     sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 150,
     runs: Annotated[
-        int, typer.Option("--runs", min=20, help="Runs with each of them, and as many without.")
+        int, typer.Option("--runs", min=20, help="Runs with each document, and as many without.")
     ] = 200,
-    quota: Annotated[float, typer.Option("--quota", help="Share of documents that may be above.")] = 0.05,
-    levers: Annotated[str, typer.Option("--levers", help="Of the levers, only these; comma-separated.")] = "",
-    confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec whole.")] = False,
+    quota: Annotated[
+        float, typer.Option("--quota", help="Largest share of documents that may be above the margin.")
+    ] = 0.05,
+    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = "",
+    confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec in full.")] = False,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search the levers for a run that gains something and gives little away; or how many documents it takes."""
+    """Search the levers for a run that is useful and leaks little, or estimate how many documents one takes."""
     from ksdp.audit.errors import InputError
     from ksdp.audit.screening.lever_space import LEVERS
     from ksdp.flows.learning.advice import advise_spec

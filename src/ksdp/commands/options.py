@@ -34,16 +34,17 @@ _BEGAN = time.monotonic()
 
 StoreOption = Annotated[
     Path,
-    typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store; audits make it where there is none."),
+    typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed."),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Worker processes; one a core by default.")
+    int | None, typer.Option("--workers", min=1, help="Worker processes. Default: one per core.")
 ]
 DaskOption = Annotated[
-    str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead: tls://HOST:PORT.")
+    str | None, typer.Option("--dask", help="Use this Dask scheduler instead: tls://HOST:PORT.")
 ]
 InsecureDaskOption = Annotated[
-    bool, typer.Option("--insecure-dask", help="The scheduler has no TLS, and nobody else can reach it.")
+    bool,
+    typer.Option("--insecure-dask", help="Allow a scheduler without TLS; only where nobody else can reach it."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 

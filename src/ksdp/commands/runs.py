@@ -14,7 +14,7 @@ __all__ = ["party", "run"]
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
-    bool, typer.Option("--uncleared", help="Enter every document without a clearance; everybody is told.")
+    bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
 ]
 
 
@@ -35,7 +35,7 @@ def party(
     ] = None,
     uncleared: UnclearedOption = False,
     listen: Annotated[
-        str | None, typer.Option("--listen", help="HOST:PORT, where it is not the address that others dial.")
+        str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,7 +92,9 @@ def run(
     protocol: ProtocolArgument,
     local: Annotated[
         Path | None,
-        typer.Option("--local", help="Folder of all nodes' files: start them all on this machine, to try out."),
+        typer.Option(
+            "--local", help="Folder with every node's files: start them all on this machine, to try the run out."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="With --local: folder of the parties' results.")] = Path(
         "run"
@@ -101,7 +103,7 @@ def run(
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the parties.")] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a protocol file, and tell which parties are there; with --local, start them all on this machine."""
+    """Check a protocol file and list which parties are up. With --local, start them all on this machine."""
     from ksdp.flows.runs.local_run import run_local, wait_for_parties
     from ksdp.flows.runs.node_run import guarantee_words
     from ksdp.flows.runs.terms import read_run

@@ -42,20 +42,22 @@ def screen(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
     key: Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")],
-    who: Annotated[str, typer.Option("--who", help="Who decides; stands in the clearance.")],
+    who: Annotated[str, typer.Option("--who", help="Who decides; written into the clearance.")],
     days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
-    salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    salted: Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")] = False,
     list_excluded: Annotated[
-        bool, typer.Option("--list-excluded", help="Name what was left out, in plain.")
+        bool, typer.Option("--list-excluded", help="Also list the excluded documents, by id.")
     ] = False,
-    allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided ones too.")] = False,
+    allow_undecided: Annotated[
+        bool, typer.Option("--allow-undecided", help="Clear undecided documents too.")
+    ] = False,
     proof: Annotated[
         bool,
-        typer.Option("--proof/--no-proof", help="Last, audit the documents to be cleared without any others."),
+        typer.Option("--proof/--no-proof", help="At the end, audit the documents to be cleared by themselves."),
     ] = True,
     most: Annotated[
-        float, typer.Option("--most", help="Share of sensitive documents above which exclusion is called no help.")
+        float, typer.Option("--most", help="Stop if more than this share of the documents is sensitive.")
     ] = 0.5,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
