@@ -5,9 +5,9 @@
     python -m benchmarks raw-leak
 
 Documents of which an audit might say "clear" are looked for where parties are large beside what is announced of
-them: few documents and features, where energies and spans hardly move. One line a setting: D of each document under
-the best of the default columns, and the advantage of `learned-raw` on everything that is declared, on PD-NMF's sums
-of sweeps 1 to 3, and on those of one sweep. It learns from half of the bits and more, as in an audit.
+them: few documents and features, where energies and spans hardly move. For each setting: D of each document under
+the default columns, and the advantage of `learned-raw` on everything that is declared, on PD-NMF's sums of sweeps 1
+to 3, and on those of one sweep. It learns from a part of the runs and is tested on later ones, as in an audit.
 """
 
 from __future__ import annotations
