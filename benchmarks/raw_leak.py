@@ -6,8 +6,8 @@
 
 Documents of which an audit might say "clear" are looked for where parties are large beside what is announced of
 them: few documents and features, where energies and spans hardly move. For each setting: D of each document under
-the default columns, and the advantage of `learned-raw` on everything that is declared, on PD-NMF's sums of sweeps 1
-to 3, and on those of one sweep. It learns from a part of the runs and is tested on later ones, as in an audit.
+the default columns, and the advantage of `learned-raw` on everything that is declared, on PD-NMF's sums of sweeps
+1 to 3, and on those of one sweep. It learns from a part of the runs and is tested on later ones, as in an audit.
 """
 
 from __future__ import annotations
