@@ -98,7 +98,7 @@ class Plan:
     looks: tuple[Look, ...]
     """When it decides, and at what level."""
     population: NDArray[np.int64]
-    """Units that stand for all that databases are drawn from (`Documents.population`)."""
+    """Units that stand for all audited ones, at every look (`Documents.population`)."""
     every: int = 1
     """Of so many blocks of runs one, drawn for each document, keeps its without runs (`ksdp.audit.kept_runs`)."""
 

@@ -118,7 +118,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         design = _with_more_runs(design, every, block_runs)
     looks = plan_looks(spec, design.runs, block_runs * every)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    population = _population(pool, spec.seed)
+    population = _population(design, spec.seed)
     every = 1 if _reads_all(spec, chosen) else every
     plan = Plan(
         spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, every
@@ -154,11 +154,12 @@ def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:
         )
 
 
-def _population(pool: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Some thousand of the units that databases are drawn from, audited or not, drawn from the seed."""
-    if len(pool) > _POPULATION:
-        pool = generator(seed, Purpose.POPULATION).choice(pool, _POPULATION, replace=False)
-    return np.sort(pool)
+def _population(design: Design, seed: int) -> NDArray[np.int64]:
+    """Some thousand of the audited units, drawn from the seed."""
+    audited = np.concatenate([design.targets(lane) for lane in range(design.lanes)])
+    if len(audited) > _POPULATION:
+        audited = generator(seed, Purpose.POPULATION).choice(audited, _POPULATION, replace=False)
+    return np.sort(audited)
 
 
 def _every(spec: Spec, design: Design, block_runs: int) -> int:

@@ -39,7 +39,7 @@ class Documents:
     starts: NDArray[np.int64] | None = None
     """Where each group begins in `rows`, and the end, shape (n_groups + 1,)."""
     population: Documents | None = None
-    """Documents that stand for all that databases are drawn from, the same in every run; None: these do."""
+    """Documents that stand for everybody, the same in every run; None: these do."""
 
     def at(self, places: NDArray[np.int64]) -> Documents:
         """Some of the documents, in this order, as the same population sees them. Not for groups."""

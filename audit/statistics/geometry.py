@@ -139,14 +139,14 @@ class CoefficientMahalanobis:
     """Mahalanobis distance of the document's coefficients from those of the population in that run.
 
     The coefficients are P for V, and those of unconstrained least squares, P (T T^T)^+, for T. Their mean and
-    covariance over `Documents.population` are the adversary's picture of everybody: some thousand of those that
-    databases are drawn from, the same in every run. (Version 1 took all documents that were measured together,
-    version 2 audited ones.) The covariance is brought to a correlation matrix C, and C + `RIDGE` I is
+    covariance over `Documents.population` are the adversary's picture of everybody: some thousand of the audited
+    documents, drawn from the seed, the same in every run. (Version 1 took all documents that were measured
+    together.) The covariance is brought to a correlation matrix C, and C + `RIDGE` I is
     inverted: directions without spread, and coefficients that never vary, add (next to) nothing.
     """
 
     name: str = "coefficient-mahalanobis"
-    version: int = 3
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ()
     needs_any: tuple[str, ...] = BASES

@@ -70,7 +70,7 @@ class MomentMatch:
     """
 
     name: str = "moment-match"
-    version: int = 2
+    version: int = 1
     family: str = "geometry"
     needs: tuple[str, ...] = ("moments",)
 
