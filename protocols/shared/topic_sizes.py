@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 
-__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "Sizes"]
+__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "SIGNED", "Sizes"]
 
 ROW_BITS = 60
 """Fraction bits of X'."""
-KEPT = 40
-"""Fraction bits of W' and T'."""
+KEPT = 50
+"""Fraction bits of W' and T', and of products of them."""
+SIGNED = 40
+"""Fraction bits of what a sign is taken of: a word has no room for more."""
 LEAST_RHO = 2.0**-12
 _SIGN_BITS = 62
 
@@ -49,7 +51,7 @@ class Sizes:
             )
         if 1.0 / self.tau > self.reach:
             raise InputError("`beta` must be smaller beside `delta`: the start would be out of reach.")
-        if KEPT + self.terms_bits > _SIGN_BITS:
+        if SIGNED + self.terms_bits > _SIGN_BITS:
             raise InputError("`rank` is too large for regularisers this small.")
 
     @property

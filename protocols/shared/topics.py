@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, product, reals
 from ksdp.protocols.shared.field import MOST_INNER, PRIME, Integers, modular_product
 from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
-from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, Sizes
+from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, SIGNED, Sizes
 
 __all__ = ["SharedRows", "Sweeps", "topics_of"]
 
@@ -133,11 +133,17 @@ class _Fit:
     async def _kept(self, number: Integers, fraction: int, inverse: Integers) -> Integers:
         """max(number, 0) times the inverse."""
         shares, sizes = self._shares, self._sizes
-        bits = KEPT + sizes.terms_bits
-        (left,) = await shares.rounded(Local(number % PRIME, fraction + sizes.terms_bits, fraction - KEPT))
-        below = await shares.negative(left, bits)
+        most = fraction + sizes.terms_bits
+        left, coarse = await shares.rounded(
+            Local(number % PRIME, most, fraction - KEPT), Local(number % PRIME, most, fraction - SIGNED)
+        )
+        below = await shares.negative(coarse, SIGNED + sizes.terms_bits)
         (quotient,) = await shares.rounded(
-            Local(left * inverse, bits + SCALE_FRACTION + SCALE_GROWTH, SCALE_FRACTION + sizes.scale_bits)
+            Local(
+                left * inverse,
+                KEPT + sizes.terms_bits + SCALE_FRACTION + SCALE_GROWTH,
+                SCALE_FRACTION + sizes.scale_bits,
+            )
         )
         (kept,) = await shares.rounded(Local((1 - below) * quotient, KEPT + sizes.reach_bits, 0))
         return kept

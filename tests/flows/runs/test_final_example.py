@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-SMALL = "--mails 600 --terms 80 --rank 2 --runs 100 --margin 0.6"
+SMALL = "--mails 400 --terms 80 --rank 2 --runs 80 --margin 0.7"
 
 
 @pytest.mark.e2e
@@ -30,14 +30,14 @@ def test_from_audit_through_clearance_to_a_run_that_opens_v_alone(tmp_path: Path
         ["bash", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
-    assert "Any two of ada, bob, cyd that put together what they hold" in done.stdout
+    assert "Any two of ada, bob, cyd that put together what they hold" in done.stdout + done.stderr
     vectors = {}
     for name in ("ada", "bob", "cyd"):
         folder = tmp_path / "walk" / f"{name}-result"
         about = json.loads((folder / "run.json").read_text())
         assert about["opens"] == "final"
         assert about["uncleared"] is False
-        assert 0 < about["documents"] <= 600
+        assert 0 < about["documents"] <= 400
         with np.load(folder / "result.npz") as found:
             assert set(found) == {"V"}
             vectors[name] = found["V"]
