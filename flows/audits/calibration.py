@@ -22,6 +22,8 @@ __all__ = ["Calibration", "calibrate"]
 
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
+_TRIED = 64
+"""Runs at most: more would tell nothing more."""
 _WRITTEN, _READ = 6e-9, 4e-9
 """CPU seconds a stored byte: Parquet and checksum, and reading it for the tests."""
 _START = 30.0
@@ -68,12 +70,12 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
     Parameters
     ----------
     budget : float
-        Seconds for the runs; one block of runs at most, and four runs at least.
+        Seconds for the runs; 64 of them at most, and four at least.
     clock : CPU seconds of this process by default
     """
     first = Block(0, 0, 1)
     measure(plan, first, sample(plan, first), plan.statistics)  # compiles
-    done, spent, most = 0, 0.0, min(plan.block_runs, plan.design.runs)
+    done, spent, most = 0, 0.0, min(plan.block_runs, plan.design.runs, _TRIED)
     while done < most and (spent < budget or done < 4):
         some = Block(0, done, min(done + max(done, 4), most))
         began = clock()

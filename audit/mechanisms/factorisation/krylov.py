@@ -66,9 +66,8 @@ def transposed(indptr: Indices, indices: Indices, data: Vector, mean: Vector, u:
     else:
         out[:] = 0.0
     for i in range(len(u)):
-        x = u[i]
         for at in range(indptr[i], indptr[i + 1]):
-            out[indices[at]] += x * data[at]
+            out[indices[at]] += u[i] * data[at]
 
 
 @njit(cache=True, nogil=True)
@@ -78,47 +77,6 @@ def times(indptr: Indices, indices: Indices, data: Vector, mean: Vector, v: Vect
     for i in range(len(out)):
         total = -shift
         for at in range(indptr[i], indptr[i + 1]):
-            total += data[at] * v[indices[at]]
-        out[i] = total
-
-
-@njit(cache=True, nogil=True)
-def by_length(indptr: Indices) -> Indices:
-    """Rows of a CSR matrix, those with the fewest entries first."""
-    return np.argsort(indptr[1:] - indptr[:-1]).astype(np.uint32)
-
-
-@njit(cache=True, nogil=True)
-def times_by_length(
-    indptr: Indices, indices: Indices, data: Vector, mean: Vector, v: Vector, out: Vector, order: Indices
-) -> None:
-    """`times`, bit for bit, four rows of about the same length at once: one sum waits for itself at every step.
-
-    `order` is `by_length`.
-    """
-    shift = dot(mean, v) if len(mean) else 0.0
-    whole = len(order) // 4 * 4
-    for first in range(0, whole, 4):
-        i0, i1, i2, i3 = order[first], order[first + 1], order[first + 2], order[first + 3]
-        b0, b1, b2, b3 = np.uint64(indptr[i0]), np.uint64(indptr[i1]), np.uint64(indptr[i2]), np.uint64(indptr[i3])
-        shortest = np.uint64(indptr[i0 + np.uint32(1)]) - b0
-        s0 = s1 = s2 = s3 = -shift
-        for at in range(shortest):
-            s0 += data[b0 + at] * v[indices[b0 + at]]
-            s1 += data[b1 + at] * v[indices[b1 + at]]
-            s2 += data[b2 + at] * v[indices[b2 + at]]
-            s3 += data[b3 + at] * v[indices[b3 + at]]
-        for at in range(b1 + shortest, np.uint64(indptr[i1 + np.uint32(1)])):
-            s1 += data[at] * v[indices[at]]
-        for at in range(b2 + shortest, np.uint64(indptr[i2 + np.uint32(1)])):
-            s2 += data[at] * v[indices[at]]
-        for at in range(b3 + shortest, np.uint64(indptr[i3 + np.uint32(1)])):
-            s3 += data[at] * v[indices[at]]
-        out[i0], out[i1], out[i2], out[i3] = s0, s1, s2, s3
-    for first in range(whole, len(order)):
-        i = order[first]
-        total = -shift
-        for at in range(indptr[i], indptr[i + np.uint32(1)]):
             total += data[at] * v[indices[at]]
         out[i] = total
 
@@ -186,7 +144,6 @@ def lanczos(
     basis[:fixed] = locked
     across[:, :fixed] = locked.T
     middle = np.empty(columns if wide else len(indptr) - 1)
-    order = by_length(indptr)
     c = np.zeros(fixed + steps + 1)
     alpha = np.zeros(steps)
     beta = np.zeros(steps)
@@ -209,9 +166,9 @@ def lanczos(
         across[:, at] = basis[at]
         if wide:
             transposed(indptr, indices, data, mean, basis[at], middle)
-            times_by_length(indptr, indices, data, mean, middle, residual, order)
+            times(indptr, indices, data, mean, middle, residual)
         else:
-            times_by_length(indptr, indices, data, mean, basis[at], middle, order)
+            times(indptr, indices, data, mean, basis[at], middle)
             transposed(indptr, indices, data, mean, middle, residual)
         size = np.sqrt(dot(residual, residual))
         # The recurrence first: one pass over the whole basis then suffices, without amplifying its errors.
