@@ -21,7 +21,9 @@ class EffectMeasures:
     """What fresh runs say of a leak."""
 
     n_with: int
+    """Fresh runs that held it."""
     n_without: int
+    """Fresh runs without it."""
     advantage: float
     """TPR - FPR of the attack that the audit's own runs chose: unbiased."""
     advantage_low: float
@@ -30,6 +32,7 @@ class EffectMeasures:
     distance: float
     """D of the fresh runs: at the threshold that is best there, so a little too large."""
     band_low: float
+    """Of the true D."""
     band_high: float
     log10_p: float
     """Of the fresh runs alone, uncorrected."""
@@ -45,6 +48,7 @@ class EffectMeasures:
     tpr_at_fpr_001: float | None
     """At 0.1 %."""
     tpr_at_fpr_001_low: float | None
+    """At least this."""
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,12 @@ def show(
         tell(summary, as_json)
         if not as_json:
             _tell_documents(folder, worst)
+            chance = summary.chance
+            typer.echo(
+                f"by chance, where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}, "
+                f"19 in 20 below {chance.most_D:.3f}",
+                err=True,
+            )
         return
     try:
         found = read_document(folder, document)

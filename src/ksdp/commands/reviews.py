@@ -84,6 +84,7 @@ def decide(
         raise InputError("an audit and at least one document must be named.")
     if run and decision != "more-runs":
         raise InputError("`--run` goes with `--decision more-runs`.")
+    audit = _known(store, audit)
     named = [*(documents or []), *(_lines(documents_from) if documents_from else [])]
     reason = sys.stdin.read() if reason == "-" else reason
     private = signing_key(key) if key else None
@@ -102,6 +103,14 @@ def decide(
         more(audit, store=store, as_json=as_json)
     elif decision == "more-runs":
         typer.echo(f"`ksdp more {audit}` runs them.", err=True)
+
+
+def _known(store: Path, audit: str) -> str:
+    """The audit that an abbreviated id, or `latest`, means."""
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.store import Store
+
+    return find_audit(Store.open(store, create=False), audit)
 
 
 def _lines(path: Path) -> list[str]:
@@ -147,7 +156,7 @@ def more(
     with terminal():
         out = more_runs(
             store,
-            audit,
+            _known(store, audit),
             WantedRuns(tuple(documents) if documents else None, with_runs),
             workers=workers,
             dask=dask,
@@ -184,7 +193,7 @@ def clear(
     now = datetime.now(UTC)
     signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days), salted)
     out = clearance_from_decisions(
-        store, audit, signing, leave_out_waiting=leave_out_waiting, superseded=superseded
+        store, _known(store, audit), signing, leave_out_waiting=leave_out_waiting, superseded=superseded
     )
     _tell_cleared(out, as_json)
 
