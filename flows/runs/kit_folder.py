@@ -142,7 +142,7 @@ class KitFolder:
     @property
     def is_organisers(self) -> bool:
         """Whether its owner invites."""
-        return self.me == self.invitation.said["organiser"]
+        return bool(self.me == self.invitation.said["organiser"])
 
     def require_organiser(self) -> Sealed:
         """The invitation, in the organiser's folder.
