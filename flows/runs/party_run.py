@@ -18,8 +18,10 @@ from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
 from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.runs.budget import Purse
 from ksdp.flows.runs.node_run import Clock, run_node, utc_now
 from ksdp.flows.runs.terms import Run, features_hash
+from ksdp.flows.runs.watch import Watch
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.final_terms import covers_final, opens_final
 from ksdp.protocols.runs.party_rounds import party_rounds
@@ -139,17 +141,28 @@ def run_party(
     *,
     listen: Address | None = None,
     clock: Clock = utc_now,
+    purse: Purse | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says. `listen` as for `run_node`.
+
+    Parameters
+    ----------
+    purse : Purse, optional
+        Where it is written down what the run gives away, and how much is left.
+    watch : Watch, optional
+        Told of all that happens.
 
     Raises
     ------
     InputError
-        If the name, the key, or the folder is refused.
+        If the name, the key, or the folder is refused; if the run is beyond the budget.
     ProtocolError
         If the run ends without a result; then none is written.
     """
     mechanism, matrix = run.terms.mechanism, entered.corpus.matrix
+    if purse is not None:
+        purse.check()
     if opens_final(mechanism):
         # MPyC is loaded by those who compute with it.
         from ksdp.protocols.runs.final_rounds import final_rounds
@@ -164,7 +177,7 @@ def run_party(
         "uncleared": not entered.statement.cleared,
     }
     checked = entered.clearance["checked"] if entered.clearance else None
-    return run_node(
+    about = run_node(
         run,
         name,
         identity,
@@ -175,7 +188,12 @@ def run_party(
         own={"ids": entered.corpus.ids},
         listen=listen,
         clock=clock,
+        before_data=purse.begin if purse else None,
+        watch=watch,
     )
+    if purse is not None:
+        purse.finish(about)
+    return about
 
 
 def run_server(
@@ -185,6 +203,7 @@ def run_server(
     *,
     listen: Address | None = None,
     clock: Clock = utc_now,
+    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Collect, as the server of a run, and write the public result: what its `run.json` says.
 
@@ -200,5 +219,15 @@ def run_server(
     rounds = server_rounds(run.terms, identity)
     collects = {"collects": True}
     return run_node(
-        run, run.server, identity, rounds, out, said=collects, about=collects, own={}, listen=listen, clock=clock
+        run,
+        run.server,
+        identity,
+        rounds,
+        out,
+        said=collects,
+        about=collects,
+        own={},
+        listen=listen,
+        clock=clock,
+        watch=watch,
     )

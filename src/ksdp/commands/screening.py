@@ -100,6 +100,9 @@ def verify(
         list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
     ] = None,
     spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="The party's: state what runs on its data gave away already.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a clearance: whole, signed, in force, made for this corpus, mechanism and spec. Or a review log."""
@@ -116,6 +119,11 @@ def verify(
         return
     read, base = read_spec_file(spec) if spec else (None, None)
     out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
+    if ledger is not None:
+        from ksdp.flows.runs.budget import spent, spent_words
+        from ksdp.storage.runs.ledger import Ledger
+
+        out["spent"] = spent_words(spent(Ledger(ledger)))
     if as_json:
         typer.echo(json.dumps(out, default=str))
         return
