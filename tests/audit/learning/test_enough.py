@@ -14,6 +14,7 @@ from ksdp.audit.learning.enough import (
     noise_norm,
     typical_distance,
 )
+from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
@@ -25,16 +26,16 @@ def test_the_typical_distance_is_what_the_best_attack_measures(features: int, do
     rng = np.random.default_rng(features * documents)
     upper = np.triu_indices(features)
     numbers = len(upper[0])
-    runs = 2000
+    runs = 1000
 
     def sums(rows: np.ndarray) -> np.ndarray:
-        return np.einsum("rni,rnj->rij", rows, rows)[:, upper[0], upper[1]]
+        return (rows.transpose(0, 2, 1) @ rows)[:, upper[0], upper[1]]
 
     others = sums(rng.standard_normal((runs, documents, features)))
     mean = np.where(upper[0] == upper[1], 1.0, 0.0)
     variance = np.where(upper[0] == upper[1], 2.0, 1.0)
     found = []
-    for x in rng.standard_normal((60, features)):
+    for x in rng.standard_normal((30, features)):
         own = np.outer(x, x)[upper]
         scores = others @ ((own - mean) / variance)
         # With x it stands in the place of one other document.
@@ -72,7 +73,6 @@ def test_enough_documents_keep_the_energy_and_too_few_do_not() -> None:
     assert found.safe == 0
     assert found.useful is not None
     assert "proved" in found.sentence
-    from ksdp.audit.mechanisms.contract import Database
 
     def kept(count: int) -> float:
         rows = corpus(count)
