@@ -98,6 +98,8 @@ class Enough:
         what = "safe" if self.useful is None else "useful and safe"
         if enough <= self.documents:
             return f"{what} with these {self.documents:,} documents, by estimate: {'; '.join(why)}"
+        if self.useful is not None and self.useful > self.documents:
+            why.append("fewer may do, which `ksdp gain` measures")
         return f"{what} from about {enough:,} documents on (there are {self.documents:,}): {'; '.join(why)}"
 
     def to_json(self) -> dict[str, Any]:
