@@ -127,7 +127,7 @@ def gain_scores(
 ) -> Iterator[Score]:
     """Every learner's scores, split by split.
 
-    Without `baselines` those of the run alone, on everybody's documents, in the same splits.
+    Without `baselines` those of the run alone, in the same splits.
 
     Raises
     ------
@@ -145,8 +145,9 @@ def gain_scores(
 
         if not baselines:
             learnt = learn(run, parts(rows.learn), rows.lift, rng)
-            for measure, value in _judge(learnt, learnt, rows, split, ALL).items():
-                yield Score(number, "run", "", ALL, measure, value)
+            for judged in (ALL, *split.names):
+                for measure, value in _judge(learnt, None, rows, split, judged).items():
+                    yield Score(number, "run", "", judged, measure, value)
             continue
         best = learn(exact, parts(rows.judge), None, rng)
         learners: list[tuple[str, str, Learnt]] = [
@@ -166,7 +167,7 @@ def gain_scores(
                     yield Score(number, who, name, judged, measure, value)
 
 
-def _judge(learnt: Learnt, best: Learnt, rows: GainRows, split: _Split, judged: str) -> Mapping[str, float]:
+def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, judged: str) -> Mapping[str, float]:
     of = np.ones(len(split.test), dtype=bool) if judged == ALL else split.labels == judged
     if not (split.test & of).any():
         return {}
@@ -182,8 +183,9 @@ def _judge(learnt: Learnt, best: Learnt, rows: GainRows, split: _Split, judged: 
         found |= {
             "coherence (NPMI)": coherence(learnt, rows.judge),
             "diversity": diversity(learnt),
-            "topic match": topic_match(learnt, best),
         }
+        if best is not None:
+            found["topic match"] = topic_match(learnt, best)
     return found
 
 

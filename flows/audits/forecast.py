@@ -9,6 +9,7 @@ from typing import Any
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.kept_runs import more_runs
+from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
@@ -34,8 +35,9 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
         margin 0, under which nothing is clear). With views,
         costs are of all together, the rest is of the worst one, and `views` has one entry each; it is empty
-        otherwise. `cpu_seconds` are by stage, those of fresh runs at most. `certificate_runs` are those of the
-        pairs, on top of `runs`.
+        otherwise. `cpu_seconds` are by stage, those of fresh runs at most. `enough` says from how many documents
+        on the run is useful and safe, by estimate (None for mechanisms of which that is not known).
+        `certificate_runs` are those of the pairs, on top of `runs`.
 
     Raises
     ------
@@ -142,4 +144,18 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision.margin,
         "runs_for_margin": needed,
+        "enough": _enough(plan),
     }
+
+
+def _enough(plan: Plan) -> dict[str, Any] | None:
+    """From how many documents on it is useful and safe, as far as that can be said beforehand."""
+    if plan.units.word != "document":
+        return None
+    corpus = plan.corpus
+    parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
+    hiding = plan.party_rows + len(plan.honest)
+    found = documents_enough(
+        plan.mechanism, corpus.matrix, in_a_run=hiding, parties=parties, margin=plan.spec.decision.margin
+    )
+    return None if found is None else found.to_json()

@@ -33,6 +33,8 @@ def forecast_words(said: Mapping[str, Any]) -> str:
         f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(said),
     ]
+    if said.get("enough"):
+        lines.append(f"enough    {said['enough']['sentence']}")
     lines += [f"note      {note}" for note in said.get("notes", ())]
     if said["unread"]:
         lines.append(

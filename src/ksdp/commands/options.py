@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.storage.learning.found import AboutLearning
 
 __all__ = [
     "KEYS",
@@ -114,6 +115,9 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
         typer.echo(json.dumps(shown))
         return
     counts, unit = summary.verdicts, summary.design.unit
+    gained = None if isinstance(summary, ViewsSummary) else _gained(summary)
+    if gained is not None and gained.nothing_gained:
+        typer.echo(gained.nothing_gained, err=True)
     if not summary.valid:
         typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)
     for view in summary.views if isinstance(summary, ViewsSummary) else ():
@@ -130,6 +134,8 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
         err=True,
     )
     if not isinstance(summary, ViewsSummary):
+        if gained is not None and gained.gain and not gained.nothing_gained:
+            typer.echo(f"gain    {gained.gain['sentences'][0]}", err=True)
         _tell_claim(summary)
         _tell_certificate(summary)
         if summary.share is not None:
@@ -137,6 +143,14 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
 
             typer.echo(f"of all    {drawn_share(summary)}", err=True)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
+
+
+def _gained(summary: Summary) -> AboutLearning:
+    """What the store has about what this run gains (`ksdp gain`, `ksdp advise`)."""
+    from ksdp.storage.learning.found import learning_of
+    from ksdp.storage.store import Store
+
+    return learning_of(Store.open(Path(summary.store), create=False), summary.spec.hash, summary.corpus)
 
 
 def _clear(counts: VerdictCounts) -> str:
