@@ -13,6 +13,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.groups import unit_count
 from ksdp.audit.learning.quality import MEASURE, NotLearnt
+from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.screening.lever_search import first_good, most_allowed, share_upper_limit
 from ksdp.audit.screening.levers import DIALS, Dial, make_dial, pool_size
 from ksdp.audit.screening.screen_summary import RefusedValue, SearchAnswer, SearchSummary, TriedValue
@@ -101,15 +102,14 @@ def plan_search(
             found.append(make_dial(name, base, units))
         except InputError as error:
             refused[name] = str(error)
-    level = spec.decision.level / (1 + sum(len(dial.values) for dial in found))
+    audits = 1 + sum(len(dial.values) for dial in found)
+    level = spec.decision.level / audits
     if most_allowed(drawn, level, population, quota) is None:
         raise InputError(
             f"`quota` {quota:g} cannot be shown: even if none of {drawn} documents stood out, up to "
             f"{share_upper_limit(0, drawn, level, population):.3f} of {population} might. Allow more or draw more."
         )
-    tables = base.model_dump(mode="json")
-    tables["decision"]["level"] = level
-    at_level = Spec.model_validate(tables)
+    at_level = Spec.model_validate(tables_at_part(base, lambda whole: whole / audits))
     dials = tuple(make_dial(dial.name, at_level, units) for dial in found)
     if any(dial.name == "noise" for dial in dials):
         scale = public_scale(at_level, corpus)
