@@ -47,8 +47,8 @@ class Prepared:
 class GivenSpec:
     """What a person asked that takes several audits: a screen, or several views."""
 
-    spec: str
-    """Hash of the spec that was given."""
+    spec: Spec
+    """What was given."""
     corpus: str
     """Hash of the whole corpus."""
 
@@ -132,7 +132,7 @@ def prepare_stored(
     try_own_code(plan)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
-    asked = asked or GivenSpec(spec.hash, corpus.hash)
+    asked = asked or GivenSpec(spec, corpus.hash)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     record_attempt(opened, attempt_of(spec, audit, now, plan.runs, corpus=asked.corpus, given=asked.spec))
     store_corpus(corpus, opened.corpus(corpus.hash))

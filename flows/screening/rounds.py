@@ -107,7 +107,7 @@ class _Series:
         audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
         units = size_base(self.spec, self.corpus)
         spec = round_spec(self.spec, number, self.rules.rounds, units, audited, with_runs)
-        asked = GivenSpec(self.spec.hash, self.corpus.hash)
+        asked = GivenSpec(self.spec, self.corpus.hash)
         plan = make_plan(spec, corpus)
         if number == 1 and "undecided" in self.rules.allowed:
             check_undecided(plan)

@@ -173,6 +173,7 @@ def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence:
         verdicts={kind: last.verdicts.as_dict()[kind] for kind in Verdict},
         allowed=rules.allowed,
         listed=rounds.listed,
+        certified=sorted(set(rounds.listed) & set(rounds.last.ids([Verdict.CERTIFIED]))),
         excluded=rounds.excluded,
         statement=screen_statement(
             margin=spec.decision.margin,
