@@ -18,12 +18,13 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
 from ksdp.audit.kept_runs import best_every, more_runs
-from ksdp.audit.learners_asked import LEARNED_PREFIX, learners_asked
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import make_mechanism, select_statistics
+from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.contract import Statistic
@@ -83,13 +84,17 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         held = np.intersect1d(targets, np.concatenate([honest, coalition]))
         if len(held):
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
-    design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
+    design: Design
+    if isinstance(mechanism, RecordedRuns):
+        design = mechanism.design(pool if targets is None else targets, spec.seed)
+    else:
+        design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
     announced = _announced(mechanism, corpus.features)
     seen = shown = opened(mechanism, corpus.features)
     if spec.statistics.sees == "final":
         seen = shown = final_output(mechanism)
     seen = tuple(name for name in seen if name in {a.name for a in announced})
-    families, learners = learners_asked(spec.statistics)
+    families, learners = requested_learners(spec.statistics)
     background = _background(spec, corpus, units, mechanism, size, honest, coalition)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     brought = getattr(mechanism, "statistics", ())
@@ -181,7 +186,7 @@ def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:
         type(statistic).__module__.startswith("ksdp.") and statistic.family not in _BY_PLACE
         for statistic in chosen
     )
-    return not own or bool(learners_asked(spec.statistics)[1]) or spec.decision.joint
+    return not own or bool(requested_learners(spec.statistics)[1]) or spec.decision.joint
 
 
 def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:

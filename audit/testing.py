@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ksdp.audit.canaries import CANARY, Canaries
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.ks import ks_table, ks_tables
 from ksdp.audit.verdicts.learned import LearnedTests, learned_tests
 from ksdp.audit.verdicts.multiplicity import bonferroni, weighted_minimum
 from ksdp.audit.verdicts.over_statistics import over_statistics
@@ -70,12 +70,11 @@ def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_
     values : statistic to array of shape (n_documents, n_runs)
     inclusion : bool, shape (n_documents, n_runs)
     """
-    tables, exact, tail = [], [], []
-    for array in values.values():
-        ordered = np.sort(array, axis=1)  # once, for all three
-        tables.append(ks_table(array, inclusion, ordered))
-        exact.append(tied_table(array, inclusion, tables[-1], ordered))
-        tail.append(tail_table(array, inclusion, ordered).log10_p)
+    columns = list(values.values())
+    ordered = [np.sort(array, axis=1) for array in columns]  # once, for all three
+    tables = ks_tables(columns, inclusion, ordered)
+    exact = [tied_table(v, inclusion, table, o) for v, table, o in zip(columns, tables, ordered, strict=True)]
+    tail = [tail_table(v, inclusion, o).log10_p for v, o in zip(columns, ordered, strict=True)]
     distances, tails = np.stack(exact, axis=1), np.stack(tail, axis=1)
     return ArmTests(
         np.stack([t.n_with for t in tables], axis=1),

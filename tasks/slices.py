@@ -16,7 +16,8 @@ from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
-from ksdp.audit.verdicts.fresh_effects import Attack, Effect, best_threshold, learned_scores, measure_effect
+from ksdp.audit.verdicts.effect_measures import Effect, Flagged
+from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
 from ksdp.audit.verdicts.raw_filter import RAW
 from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
@@ -25,7 +26,7 @@ from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan
 from ksdp.tasks.blocks import discard
 from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
 
-__all__ = ["Flagged", "Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
+__all__ = ["Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
 
 # A slice's values of all runs stay below this in a worker.
 _SLICE_BYTES = 256 * 2**20
@@ -164,15 +165,6 @@ def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
     bits, column = inclusion[0], values[0].astype(np.float64)
     document = str(plan.units.ids[plan.design.targets(lane)[row]])
     return Curve.of(document, statistic, column, bits)
-
-
-@dataclass(frozen=True, slots=True)
-class Flagged:
-    """A document whose effect is wanted, under the column that was strongest for it."""
-
-    row: int
-    """Of the corpus."""
-    column: str
 
 
 @dataclass(frozen=True, eq=False)

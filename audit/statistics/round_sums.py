@@ -45,16 +45,19 @@ def row_space(observables: Observables, names: Iterable[str]) -> Floats:
 
 
 @dataclass(frozen=True)
-class RowsEnergy:
-    """Energy of the document in the space of all rows of some announced arrays: one number for all their
-    rounds."""
-
+class _OverRounds:
     name: str
     needs: tuple[str, ...]
     reads: tuple[str, ...] = ()
     """Further arrays, where they are announced."""
     version: int = 1
     family: str = "rounds"
+
+
+@dataclass(frozen=True)
+class RowsEnergy(_OverRounds):
+    """Energy of the document in the space of all rows of some announced arrays: one number for all their
+    rounds."""
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
@@ -115,18 +118,11 @@ class SumsLogSupport:
 
 
 @dataclass(frozen=True)
-class WeightsSum:
+class WeightsSum(_OverRounds):
     """a . v, with a the document's nonnegative least squares on T and v the announced weights, summed over rounds.
 
     Weights an entry (of ratings) count with their mean over the features.
     """
-
-    name: str
-    needs: tuple[str, ...]
-    reads: tuple[str, ...] = ()
-    """Further arrays, where they are announced."""
-    version: int = 1
-    family: str = "rounds"
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
