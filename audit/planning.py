@@ -19,7 +19,6 @@ from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
 from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
-from ksdp.audit.mechanisms.factorisation.public_start import public_start
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
 from ksdp.audit.randomness import Purpose, generator
@@ -251,7 +250,4 @@ def _background(
         matrix = take_rows(corpus.matrix, own)
         sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
         known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
-    start = public_start(mechanism, corpus.features)
-    if start is not None:
-        known["start"] = start
     return known

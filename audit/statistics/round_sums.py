@@ -22,7 +22,6 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import whitening
 from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
 from ksdp.audit.statistics.products import announced, csr_arrays, row_squares, rows_times
-from ksdp.audit.statistics.sums_match import SumsMatch
 from ksdp.audit.statistics.support import NEAR_ZERO
 
 __all__ = ["ROUND_SUMS", "RowsEnergy", "SumsLogSupport", "SumsShare", "WeightsSum", "row_space"]
@@ -147,8 +146,6 @@ ROUND_SUMS: tuple[Statistic, ...] = (
     RowsEnergy("uploads-energy", ("uploads",)),
     RowsEnergy("site-energy", ("P",)),
     SumsLogSupport(),
-    SumsMatch("sums-match", 0.03),
-    SumsMatch("sums-solve", 1e-6),
     SumsShare(),
     WeightsSum("weights-sum", ("T", "weights"), reads=("total_weights",)),
     WeightsSum("init-weights-sum", ("T", "init_weights", "init_total_weights")),
