@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SMALL = "--mails 400 --terms 80 --rank 2 --runs 80 --margin 0.7"
 
 
-@pytest.mark.e2e
+@pytest.mark.validity  # three screens: minutes
 def test_from_audit_through_clearance_to_a_run_that_opens_v_alone(tmp_path: Path, data_folder: Path) -> None:
     text = (ROOT / "examples" / "final-run" / "README.md").read_text(encoding="utf-8")
     prepare, *rest = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
