@@ -130,11 +130,15 @@ def measure(
         done += 1
     if done != len(block):
         raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
-    columns = {name: np.ascontiguousarray(v.T) for name, v in values.items()}
+    # Each goes as it is turned: of a million documents a block is gigabytes.
+    columns = {name: np.ascontiguousarray(values.pop(name).T) for name in list(values)}
     found_canary = np.ascontiguousarray(canary.T)
     if kept is not None:
-        for column in (*columns.values(), found_canary):
-            column[~kept] = np.nan
+        # Documents are measured where they are kept; canaries and controls were filled in everywhere.
+        found_canary[~kept] = np.nan
+        dropped = ~kept[len(documents) :]
+        for column in columns.values():
+            column[len(documents) :][dropped] = np.nan
     return BlockValues(block, inclusion, columns, found_canary, kept)
 
 

@@ -25,7 +25,7 @@ from ksdp.storage.store import Store, content_key
 from ksdp.tasks.audit_ref import AuditRef
 
 __all__ = [
-    "Asked",
+    "GivenSpec",
     "Prepared",
     "audit_id",
     "prepare",
@@ -44,11 +44,11 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GivenSpec:
     """What a person asked that takes several audits: a screen, or several views."""
 
-    spec: str
-    """Hash of the spec that was given."""
+    spec: Spec
+    """What was given."""
     corpus: str
     """Hash of the whole corpus."""
 
@@ -121,7 +121,7 @@ def prepare_stored(
     store: Path,
     *,
     may_sample: bool,
-    asked: Asked | None = None,
+    asked: GivenSpec | None = None,
     plan: Plan | None = None,
 ) -> Prepared:
     """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what.
@@ -132,7 +132,7 @@ def prepare_stored(
     try_own_code(plan)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
-    asked = asked or Asked(spec.hash, corpus.hash)
+    asked = asked or GivenSpec(spec, corpus.hash)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     record_attempt(opened, attempt_of(spec, audit, now, plan.runs, corpus=asked.corpus, given=asked.spec))
     store_corpus(corpus, opened.corpus(corpus.hash))

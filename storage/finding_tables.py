@@ -12,6 +12,8 @@ from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 import pyarrow as pa
 
+from ksdp.audit.verdicts.effect_measures import EffectMeasures
+
 __all__ = [
     "CURVES",
     "EFFECTS",
@@ -112,41 +114,16 @@ class StatisticTestRow:
 
 
 @dataclass(frozen=True)
-class EffectRow:
-    """`effects.parquet`: one detected leak on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
-
+class _DocumentStatistic:
     document: str
     """Its id."""
     statistic: str
     """The one that the first runs chose, with its threshold."""
-    n_with: int
-    """Fresh runs that held it."""
-    n_without: int
-    """Fresh runs without it."""
-    advantage: float
-    """At the threshold that the first runs chose."""
-    advantage_low: float
-    """Of the true one."""
-    advantage_high: float
-    distance: float
-    """D on the fresh runs alone."""
-    band_low: float
-    """Of the true D."""
-    band_high: float
-    log10_p: float
-    """Of no leak, on the fresh runs alone."""
-    log10_p_above: float
-    """Of an advantage of at most the margin."""
-    epsilon_low: float
-    """No mechanism with a smaller epsilon (delta 0) could do this."""
-    tpr_at_fpr_01: float | None
-    """None, as its bound, where the runs cannot measure it."""
-    tpr_at_fpr_01_low: float | None
-    """At least this."""
-    tpr_at_fpr_001: float | None
-    """The same at 0.1 % false positives."""
-    tpr_at_fpr_001_low: float | None
-    """At least this."""
+
+
+@dataclass(frozen=True)
+class EffectRow(EffectMeasures, _DocumentStatistic):
+    """`effects.parquet`: one detected leak on fresh runs; rates are null where the runs cannot measure them."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,10 @@ def tables() -> str:
         first, _, rest = (inspect.getdoc(row) or "").partition("\n")
         lines += [f"## {first}", ""] + ([" ".join(rest.split()), ""] if rest.strip() else [])
         lines += ["| column | type | |", "|---|---|---|"]
-        words, kinds = described(row), annotations(row)
+        words, kinds = dict[str, str](), dict[str, str]()
+        for part in reversed([c for c in inspect.getmro(row) if is_dataclass(c)]):
+            words |= described(part)
+            kinds |= annotations(part)
         for column, said in words.items():
             kind = kinds[column].replace("|", "or").removeprefix("Annotated[").split(",")[0]
             lines.append(f"| `{column}` | {kind} | {said} |")

@@ -12,8 +12,8 @@ from ksdp.audit.errors import InputError
 from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged
 from ksdp.flows.progress import listening
 from ksdp.flows.runs.node_run import check_name
+from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
 from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
-from ksdp.flows.runs.take_part import enter_documents, run_party, run_server
 from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private

@@ -21,10 +21,12 @@ import typer
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.commands import (
     audits,
+    checks,
     columns,
     dashboard,
     findings,
     init,
+    kits,
     learning,
     mechanisms,
     pem,
@@ -96,11 +98,13 @@ for _name, _command in (
     ("now", schedules.run_schedule),
     ("unschedule", schedules.unschedule),
     ("serve", schedules.serve),
-    ("party", runs.party),
     ("run", runs.run),
+    ("budget", runs.budget),
     ("pem", pem.pem),
 ):
     app.command(_name)(_command)
+app.add_typer(kits.kit)
+app.add_typer(checks.party)
 
 
 def _print_version(wanted: bool) -> None:

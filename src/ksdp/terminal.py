@@ -36,6 +36,8 @@ _WORDS = {
     "claim": "runs on the worst case",
     "start": "starting the parties",
     "iterate": "iterations",
+    "baseline": "alone, public, exact",
+    "settings": "settings",
 }
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -90,7 +89,8 @@ class Columns:
         array = self._labels(name)
         if unique:
             codes = array.dictionary_encode().indices.to_numpy()
-            again = pd.Series(codes).duplicated().to_numpy()
+            again = np.ones(len(codes), dtype=np.bool_)
+            again[np.unique(codes, return_index=True)[1]] = False
             if again.any():
                 row = int(again.argmax())
                 first = int((codes == codes[row]).argmax())

@@ -55,7 +55,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
 
 def show(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
-    document: Annotated[str | None, typer.Argument(help="Id of a document; the whole audit without.")] = None,
+    document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="How many documents to list.")] = 10,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -176,7 +176,7 @@ def replay(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Compute one number again from the seed, and say whether it is equal; exit 1 where it is not."""
+    """Compute one number again from the seed. Exit 1: it differs."""
     from ksdp.flows.audits.replay import replay as run_replay
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.store import Store
@@ -221,7 +221,7 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
 def report(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
     html: Annotated[
-        Path | None, typer.Option("--html", help="Where to write it; beside the findings without.")
+        Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
     ] = None,
     store: StoreOption = Path("ksdp-store"),
 ) -> None:

@@ -22,8 +22,8 @@ def schedule(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; read again at every run.")],
     cron: Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week.")],
     timezone: Annotated[str, typer.Option("--timezone", help="IANA name, such as Europe/Vienna.")] = "UTC",
-    name: Annotated[str | None, typer.Option("--name", help="The spec's file name without.")] = None,
-    full_every: Annotated[int, typer.Option("--full-every", help="Every n-th audit is of all documents.")] = 0,
+    name: Annotated[str | None, typer.Option("--name", help="Default: the spec's file name.")] = None,
+    full_every: Annotated[int, typer.Option("--full-every", help="Audit all documents every n-th time.")] = 0,
     budget: Annotated[
         str, typer.Option("--budget", help="lord: fresh runs, discoveries earn level; spending: runs reused.")
     ] = "lord",
@@ -130,7 +130,7 @@ def list_schedules(store: StoreOption = Path("ksdp-store"), as_json: JsonOption 
 
 
 def pause(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
-    """Pause a schedule; what is planned meanwhile is not made up for."""
+    """Pause a schedule; runs planned in the meantime are skipped."""
     _set(store, name, True)
 
 
