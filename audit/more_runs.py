@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 
@@ -68,11 +69,8 @@ def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs:
     more = math.ceil(before * factor) if with_runs is None else with_runs
     if more <= before:
         raise InputError(f"`with_runs` must be above the {before} of the audit; got {more}.")
-    tables = spec.model_dump(mode="json")
+    tables = tables_at_part(spec, lambda level: level / 2)
     tables["design"]["with_runs"] = more
-    tables["decision"]["level"] = spec.decision.level / 2
-    if spec.decision.clear_level is not None:
-        tables["decision"]["clear_level"] = spec.decision.clear_level / 2
     if spec.design.kind != "shared":
         tables["design"]["documents"] = sorted(documents)
         tables["seed"] = derived_seed(spec.seed, Purpose.MORE, more)

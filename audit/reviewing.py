@@ -156,6 +156,7 @@ def question(spec: Spec) -> str:
         tables["design"].pop(name)
     for name in ("level", "clear_level"):
         tables["decision"].pop(name)
+    (tables["certificate"] or {}).pop("level", None)
     text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -31,11 +31,11 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Unit, unit_count
+from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import DecisionSpec, Spec
-from ksdp.audit.verdicts.decide import CLEARED, Verdict
-from ksdp.audit.verdicts.multiplicity import adjust
+from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
 
 __all__ = ["Combined", "View", "ViewVerdicts", "combine", "make_views"]
 
@@ -99,12 +99,7 @@ def _coalition(size: int, unit: Unit) -> str:
 
 def _part(spec: Spec, count: int, others: tuple[int, int] | None = None) -> Spec:
     """The spec of one view of `count`: its part of the level, and what others (honest, coalition) hold."""
-    tables = spec.model_dump(mode="json") | {"views": None}
-    tables["decision"]["level"] = spec.decision.level / count
-    if spec.decision.clear_level is not None:
-        tables["decision"]["clear_level"] = spec.decision.clear_level / count
-    if spec.certificate is not None and spec.certificate.level is not None:
-        tables["certificate"]["level"] = spec.certificate.level / count
+    tables = tables_at_part(spec, lambda level: level / count) | {"views": None}
     if others is not None:
         tables["parties"]["honest"], tables["parties"]["coalition"] = (size or None for size in others)
     return Spec.model_validate(tables)
@@ -151,7 +146,7 @@ class Combined:
         return {kind.value: int((self.verdict == kind).sum()) for kind in Verdict}
 
 
-def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec) -> Combined:
+def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec, among: int | None = None) -> Combined:
     """Sensitive if sensitive in any view; clear if all views together prove it; undecided otherwise.
 
     Parameters
@@ -160,6 +155,8 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec) -> Combined:
         Each decided at the same part of the level, one over their number.
     rule : DecisionSpec
         Of all views: the whole level.
+    among : int, optional
+        Documents that the correction counts, as in each view (`interim_verdicts.Counted`); those given by default.
 
     Examples
     --------
@@ -180,7 +177,7 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec) -> Combined:
     # A view that is certified needs no test: its own level comes on top of that of "clear".
     below = np.where(certified, _CERTAIN, below).max(axis=0)
     decided = sensitive.any(axis=0) | certified.all(axis=0)
-    below = adjust(np.where(decided, 0.0, below), rule.correction)
+    below = adjusted_among(np.where(decided, 0.0, below), rule, among or len(below))
     proved = (below <= math.log10(rule.for_clear)) & (rule.margin > 0)
     undecided = np.where(proved, Verdict.CLEAR, Verdict.UNDECIDED)
     undecided = np.where(certified.all(axis=0), Verdict.CERTIFIED, undecided)

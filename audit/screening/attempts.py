@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ksdp.audit.content_keys import content_key
+from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
@@ -34,12 +35,15 @@ class Attempt:
     seed: int
     margin: float
     level: float
+    """Of "clear", that of its certificate included."""
     statistics: str
     """Key of families, names and what is seen."""
     runs: int
     """Runs that are planned."""
     looks: int
     fresh_runs: int
+    whole: float = 0.0
+    """The level of all audits that the attempt may take: a screen that ended early could have gone on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ class Attempts:
     looks: int
     """Planned in all audits together."""
     level: float
-    """Sum of the attempts' levels, at most 1: what all of them together control, by the union bound."""
+    """Of "clear", certificates included, summed over the attempts, at most 1: what all together control, by the
+    union bound."""
 
     def sentence(self) -> str:
         """For statements and pages."""
@@ -67,7 +72,7 @@ class Attempts:
             f"This question was asked {self.attempts} times of this corpus, this mechanism and these parties: "
             f"{self.audits} audits, {self.seeds} seeds, {self.statistics} choices of statistics, margins "
             f"{margins}. "
-            f"All together they hold the level {self.level:g}."
+            f"What they call clear holds the level {self.level:g}, all together."
         )
 
 
@@ -103,7 +108,7 @@ def _as_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given: str) -> Attempt:
+def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given: Spec) -> Attempt:
     """An audit as the ledger keeps it.
 
     Parameters
@@ -118,30 +123,34 @@ def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given
         Planned, of all lanes.
     corpus : str
         Hash of the whole corpus.
-    given : str
-        Hash of the spec that a person gave.
+    given : Spec
+        What a person gave: of an audit by itself, the same spec.
     """
     design = spec.design
     return Attempt(
         question=question_of(spec, corpus),
-        attempt=given,
+        attempt=given.hash,
         audit=audit,
         at=at,
         seed=spec.seed,
         margin=spec.decision.margin,
-        level=spec.decision.level,
+        level=level_of_clear(spec),
         statistics=content_key(spec.statistics.model_dump(mode="json")),
         runs=runs,
         looks=design.looks if isinstance(design.looks, int) else len(design.looks),
         fresh_runs=design.fresh_with_runs,
+        whole=level_of_clear(given),
     )
 
 
 def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
-    """Count what was tried for one question; the level of an attempt is the largest of its audits' levels."""
-    levels: dict[str, float] = {}
+    """Count what was tried for one question; an attempt has its whole level, or the sum of its audits'."""
+    whole: dict[str, float] = {}
+    parts: dict[str, dict[str, float]] = {}
     for one in attempts:
-        levels[one.attempt] = max(levels.get(one.attempt, 0.0), one.level)
+        whole[one.attempt] = max(whole.get(one.attempt, 0.0), one.whole)
+        parts.setdefault(one.attempt, {})[one.audit] = one.level
+    levels = {name: max(whole[name], sum(parts[name].values())) for name in whole}
     return Attempts(
         attempts=len(levels),
         audits=len({one.audit for one in attempts}),

@@ -133,6 +133,8 @@ class Clearance:
     """None where no decision was looked at."""
     coverage: Covered | None = None
     """What the audits looked at. None in clearances of before this was said: no run takes those."""
+    certified: tuple[str, ...] | None = None
+    """Of `documents`, in their form: those with a proved bound on every attack; None where there is none."""
 
     def __post_init__(self) -> None:
         for name in ("created", "expires"):
@@ -144,10 +146,12 @@ class Clearance:
             raise InputError("`reviewer` must say who decided.")
         if self.salt is not None and len(self.salt) < _SALT_BYTES:
             raise InputError(f"`salt` must have at least {_SALT_BYTES} bytes; got {len(self.salt)}.")
-        for name in ("documents", "excluded_documents"):
+        for name in ("documents", "excluded_documents", "certified"):
             listed = getattr(self, name)
             if listed is not None and any(a >= b for a, b in pairwise(listed)):
                 raise InputError(f"`{name}` must be sorted, each once.")
+        if not set(self.certified or ()) <= set(self.documents):
+            raise InputError("`certified` must be among `documents`.")
 
     @staticmethod
     def entries(ids: Iterable[str], salt: bytes | None) -> tuple[str, ...]:

@@ -85,9 +85,9 @@ def review_statement(
     margin : float
         Of the decision.
     levels : sequence of float
-        Of "clear", of every audit that asked this question of this corpus so far. What each of them controls, all
-        together control at the sum (union bound), whatever made people look again: an audit of chosen documents
-        has runs that nobody has looked at, or counts all that could have been chosen.
+        Of "clear" and its certificates, of every audit that asked this question of this corpus so far. What each
+        of them controls, all together control at the sum (union bound), whatever made people look again: an audit
+        of chosen documents has runs that nobody has looked at, or counts all that could have been chosen.
     rows, among : int
         Documents in a database, and documents they were drawn from.
     accepted_sensitive : int

@@ -21,6 +21,7 @@ import numpy as np
 from ksdp.audit.bisection import first_whole
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
+from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.bands import band_width
@@ -107,7 +108,7 @@ def round_spec(
     Parameters
     ----------
     number : int
-        From 1. The first round differs from `spec` in its level only.
+        From 1. The first round differs from `spec` in its levels only.
     rounds : int
         The most rounds that may be.
     documents : int
@@ -118,8 +119,7 @@ def round_spec(
     with_runs : int, optional
         In place of the spec's own.
     """
-    tables = spec.model_dump(mode="json")
-    tables["decision"]["level"] = round_level(spec.decision.level, number, rounds)
+    tables = tables_at_part(spec, lambda level: round_level(level, number, rounds))
     tables["seed"] = round_seed(spec.seed, number)
     if number > 1:
         tables["design"]["party_size"] = as_rows(spec.design.party_size, documents)

@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["hoeffding_log10_p", "largest_log10_tail", "spread"]
+__all__ = ["LIKELY", "hoeffding_log10_p", "largest_log10_tail", "spread"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,8 +35,8 @@ _CELLS = 16
 _MOST_CELLS = 4096
 _DEEP = 1e-10
 _TINY = 1e-17
-_LIKELY = 0.2
-"""Chances from here on are all called 1: no level is as large."""
+LIKELY = 0.2
+"""Chances from here on are called 1: no level is as large."""
 
 
 def spread(n_with: Ints, n_without: Ints) -> Floats:
@@ -240,7 +240,7 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
         _chances(chance, last, step, (m, n), (low_a[i], count_a[i], of_a[i]), (low_b[j], count_b[j], upper_b[j]))
         open_ = False
         for k in range(places):
-            open_ = open_ or (chance[k] > best[k] and best[k] < _LIKELY)
+            open_ = open_ or (chance[k] > best[k] and best[k] < LIKELY)
         if not open_:
             continue
         if j - i == 1:
@@ -255,6 +255,6 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
             left[depth + 1], right[depth + 1] = half, j
         depth += 2
     for k in range(places):
-        if best[k] >= _LIKELY:
+        if best[k] >= LIKELY:
             best[k] = 1.0
     return best

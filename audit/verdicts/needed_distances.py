@@ -10,8 +10,8 @@ from scipy.special import ndtri
 
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.binomial_gap import spread
-from ksdp.audit.verdicts.margin import sum_of_suprema_log10_p
+from ksdp.audit.verdicts.binomial_gap import LIKELY, spread
+from ksdp.audit.verdicts.margin import SIDES
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p, strictest_log10_p
 from ksdp.audit.verdicts.sequential import anytime_band_width
 
@@ -124,14 +124,6 @@ def clearing_gap(n_with: Ints, n_without: Ints, level: float) -> Floats:
 
 
 def least_over(n_with: Ints, n_without: Ints, wanted: float) -> Floats:
-    """The t with `sum_of_suprema_log10_p` at the wanted log10 p, for a forecast, by four steps.
-
-    Its logarithm is -2 N t^2 and a part that hardly moves with t.
-    """
-    effective = 1 / (8 * spread(n_with, n_without) ** 2)  # N / 2, 0 where an arm is empty
-    depth, scale = -wanted * math.log(10), 4 * np.maximum(effective, 1e-12)
-    t = np.sqrt((depth + 2) / scale)
-    for _ in range(4):
-        slow = sum_of_suprema_log10_p(t, n_with, n_without) * math.log(10) + scale * t**2
-        t = np.sqrt((depth + slow) / scale)
-    return np.where(effective > 0, t, np.inf)
+    """The smallest t with `margin.over_log10_p` at the wanted log10 p or below; infinite where an arm is empty."""
+    depth = math.log(SIDES) - min(wanted * math.log(10), math.log(LIKELY))
+    return np.asarray(np.sqrt(2 * depth) * spread(n_with, n_without))

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.flows.runs.budget import open_purse, spent_words
 from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, mend
-from ksdp.flows.runs.take_part import Entered, enter_documents
+from ksdp.flows.runs.party_run import Entered, enter_documents
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_public
 from ksdp.storage.runs.results import require_no_result

@@ -25,7 +25,7 @@ from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
-from ksdp.protocols.network.take_part import Note, take_part
+from ksdp.protocols.network.mesh_run import Note, run_over_mesh
 from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
@@ -133,7 +133,7 @@ def run_node(
 
         async def play() -> Outcome:
             async with mesh:
-                return await take_part(rounds, mesh, present=run.spec.timeouts.present, note=note)
+                return await run_over_mesh(rounds, mesh, present=run.spec.timeouts.present, note=note)
 
         try:
             outcome = asyncio.run(play())

@@ -72,6 +72,7 @@ def spec_basis(spec: Spec) -> str:
         ("design", "documents"),
     ):
         tables[section].pop(key)
+    (tables["certificate"] or {}).pop("level", None)
     return content_key(tables)
 
 

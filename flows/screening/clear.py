@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
+from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
 from ksdp.audit.screening.proof import pool_of
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
@@ -85,7 +87,7 @@ def clearance_from_decisions(
     plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
     origin = read_origin(opened, audit) or Origin(spec.hash, (audit,))
     looks = [read_summary(opened.audit(name)) for name in older_audits(opened, audit)]
-    levels = [look.spec.decision.for_clear for look in looks if look.corpus == summary.corpus]
+    levels = [level_of_clear(look.spec) for look in looks if look.corpus == summary.corpus]
     sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
     grounds = Grounds(
         plan=plan,
@@ -95,10 +97,11 @@ def clearance_from_decisions(
         verdicts=summary.verdicts.as_dict(),
         allowed=("clear",),
         listed=chosen.listed,
+        certified=[name for name in chosen.listed if verdicts[name] == Verdict.CERTIFIED],
         excluded=[*chosen.excluded, *sensitive],
         statement=review_statement(
             margin=spec.decision.margin,
-            levels=[spec.decision.for_clear, *levels],
+            levels=[level_of_clear(spec), *levels],
             rows=plan.party_rows,
             among=pool_of(plan),
             selection=chosen,

@@ -18,7 +18,6 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import Attempt, count_attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
-from ksdp.audit.verdicts.decide import Verdict
 from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
 
 __all__ = ["Grounds", "Signing", "covered_by", "evidence_of", "mechanism_identity", "sign"]
@@ -37,9 +36,9 @@ class Signing:
     expires: datetime
     """Both with time zones."""
     salted: bool = False
-    """Salted hashes in place of ids."""
+    """List salted hashes instead of ids."""
     list_excluded: bool = False
-    """Name what was left out, in plain."""
+    """Also list the excluded documents, by id."""
 
     def check(self) -> None:
         """Refuse now what would be refused after hours of work, or of waiting for people.
@@ -69,7 +68,7 @@ class Signing:
 
 @dataclass(frozen=True, eq=False)
 class Grounds:
-    """What a clearance rests on. Where groups were audited, `listed` and `excluded` are their names."""
+    """What a clearance rests on. Of groups, where these were audited, `listed` and `excluded` are the names."""
 
     plan: Plan
     """Of the audit that decided."""
@@ -83,6 +82,8 @@ class Grounds:
     allowed: tuple[str, ...]
     """Verdicts that let a document onto the list."""
     listed: Sequence[str]
+    certified: Sequence[str]
+    """Of `listed`, those with the verdict certified clear."""
     excluded: Sequence[str]
     statement: str
     evidence: Evidence
@@ -129,6 +130,7 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         evidence=grounds.evidence,
         reviewed=grounds.reviewed,
         coverage=covered_by(plan),
+        certified=Clearance.entries(documents_of(grounds.corpus, unit, grounds.certified), salt) or None,
     )
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance
@@ -151,12 +153,12 @@ def _sentences(grounds: Grounds) -> list[str]:
 
 def _certified(grounds: Grounds) -> list[str]:
     """What is promised of more than the statistics that were tried."""
-    count, spec = grounds.verdicts.get(Verdict.CERTIFIED, 0), grounds.plan.spec
+    count, spec = len(grounds.certified), grounds.plan.spec
     if not count:
         return []
     return [
-        f"The deciding audit certified {count} {spec.design.unit}s clear: where the noise is what the mechanism "
-        f"says, no attack of any kind that takes the others for random has an advantage above "
-        f"{spec.decision.margin:g} on them; all of these bounds hold together but with a probability of "
-        f"{spec.certificate_level:g}."
+        f"Of the listed {spec.design.unit}s, the deciding audit certified {count} clear (`certified`): where the "
+        f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
+        f"advantage above {spec.decision.margin:g} on them; all of these bounds hold together but with a "
+        f"probability of {spec.certificate_level:g}."
     ]

@@ -71,8 +71,8 @@ class FinalSpec(Section, frozen=True):
     """The three parties that compute; must be given where there are more."""
     block: Annotated[int, Field(ge=1)] | None = None
     """Vectors iterated. Default: 2 rank + 10."""
-    rounds: Annotated[int, Field(ge=1, le=1000)] = 24
-    """Iterations."""
+    rounds: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Iterations. Default: 24."""
 
 
 class PartySpec(Section, frozen=True):

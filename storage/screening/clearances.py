@@ -39,7 +39,7 @@ __all__ = [
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
-_OPTIONAL = ("evidence", "reviewed", "coverage")
+_OPTIONAL = ("evidence", "reviewed", "coverage", "certified")
 """Fields that came later: not written where they say nothing, so that older files keep their one form."""
 
 
@@ -91,8 +91,9 @@ def _clearance(said: dict[str, Any]) -> Clearance:
     values = dict(said)
     if values.pop("format") != FORMAT:
         raise ValueError("another format")
-    for name in ("audits", "allowed", "documents", "excluded_documents"):
-        values[name] = None if values[name] is None else tuple(values[name])
+    for name in ("audits", "allowed", "documents", "excluded_documents", "certified"):
+        if values.get(name) is not None:
+            values[name] = tuple(values[name])
     for name in ("created", "expires"):
         values[name] = datetime.fromisoformat(values[name])
     values["salt"] = None if values["salt"] is None else bytes.fromhex(values["salt"])

@@ -16,21 +16,25 @@ from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, hypergeom, norm
 
 from ksdp.audit.canaries import judge_canaries
+from ksdp.audit.certifying import _exchanged, certify
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import (
     Counted,
     Standing,
+    after_certificate,
     after_fresh,
     after_look,
     for_fresh_runs,
     open_documents,
 )
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
+from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import Controls, canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width, distance_band
 from ksdp.audit.verdicts.binomial_gap import hoeffding_log10_p, largest_log10_tail
+from ksdp.audit.verdicts.certificate import STAKES, certified_bound, pair_advantage
 from ksdp.audit.verdicts.decide import decide, flagged_by
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
@@ -39,7 +43,7 @@ from ksdp.audit.verdicts.margin import (
     attack_above_log10_p,
     log10_above,
     log10_below,
-    sum_of_suprema_log10_p,
+    over_log10_p,
 )
 from ksdp.audit.verdicts.multiplicity import (
     adjust,
@@ -53,6 +57,7 @@ from ksdp.audit.verdicts.needed_distances import detectable_distance, sensitive_
 from ksdp.audit.verdicts.sequential import anytime_band_width, anytime_log10_p
 from ksdp.audit.verdicts.tails import tail_sizes, tail_table
 from ksdp.audit.verdicts.tied import tied_table
+from ksdp.audit.views import ViewVerdicts, combine
 
 FWER = DecisionSpec(margin=0.3, error="fwer")
 ANY_LEAK = DecisionSpec(margin=0, error="fwer")
@@ -96,22 +101,15 @@ def test_a_test_is_of_the_distance_and_of_the_tails() -> None:
 
 
 def test_bands_are_as_wide_as_both_sides_together_need() -> None:
+    """Measured less true: 2.4 exp(-2 N t^2), where that is below a fifth; true less measured: Hoeffding's."""
     m, n = 40, 300
-    x0, y0 = (math.sqrt(math.log(2) / (2 * size)) for size in (m, n))
-
-    def outside(t: float) -> float:
-        """Measured less true: twice P(X + Y >= t), Massart's tails; true less measured: Hoeffding at one point."""
-        x = np.linspace(x0, t + 2, 400_001)
-        later = np.where(t - x <= y0, 1.0, np.exp(-2 * n * np.maximum(t - x, y0) ** 2))
-        both = 0.5 * later[0] + np.trapezoid(4 * m * x * np.exp(-2 * m * x**2) * later, x)
-        return 2 * both + math.exp(-2 * t**2 * m * n / (m + n))
-
-    best = brentq(lambda t: outside(t) - 0.01, 0.1, 1)
-    assert band_width(np.array([m]), np.array([n]), 0.01)[0] == pytest.approx(best, rel=1e-4)
-    best = band_width(np.array([m]), np.array([n]), 0.01)[0]
+    for level, least in ((0.01, 3.4 / 0.01), (0.9, 12)):
+        width = math.sqrt(math.log(least) * (m + n) / (2 * m * n))
+        assert band_width(np.array([m]), np.array([n]), level)[0] == pytest.approx(width)
+    width = band_width(np.array([m]), np.array([n]), 0.01)[0]
     low, high = distance_band(np.array([0.5, 0.9]), np.array([40, 0]), np.array([300, 300]), 0.01)
-    assert low.tolist() == pytest.approx([max(0.5 - best, 0), 0])
-    assert high.tolist() == pytest.approx([min(0.5 + best, 1), 1])
+    assert low.tolist() == pytest.approx([0.5 - width, 0])
+    assert high.tolist() == pytest.approx([0.5 + width, 1])
 
 
 # Above the margin, below it
@@ -164,38 +162,28 @@ def test_an_attack_in_fresh_runs_has_the_worst_false_positive_rate() -> None:
     assert got[1] < 0.05 < got[2] == 1
 
 
-def tail_of_the_sum(t: float, m: int, n: int) -> float:
-    """2 P(X + Y >= t) by numerical integration."""
-    x0, y0 = math.sqrt(math.log(2) / (2 * m)), math.sqrt(math.log(2) / (2 * n))
-    if t <= x0 + y0:
-        return 1.0
-    inside = quad(
-        lambda x: 4 * m * x * math.exp(-2 * m * x * x) * min(1.0, math.exp(-2 * n * (t - x) ** 2)), x0, t - y0
-    )[0]
-    return min(1.0, 2 * (0.5 * math.exp(-2 * n * (t - x0) ** 2) + inside + math.exp(-2 * m * (t - y0) ** 2)))
-
-
 @pytest.mark.parametrize(("m", "n"), [(900, 700), (50, 60), (200, 6500)])
-def test_above_is_the_tail_of_two_suprema(m: int, n: int) -> None:
+def test_above_is_the_bound_of_the_flat_pair(m: int, n: int) -> None:
     deviation = math.sqrt(1 / m + 1 / n)
-    t = [z * deviation for z in (-1.0, 0.3, 0.7, 1.2, 1.7, 2.4, 3.3)]
-    got = 10 ** sum_of_suprema_log10_p(np.array(t), np.full(7, m), np.full(7, n))
-    assert got == pytest.approx([tail_of_the_sum(x, m, n) for x in t], rel=1e-6)
+    t = [z * deviation for z in (-1.5, -1.0, 0.3, 1.0, 1.2, 1.7, 2.4, 3.3)]
+    got = 10 ** over_log10_p(np.array(t), np.full(8, m), np.full(8, n))
+    # 2.4 exp(-2 z^2) is above a fifth up to z = 1.115.
+    assert got == pytest.approx([1] * 4 + [2.4 * math.exp(-2 * z**2) for z in (1.2, 1.7, 2.4, 3.3)])
+    assert over_log10_p(np.array([0.9]), np.array([0]), np.array([9]))[0] == 0
 
 
 def test_the_margin_is_what_is_asked_for() -> None:
     tested = replace(
-        arms([[0.1, 0.5, 0.3, np.nan]], [[0.5, 0.25, 1, 0.1]], each=30),
+        arms([[0.1, 0.75, 0.3, np.nan]], [[0.5, 0.25, 1, 0.1]], each=30),
         learned=np.array([[False] * 4]),
     )
     above, below = 10 ** log10_above(tested, FWER)[0], 10 ** log10_below(tested, FWER)[0]
-    assert above == pytest.approx([1, tail_of_the_sum(0.2, 30, 30), 1, 1])
+    assert above == pytest.approx([1, 2.4 * math.exp(-2 * 15 * 0.45**2), 1, 1])
     assert below == pytest.approx([slow_grid(0.1, 30, 30, 0.3), 1, 1, 1], rel=1e-6)
     assert below[0] < 0.2
     learned = replace(tested, learned=np.ones((1, 4), np.bool_))
-    fixed = math.exp(-2 * 15 * 0.2**2)
-    assert 10 ** log10_above(learned, FWER)[0] == pytest.approx([1, fixed, 1, 1])
-    assert 10 ** log10_below(learned, FWER)[0] == pytest.approx([fixed, 1, 1, 1])
+    assert 10 ** log10_above(learned, FWER)[0] == pytest.approx([1, math.exp(-2 * 15 * 0.45**2), 1, 1])
+    assert 10 ** log10_below(learned, FWER)[0] == pytest.approx([math.exp(-2 * 15 * 0.2**2), 1, 1, 1])
     assert 10 ** log10_above(tested, ANY_LEAK)[0] == pytest.approx([0.5, 0.25, 1, 1])
     assert (log10_below(tested, ANY_LEAK) == 0).all()
 
@@ -383,7 +371,9 @@ def test_the_distances_that_surely_suffice_by_hand() -> None:
         assert detectable_distance(m, n, 7, 3, rule, 0.04) == pytest.approx([expected, 1])
         over = sensitive_distance(m, n, 7, 3, rule, 0.04)
         assert over[1] == np.inf
-        assert 10 ** sum_of_suprema_log10_p(over[:1] - 0.3, m[:1], n[:1]) == pytest.approx(p, rel=0.1)
+        assert over[0] == pytest.approx(0.3 + math.sqrt(math.log(2.4 / p) / (2 * 225)))
+        alone = sensitive_distance(m[:1], n[:1], 1, 1, rule, 0.4)
+        assert alone[0] == pytest.approx(0.3 + math.sqrt(math.log(2.4 / 0.2) / (2 * 225)))
         zero = rule.model_copy(update={"margin": 0.0})
         assert sensitive_distance(m, n, 7, 3, zero, 0.04) == pytest.approx([expected, 1])
 
@@ -506,6 +496,113 @@ def test_fresh_runs_are_for_what_was_detected_above_the_margin_and_have_half_of_
         assert np.isnan(after.runs_to_decide[[0, 4]]).tolist() == [v == "sensitive" for v in verdicts]
     late = after_look(before, attacks([[0.5, -0.004]] * 4), 1, Look(200, 0.05), FWER, [])
     assert late.decisions.verdict.tolist() == [*["undecided"] * 3, "sensitive", "undecided"]
+
+
+# Certificates, and several views
+
+
+def slow_bound(found: list[float], chance: float) -> float:
+    """The mean against which the bets win 1 / chance, together."""
+
+    def short(mean: float) -> float:
+        won = [math.prod(1 + stake * (mean - x) / (1 - mean) for x in found) for stake in STAKES]
+        return sum(won) / len(won) - 1 / chance
+
+    return float(brentq(short, np.mean(found), 1 - 1e-12))
+
+
+def test_a_certified_bound_is_the_mean_against_which_bets_win() -> None:
+    apart = [0.0, 0.3, 1.7]
+    assert pair_advantage(np.array(apart)) == pytest.approx([norm.cdf(x / 2) - norm.cdf(-x / 2) for x in apart])
+    pairs = [[0.02, 0.1, 0.07, 0.0, 0.3] * 8, [0.5, 0.9, 1.0, 0.2, 0.4] * 8]
+    got = certified_bound(np.array(pairs), 0.04, 5)
+    assert got == pytest.approx([slow_bound(found, 0.04 / 5) for found in pairs], rel=1e-6)
+
+
+def test_a_certificate_by_hand() -> None:
+    rng = np.random.default_rng(12)
+    pairs = np.array([[0.2], [0.5], [0.0]]) + 0.1 * rng.random((3, 60))
+    bounds = certified_bound(pairs, 5e-6, 7)
+    each, of_band = 400, 5e-6 / (7 * 2 * 3)
+    width = band_width(np.array([each]), np.array([each]), of_band)[0]
+    # The first document is measured just below what contradicts its bound, the second just above.
+    distance = [[0.0, bounds[0] + width - 1e-6], [bounds[1] + width + 1e-6, 0.0], [0.1, 0.1]]
+    tested = arms(distance, [[1, 1]] * 3, each)
+    found = certify(pairs, tested, 7, 0.03, 3)
+    assert (found.pairs, found.level) == (60, 0.03)
+    assert found.bound == pytest.approx(certified_bound(pairs, 0.03, 7))
+    assert found.mean == pytest.approx(pairs.mean(axis=1))
+    assert found.largest == pytest.approx(pairs.max(axis=1))
+    assert found.contradicted.tolist() == [False, True, False]
+    nothing = ArmTests(*(np.full((3, 2), x) for x in (0, 0, np.nan, 0.0, 0.0)))
+    assert not certify(pairs, nothing, 7, 0.03).contradicted.any()
+    # Whoever is measured above a bound voids the audit; whoever is void already says why.
+    sound = Controls(True, 9, 0.5, 9, 1e-9, 9, 0.5, None)
+    assert void_where_contradicted(sound, None) is sound
+    assert void_where_contradicted(sound, certify(pairs, nothing, 7, 0.03)) is sound
+    void = void_where_contradicted(sound, found)
+    assert not void.valid
+    assert void.reason is not None
+    assert void.reason.startswith("1 documents")
+    worse = replace(sound, valid=False, reason="other")
+    assert void_where_contradicted(worse, found).reason == "other"
+
+
+def test_pairs_exchange_one_unit() -> None:
+    base, outside = np.array([2, 4, 7]), np.array([0, 1, 3])
+    for seed in range(9):
+        held, free = (_exchanged(base, outside, unit, np.random.default_rng(seed)).tolist() for unit in (4, 3))
+        (put,) = set(held) - {2, 4, 7}
+        (left,) = {2, 4, 7} - set(free)
+        assert put == outside[np.random.default_rng(seed).integers(3)]
+        assert left == base[np.random.default_rng(seed).integers(3)]
+        assert held == sorted({2, 7, put})
+        assert free == sorted({2, 4, 7, 3} - {left})
+
+
+def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
+    tests = attacks([[-1e-9], [1e-9], [0.5], [0.5], [0.5]])
+    before = after_look(None, tests, 0, Look(100, 0.05), FWER, [])
+    assert before.decisions.verdict.tolist() == ["sensitive", "clear", *["undecided"] * 3]
+    bound = np.array([0.1, 0.1, 0.3, 0.3 + 1e-9, 1.0])
+    after = after_certificate(before, bound, FWER).decisions
+    assert after.verdict.tolist() == ["sensitive", *["certified clear"] * 2, *["undecided"] * 2]
+    assert np.isnan(after.runs_to_decide).tolist() == [True, True, True, False, False]
+    assert after_certificate(before, np.zeros(5), ANY_LEAK).decisions.verdict.tolist()[2:] == ["undecided"] * 3
+    pairs = np.full((5, 4), 0.01)
+    found = replace(certify(pairs, tests, 5, 0.05), bound=bound)
+    said = certificate_summary(found, before, 0.3)
+    assert said is not None
+    assert (said.certified, said.sensitive, said.contradicted, said.runs, said.pairs) == (3, 1, 0, 24, 4)
+    none = certificate_summary(found, before, 0.0)
+    assert none is not None
+    assert none.certified == 0
+    assert certificate_summary(None, before, 0.3) is None
+
+
+def test_verdicts_over_views_by_hand() -> None:
+    rule = DecisionSpec(margin=0.3, error="fwer", level=0.05, clear_level=0.04)
+    s, c, u, z = "sensitive", "clear", "undecided", "certified clear"
+    one = np.array([s, c, c, z, z, z]), np.log10([1e-3, 0.3, 0.4, 1, 1, 1]), np.log10([1, 0.006, 1e-9, 1, 1, 1])
+    other = (
+        np.array([c, c, u, z, c, s]),
+        np.log10([0.2, 0.2, 1, 0.9, 1, 1e-4]),
+        np.log10([1e-9, 1e-4, 0.3, 1, 0.009, 1]),
+    )
+    found = combine([ViewVerdicts(*one), ViewVerdicts(*other)], rule)
+    # Holm over six, of which the sensitive and the certified ones have p = 1: 0.006 x 6 and 0.009 x 5.
+    assert found.verdict.tolist() == [s, c, u, z, u, s]
+    assert 10**found.log10_adjusted_below == pytest.approx([1, 0.036, 1, 1, 0.045, 1])
+    assert 10**found.log10_adjusted == pytest.approx([2e-3, 0.4, 0.8, 1, 1, 2e-4])
+    assert found.view.tolist() == [0, 1, 0, 1, 0, 1]
+    assert found.sensitive_in.tolist() == [[word == s for word in view[0]] for view in (one, other)]
+    assert found.clear_in.tolist() == [[word in (c, z) for word in view[0]] for view in (one, other)]
+    # Documents that could have been named count as well.
+    among = combine([ViewVerdicts(*one), ViewVerdicts(*other)], rule, 7)
+    assert 10 ** among.log10_adjusted_below[1] == pytest.approx(0.042)
+    assert among.verdict[1] == u
+    none = rule.model_copy(update={"margin": 0.0})
+    assert combine([ViewVerdicts(*one)], none).verdict.tolist() == [s, u, u, z, z, z]
 
 
 # Distances, the law given ties, tails

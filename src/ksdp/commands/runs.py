@@ -14,7 +14,7 @@ __all__ = ["budget", "party", "purse_files", "run"]
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
-    bool, typer.Option("--uncleared", help="Enter every document without a clearance; everybody is told.")
+    bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
 ]
 
 LedgerOption = Annotated[
@@ -43,7 +43,7 @@ def party(
     ] = None,
     uncleared: UnclearedOption = False,
     listen: Annotated[
-        str | None, typer.Option("--listen", help="HOST:PORT, where it is not the address that others dial.")
+        str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
     ] = None,
     ledger: LedgerOption = None,
     budget: BudgetOption = None,
@@ -67,7 +67,7 @@ def party(
     from ksdp.flows.metrics_port import serve_metrics
     from ksdp.flows.runs.budget import open_purse, spent, spent_words
     from ksdp.flows.runs.node_run import check_name, guarantee_words, utc_now
-    from ksdp.flows.runs.take_part import enter_documents, run_party, run_server
+    from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
     from ksdp.flows.runs.terms import read_run
     from ksdp.flows.runs.watch import Watch
     from ksdp.protocols.network.mesh import Address
@@ -177,7 +177,9 @@ def run(
     protocol: ProtocolArgument,
     local: Annotated[
         Path | None,
-        typer.Option("--local", help="Folder of all nodes' files: start them all on this machine, to try out."),
+        typer.Option(
+            "--local", help="Folder with every node's files: start them all on this machine, to try the run out."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="With --local: folder of the parties' results.")] = Path(
         "run"
@@ -186,7 +188,7 @@ def run(
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the parties.")] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a protocol file, and tell which parties are there; with --local, start them all on this machine."""
+    """Check a protocol file and list which parties are up. With --local, start them all on this machine."""
     from ksdp.flows.runs.local_run import run_local, wait_for_parties
     from ksdp.flows.runs.node_run import guarantee_words
     from ksdp.flows.runs.terms import read_run

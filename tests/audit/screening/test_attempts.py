@@ -8,6 +8,7 @@ import pytest
 
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.screening.attempts import Attempt, attempt_of, count_attempts, question_of
+from ksdp.audit.screening.rounds import round_spec
 from ksdp.audit.spec import Spec
 
 TABLES: dict[str, Any] = {
@@ -22,9 +23,9 @@ def spec_with(**changes: Any) -> Spec:
     return Spec.model_validate(TABLES | changes)
 
 
-def attempt(spec: Spec, audit: str, given: str | None = None) -> Attempt:
+def attempt(spec: Spec, audit: str, given: Spec | None = None) -> Attempt:
     at = "2026-01-01T00:00:00+00:00"
-    return attempt_of(spec, audit, at, 400, corpus="sha256:c", given=given or spec.hash)
+    return attempt_of(spec, audit, at, 400, corpus="sha256:c", given=given or spec)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +78,12 @@ def test_the_parameters_of_what_noise_is_put_on_count_as_they_are() -> None:
 
 
 def test_the_rounds_of_a_screen_are_one_attempt() -> None:
-    rounds = [attempt(spec_with(seed=seed), f"round-{seed}", given="screen") for seed in (1, 2, 3)]
+    screen = spec_with()
+    rounds = [attempt(round_spec(screen, n, 3, 100, None), f"round-{n}", given=screen) for n in (1, 2)]
     counted = count_attempts(rounds)
-    assert (counted.attempts, counted.audits, counted.seeds) == (1, 3, 3)
+    assert (counted.attempts, counted.audits, counted.seeds) == (1, 2, 2)
+    # It could have gone on: the level of all its rounds is spent.
+    assert counted.level == pytest.approx(0.05)
     assert "once" in counted.sentence()
 
 
@@ -88,3 +92,32 @@ def test_levels_of_attempts_add_up_and_stop_at_one() -> None:
     assert count_attempts(three).level == pytest.approx(0.15)
     assert "3 times" in count_attempts(three).sentence()
     assert count_attempts([attempt(spec_with(seed=n), str(n)) for n in range(30)]).level == 1.0
+
+
+@pytest.mark.parametrize(
+    ("certificate", "decision", "level"),
+    [
+        ({"pairs": 9}, {}, 0.055),
+        ({"pairs": 9, "level": 0.02}, {}, 0.07),
+        ({"pairs": 9}, {"clear_level": 0.01}, 0.011),
+        (None, {"clear_level": 0.01}, 0.01),
+    ],
+)
+def test_the_level_is_that_of_clear_and_of_its_certificates(
+    certificate: dict[str, Any] | None, decision: dict[str, Any], level: float
+) -> None:
+    asked = spec_with(certificate=certificate, decision=TABLES["decision"] | decision)
+    counted = count_attempts([attempt(asked, "a")])
+    assert counted.level == pytest.approx(level)
+    # All rounds of a screen together hold no more.
+    rounds = [attempt(round_spec(asked, n, 4, 100, None), str(n), given=asked) for n in (1, 2, 3, 4)]
+    assert sum(one.level for one in rounds) == pytest.approx(level)
+    assert count_attempts(rounds).level == pytest.approx(level)
+
+
+def test_an_audit_and_a_screen_of_one_spec_hold_their_sum() -> None:
+    asked = spec_with()
+    rounds = [attempt(round_spec(asked, n, 3, 100, None), str(n), given=asked) for n in (1, 2, 3)]
+    counted = count_attempts([attempt(asked, "alone"), *rounds])
+    assert counted.attempts == 1
+    assert counted.level == pytest.approx(0.1)

@@ -17,6 +17,7 @@ def test_width_is_below_two_bands_and_above_what_a_known_threshold_needs(n: int,
     both = np.sqrt(np.log(2 / (level * splits)) / (2 * n)) + np.sqrt(np.log(2 / (level * (1 - splits))) / (2 * m))
     known = np.sqrt(np.log(2 / level) * (n + m) / (2 * n * m))
     assert known < got < both.min()
+    assert got < 1.12 * known
 
 
 def test_an_empty_arm_leaves_everything_open() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.stats import binom
+from scipy.stats import binom, multinomial
 
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
@@ -17,7 +17,7 @@ from ksdp.audit.verdicts.margin import (
     attack_above_log10_p,
     log10_above,
     log10_below,
-    sum_of_suprema_log10_p,
+    over_log10_p,
 )
 
 RULE = DecisionSpec(margin=0.25)
@@ -30,21 +30,59 @@ def arms(distance: list[float], m: int, n: int, *, learned: bool = False) -> Arm
     return ArmTests(held, free, table, nothing, nothing, learned=np.full(table.shape, learned))
 
 
-def tail_of_the_sum(t: float, m: int, n: int) -> float:
-    """2 P(X + Y >= t) by numerical integration."""
-    x0, y0 = math.sqrt(math.log(2) / (2 * m)), math.sqrt(math.log(2) / (2 * n))
+def flat_tail(m: int, n: int, gap: float, distance: float) -> float:
+    """P(sup (F_m - G_n) >= distance) for the pair of laws that is worst for "above", by counting lattice paths."""
 
-    def second(y: float) -> float:
-        return 1.0 if y <= y0 else math.exp(-2 * n * y * y)
+    @functools.cache
+    def reached(i: int, j: int, last: int) -> float:
+        if i / m - j / n >= distance - 1e-12:
+            return 1.0
+        left = m - i + last - j
+        if left == 0:
+            return 0.0
+        right = (m - i) * reached(i + 1, j, last) if i < m else 0.0
+        return (right + ((last - j) * reached(i, j + 1, last) if j < last else 0.0)) / left
 
-    inside = quad(lambda x: 4 * m * x * math.exp(-2 * m * x * x) * second(t - x), x0, t - y0)[0]
-    return min(1.0, 2 * (0.5 * second(t - x0) + inside + math.exp(-2 * m * (t - y0) ** 2)))
+    outside = itertools.product(range(m + 1), range(n + 1))
+    return sum(binom.pmf(a, m, gap) * binom.pmf(b, n, gap) * reached(a, 0, n - b) for a, b in outside)
 
 
-@pytest.mark.parametrize(("t", "m", "n"), [(0.12, 900, 700), (0.3, 50, 60), (0.05, 5000, 4000), (0.2, 200, 6500)])
-def test_the_closed_form_is_the_integral(t: float, m: int, n: int) -> None:
-    got = sum_of_suprema_log10_p(np.array([t]), np.array([m]), np.array([n]))[0]
-    assert got == pytest.approx(math.log10(tail_of_the_sum(t, m, n)), abs=1e-6)
+def outcomes(runs: int, chances: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Measured distribution functions of every outcome of some runs, and their chances."""
+    places = itertools.product(range(runs + 1), repeat=len(chances))
+    counts = np.array([k for k in places if sum(k) == runs])
+    return counts.cumsum(axis=1) / runs, multinomial.pmf(counts, runs, chances)
+
+
+@pytest.mark.parametrize(
+    ("held", "free"),
+    [
+        ([0.3, 0.4, 0.3, 0.0], [0.0, 0.4, 0.3, 0.3]),
+        ([0.25] * 4, [0.1, 0.25, 0.4, 0.25]),
+        ([0.5, 0.0, 0.2, 0.3], [0.3, 0.2, 0.0, 0.5]),
+        ([0.4, 0.1, 0.1, 0.4], [0.1, 0.4, 0.4, 0.1]),
+        ([0.7, 0.3, 0.0, 0.0], [0.3, 0.7, 0.0, 0.0]),
+    ],
+)
+def test_no_pair_of_laws_is_measured_further_apart_than_the_flat_one(held: list[float], free: list[float]) -> None:
+    m, n = 4, 6
+    gap = float(np.abs(np.cumsum(held) - np.cumsum(free)).max())
+    (upto_held, of_held), (upto_free, of_free) = outcomes(m, held), outcomes(n, free)
+    apart = np.abs(upto_held[:, None] - upto_free[None]).max(axis=2)
+    chance = of_held[:, None] * of_free[None]
+    for distance in np.unique(apart.round(12)):
+        true = chance[apart >= distance - 1e-9].sum()
+        assert true <= flat_tail(m, n, gap, distance) + flat_tail(n, m, gap, distance) + 1e-9
+
+
+@pytest.mark.parametrize(("m", "n"), [(6, 6), (7, 12), (3, 15)])
+@pytest.mark.parametrize("gap", [0.0, 0.05, 0.2])
+def test_the_bound_holds_for_the_flat_pair(m: int, n: int, gap: float) -> None:
+    at = sorted({abs(i / m - j / n) for i in range(m + 1) for j in range(n + 1)})
+    p = 10 ** over_log10_p(np.array(at) - gap, np.full(len(at), m), np.full(len(at), n))
+    assert p.min() < 0.2
+    for distance, bound in zip(at, p, strict=True):
+        assert bound == 1 or bound >= flat_tail(m, n, gap, distance) + flat_tail(n, m, gap, distance)
 
 
 def test_p_values_move_with_the_distance_and_stay_finite() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.reviewing import question
+from ksdp.audit.spec import CertificateSpec, parse_spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, audit_seed, next_spec, open_budget, read_budget
 
 SPEC = parse_spec({"seed": 7, "corpus": {"path": "demo"}, "mechanism": {"name": "pd-svd", "rank": 3}})
@@ -81,6 +82,20 @@ def test_levels_of_clear_add_up_to_the_level_whatever_is_found() -> None:
         budget = budget.spend(number % 3 == 0)
     assert discoveries > 1
     assert clear < 0.05
+
+
+def test_certificates_of_a_schedule_have_one_level_together() -> None:
+    budget, levels = open_budget("lord", 0.05), []
+    named = SPEC.model_copy(update={"certificate": CertificateSpec(level=0.01)})
+    usual = SPEC.model_copy(update={"certificate": CertificateSpec()})
+    for number in range(365):
+        made = next_spec(named, budget, None)
+        levels.append(made.certificate_level)
+        assert next_spec(usual, budget, None).certificate_level == budget.next_clear_level / 10
+        assert question(made) == question(named)
+        budget = budget.spend(number % 3 == 0)
+    assert 0.009 < sum(levels) < 0.01
+    assert question(named) == question(usual) != question(SPEC)
 
 
 def test_every_audit_has_a_seed_of_its_own_that_json_keeps() -> None:

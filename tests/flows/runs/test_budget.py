@@ -19,7 +19,7 @@ from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.cli import app
 from ksdp.flows.runs.budget import Purse, entries, open_purse, spent, spent_words
-from ksdp.flows.runs.take_part import enter_documents, run_party
+from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.runs.ledger import Ledger

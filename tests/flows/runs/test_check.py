@@ -25,7 +25,7 @@ from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.flows.runs.check_here import Question, check_here
 from ksdp.flows.runs.check_peers import Knocks, compare, look
 from ksdp.flows.runs.check_words import Finding, about_of
-from ksdp.flows.runs.take_part import enter_documents
+from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.knocking import Doorway

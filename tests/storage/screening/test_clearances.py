@@ -239,6 +239,8 @@ def test_salted_ids_are_not_in_the_file_and_differ_from_clearance_to_clearance(t
         ({"salt": b"short"}, "at least 16 bytes"),
         ({"documents": ("b", "a")}, "sorted, each once"),
         ({"documents": ("a", "a")}, "sorted, each once"),
+        ({"certified": ("b", "a")}, "`certified` must be sorted"),
+        ({"certified": ("a", "c")}, "`certified` must be among `documents`"),
     ],
 )
 def test_refuses(change: dict, message: str) -> None:
@@ -267,7 +269,10 @@ def test_what_people_decided_travels_and_older_files_keep_their_form(tmp_path: P
     path = tmp_path / "clearance.json"
     write_clearance(path, made(reviewed=reviewed), KEY)
     assert verify_clearance(path, now=NOW).clearance.reviewed == reviewed
-    assert "reviewed" not in json.loads(written.read_text())["clearance"]
+    for name in ("reviewed", "certified"):
+        assert name not in json.loads(written.read_text())["clearance"]
+    write_clearance(path, made(certified=("a", "b")), KEY)
+    assert verify_clearance(path, now=NOW).clearance.certified == ("a", "b")
     # Nothing said in another way is not the same file: a signed null is refused.
     said = json.loads(written.read_text())["clearance"] | {"reviewed": None}
     signed = b"ksdp-clearance-1\n" + json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
