@@ -39,7 +39,9 @@ class Two:
         (folder / "words.txt").write_text("a\nb\nc\nd\n")
         for name in ("ada", "bob"):
             make_identity(folder, name)
-            counts = np.random.default_rng([3, *name.encode()]).integers(0, 3, (6, 4)) + 1
+            counts = np.random.default_rng([3, *name.encode()]).integers(0, 3, (6, 4))
+            counts[np.arange(6), np.arange(6) % 4] = 2  # no row is empty
+            counts[np.arange(4), (np.arange(4) + 1) % 4] = 0  # no term is everywhere
             sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(counts.astype(float)))
 
     def run(self, mechanism: str) -> Run:

@@ -56,7 +56,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("organisations")
     for name in NAMES:
         make_identity(folder, name)
-        counts = np.random.default_rng([7, *name.encode()]).integers(0, 3, (8, len(TERMS))) + 1
+        counts = np.random.default_rng([7, *name.encode()]).integers(0, 3, (8, len(TERMS)))
+        counts[np.arange(8), np.arange(8) % len(TERMS)] = 2  # no row is empty
+        counts[np.arange(len(TERMS)), (np.arange(len(TERMS)) + 1) % len(TERMS)] = 0  # no term is everywhere
         sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(counts.astype(float)))
     (folder / "words.txt").write_text("\n".join(TERMS) + "\n")
     return folder
@@ -82,7 +84,7 @@ class Files:
         path = self.folder / f"protocol-{rank}-{len(names)}-{len(changes)}.toml"
         path.write_text(
             f'protocol = 1\n[mechanism]\nname = "pd-nmf"\nrank = {rank}\n'
-            f'[features]\nvocabulary = "words.txt"\n{tables}'
+            f'[features]\nvocabulary = "words.txt"\n[precision]\nbound = 4096.0\n{tables}'
         )
         return path
 
@@ -93,7 +95,12 @@ class Files:
         return load_private(self.folder / f"{name}.key")
 
     def question(self, me: str = "ada", **changes: Any) -> Question:
-        said = {"protocol": self.protocol(), "me": me, "key": self.folder / f"{me}.key", "load": load_private}
+        said = {
+            "protocol": changes.get("protocol") or self.protocol(),
+            "me": me,
+            "key": self.folder / f"{me}.key",
+            "load": load_private,
+        }
         said |= {"corpus": self.folder / f"{me}.npz", "uncleared": True}
         return Question(**said | changes)
 
