@@ -5,12 +5,16 @@ An audit proves nothing about an array that none of its statistics reads: with o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = ["Coverage", "coverage", "reads"]
+__all__ = ["Coverage", "coverage", "learnable", "reads"]
+
+_LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,18 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
     return frozenset(wanted & set(names))
 
 
-def coverage(opened: Iterable[str], seen: Iterable[str], tested: Iterable[Statistic]) -> Coverage:
+def learnable(mechanism: Mechanism, announced: Iterable[Announced], runs: int) -> tuple[str, ...]:
+    """Arrays in which a filter learnt from the runs sees more than any statistic.
+
+    Those that the mechanism names in `learn_from`, where they have fewer numbers than there are runs.
+    """
+    sizes = {a.name: math.prod(a.shape) for a in announced}
+    return tuple(name for name in getattr(mechanism, "learn_from", ()) if sizes.get(name, runs) < runs)
+
+
+def coverage(
+    opened: Iterable[str], seen: Iterable[str], tested: Iterable[Statistic], learnt: Iterable[str] = ()
+) -> Coverage:
     """Who reads what of all that a run opens.
 
     Parameters
@@ -47,8 +62,11 @@ def coverage(opened: Iterable[str], seen: Iterable[str], tested: Iterable[Statis
     opened : names of everything that a run shows its parties
     seen : names of what statistics may read of it
     tested : statistics that are tested
+    learnt : names of what must be learnt from, and is not; it counts as unread in the view that sees it
     """
     seen, tested = tuple(seen), tuple(tested)
     read = {s.name: reads(s, seen) for s in tested}
     by = {name: tuple(s for s, names in read.items() if name in names) for name in dict.fromkeys(opened)}
-    return Coverage({n: who for n, who in by.items() if who}, tuple(n for n, who in by.items() if not who))
+    unread = [name for name, who in by.items() if not who]
+    unread += [_LEARNT.format(name) for name in learnt if name in by]
+    return Coverage({n: who for n, who in by.items() if who}, tuple(unread))

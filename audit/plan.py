@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import Coverage, coverage, reads
+from ksdp.audit.coverage import Coverage, coverage, learnable, reads
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
@@ -31,6 +31,7 @@ from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
+from ksdp.audit.verdicts.raw_filter import RAW
 
 __all__ = [
     "CONTROLS",
@@ -110,7 +111,8 @@ class Plan:
     @property
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
-        return coverage(self.opened, self.seen, self.tested)
+        learnt = () if RAW in self.learners else learnable(self.mechanism, self.announced, self.design.runs)
+        return coverage(self.opened, self.seen, self.tested, learnt)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -88,6 +88,7 @@ class PDNMF:
 
     name: ClassVar[str] = "pd-nmf"
     version: ClassVar[int] = 2
+    learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
     noise_free: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
