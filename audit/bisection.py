@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["first_whole"]
+__all__ = ["first_whole", "halve"]
 
 
 def first_whole(holds: Callable[[int], bool], above: int = 0) -> int:
@@ -20,6 +20,11 @@ def first_whole(holds: Callable[[int], bool], above: int = 0) -> int:
     low, high = above, max(1, 2 * above)
     while not holds(high):
         low, high = high, 2 * high
+    return halve(holds, low, high)
+
+
+def halve(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest number above `low` for which `holds`, where it holds of `high` and of all between the two."""
     while high - low > 1:
         middle = (low + high) // 2
         if holds(middle):

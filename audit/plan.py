@@ -22,10 +22,10 @@ from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import expected_arms, kept_without
-from ksdp.audit.learners_asked import LEARNED, LEARNED_PREFIX
 from ksdp.audit.measured_documents import measured_documents, take_rows
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Statistic

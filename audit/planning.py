@@ -18,18 +18,21 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
 from ksdp.audit.kept_runs import best_every, more_runs
-from ksdp.audit.learners_asked import LEARNED_PREFIX, learners_asked
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, opened
+from ksdp.audit.mechanisms.factorisation.public_start import public_start
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan, kept_of, take_rows
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import make_mechanism, select_statistics
+from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
+from ksdp.audit.verdicts.raw_filter import RAW
 
 __all__ = ["make_plan"]
 
@@ -44,6 +47,9 @@ _POPULATION = 1024
 _BY_PLACE = ("paper-blocks", COEFFICIENTS)
 # Strata of blocks before the first look, where a part of the without runs is kept.
 _FEWEST_STRATA = 4
+# A worker holds the announced numbers of all runs (4 GiB), and some matrices of runs by runs (512 MiB each).
+_MOST_RAW = 2**30
+_MOST_RAW_RUNS = 8192
 
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:
@@ -79,21 +85,27 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         held = np.intersect1d(targets, np.concatenate([honest, coalition]))
         if len(held):
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
-    design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
+    design: Design
+    if isinstance(mechanism, RecordedRuns):
+        design = mechanism.design(pool if targets is None else targets, spec.seed)
+    else:
+        design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
     announced = _announced(mechanism, corpus.features)
     seen = shown = opened(mechanism, corpus.features)
     if spec.statistics.sees == "final":
         seen = shown = final_output(mechanism)
     seen = tuple(name for name in seen if name in {a.name for a in announced})
-    families, learners = learners_asked(spec.statistics)
+    families, learners = requested_learners(spec.statistics)
     background = _background(spec, corpus, units, mechanism, size, honest, coalition)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     brought = getattr(mechanism, "statistics", ())
     chosen, skipped = select_statistics(families, plain, seen, background, brought)
     if units.word == "group":
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
-    if learners and rank is not None:
+    if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, seen)
+    if RAW in learners:
+        _check_raw(spec, [a for a in announced if a.name in seen], design.runs)
     block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
@@ -119,6 +131,27 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             f"{len(plan.audited)} are audited."
         )
     return plan
+
+
+def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:
+    """Refuse a learner on raw announcements that are not kept, or that no worker can hold.
+
+    Raises
+    ------
+    SpecError
+        If that is so.
+    """
+    lost = [a.name for a in read if a not in kept_of(tuple(read), spec.store.observables)]
+    if lost or spec.store.observables == "none":
+        raise SpecError(
+            f'`store.observables` must be "all" with {LEARNED_PREFIX}{RAW}, which reads every announced array.'
+        )
+    numbers = sum(int(np.prod(a.shape)) for a in read)
+    if runs > _MOST_RAW_RUNS or runs * numbers > _MOST_RAW:
+        raise SpecError(
+            f"{LEARNED_PREFIX}{RAW} holds all runs in memory: at most {_MOST_RAW_RUNS} runs and {_MOST_RAW} "
+            f"announced numbers; got {runs} runs of {numbers}. Take fewer features, a smaller rank, or fewer runs."
+        )
 
 
 def _population(design: Design, seed: int) -> NDArray[np.int64]:
@@ -154,7 +187,7 @@ def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:
         type(statistic).__module__.startswith("ksdp.") and statistic.family not in _BY_PLACE
         for statistic in chosen
     )
-    return not own or bool(learners_asked(spec.statistics)[1]) or spec.decision.joint
+    return not own or bool(requested_learners(spec.statistics)[1]) or spec.decision.joint
 
 
 def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
@@ -218,4 +251,7 @@ def _background(
         matrix = take_rows(corpus.matrix, own)
         sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
         known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
+    start = public_start(mechanism, corpus.features)
+    if start is not None:
+        known["start"] = start
     return known

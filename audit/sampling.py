@@ -16,6 +16,7 @@ from ksdp.audit.design_streams import control_bits, control_noise, mechanism_rng
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
 
 __all__ = ["BlockValues", "inclusion_with_controls", "measure", "run_observables", "sample"]
@@ -48,7 +49,10 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
     later from the store. Beside them stands which rows of the corpus the mechanism was handed (`HANDED`).
     """
     database = plan.database(lane, run)
-    seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
+    if isinstance(plan.mechanism, RecordedRuns):
+        seen = plan.mechanism.of_run(run)
+    else:
+        seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
     stored = {HANDED: handed_bits(database, len(plan.corpus))}
     for announced in plan.announced:
         array = np.asarray(seen[announced.name], dtype=plan.spec.store.precision)
@@ -126,11 +130,15 @@ def measure(
         done += 1
     if done != len(block):
         raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
-    columns = {name: np.ascontiguousarray(v.T) for name, v in values.items()}
+    # Each goes as it is turned: of a million documents a block is gigabytes.
+    columns = {name: np.ascontiguousarray(values.pop(name).T) for name in list(values)}
     found_canary = np.ascontiguousarray(canary.T)
     if kept is not None:
-        for column in (*columns.values(), found_canary):
-            column[~kept] = np.nan
+        # Documents are measured where they are kept; canaries and controls were filled in everywhere.
+        found_canary[~kept] = np.nan
+        dropped = ~kept[len(documents) :]
+        for column in columns.values():
+            column[len(documents) :][dropped] = np.nan
     return BlockValues(block, inclusion, columns, found_canary, kept)
 
 

@@ -144,7 +144,8 @@ class StatisticsSpec(Section, frozen=True):
     """Statistics by name, besides the families.
 
     The family `learned` (or `learned-lda`, `learned-lira`, `learned-matched-filter`, `learned-chosen`, and by name
-    only `learned-boosted`) combines all the other columns, trained on runs that it is not tested on.
+    only `learned-boosted`) combines all the other columns, trained on runs that it is not tested on. By name only,
+    `learned-raw` combines the announced arrays themselves.
     """
     sees: Literal["all", "final"] = "all"
     """What of the announcement they may read: everything, or the mechanism's final output alone."""

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ksdp.audit.canaries import CANARY, Canaries
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.learned import learned_tests
+from ksdp.audit.verdicts.ks import ks_table, ks_tables
+from ksdp.audit.verdicts.learned import LearnedTests, learned_tests
 from ksdp.audit.verdicts.multiplicity import bonferroni, weighted_minimum
 from ksdp.audit.verdicts.over_statistics import over_statistics
+from ksdp.audit.verdicts.raw_filter import raw_tests
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_table
 
@@ -27,6 +28,7 @@ __all__ = [
     "joint_log10_p",
     "judge_controls",
     "learn_arms",
+    "raw_arms",
     "shuffled_log10_p",
 ]
 
@@ -68,12 +70,11 @@ def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_
     values : statistic to array of shape (n_documents, n_runs)
     inclusion : bool, shape (n_documents, n_runs)
     """
-    tables, exact, tail = [], [], []
-    for array in values.values():
-        ordered = np.sort(array, axis=1)  # once, for all three
-        tables.append(ks_table(array, inclusion, ordered))
-        exact.append(tied_table(array, inclusion, tables[-1], ordered))
-        tail.append(tail_table(array, inclusion, ordered).log10_p)
+    columns = list(values.values())
+    ordered = [np.sort(array, axis=1) for array in columns]  # once, for all three
+    tables = ks_tables(columns, inclusion, ordered)
+    exact = [tied_table(v, inclusion, table, o) for v, table, o in zip(columns, tables, ordered, strict=True)]
+    tail = [tail_table(v, inclusion, o).log10_p for v, o in zip(columns, ordered, strict=True)]
     distances, tails = np.stack(exact, axis=1), np.stack(tail, axis=1)
     return ArmTests(
         np.stack([t.n_with for t in tables], axis=1),
@@ -119,8 +120,23 @@ def learn_arms(
     inclusion : bool, shape (n_documents, n_runs)
     learners : names that `learned_tests` knows
     """
-    found = learned_tests(np.stack(values, axis=2), inclusion, learners)
-    m, n = (np.repeat(arm[:, None], len(learners), axis=1) for arm in (found.n_with, found.n_without))
+    return _arms(learned_tests(np.stack(values, axis=2), inclusion, learners))
+
+
+def raw_arms(gram: NDArray[np.float64], inclusion: NDArray[np.bool_]) -> ArmTests:
+    """Learn to tell every document's arms apart from the raw announcements, in one column.
+
+    Parameters
+    ----------
+    gram : shape (n_runs, n_runs)
+        Of `raw_filter.gram_of_runs`.
+    inclusion : bool, shape (n_documents, n_runs)
+    """
+    return _arms(raw_tests(gram, inclusion))
+
+
+def _arms(found: LearnedTests) -> ArmTests:
+    m, n = (np.repeat(arm[:, None], len(found.learners), axis=1) for arm in (found.n_with, found.n_without))
     learned = np.ones(m.shape, np.bool_)
     return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p), learned=learned)
 

@@ -4,6 +4,7 @@
 
     python -m benchmarks                     # all: the last, an audit of all of enron-mail6 under PD-SVD, is long
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
+    python -m benchmarks speed               # beside an earlier commit; --quick: seconds, --whole: an hour
     python -m benchmarks advantage           # hours, so only by name
     python -m benchmarks.pem                 # the same
     python -m benchmarks.figure_3 --movies 17711  # figure 3 in the shape of Netflix; ten minutes
@@ -32,16 +33,24 @@ from benchmarks import (
     peers,
     peers_run,
     protocol_run,
+    raw_leak,
     secure_aggregation,
     secure_sum,
+    sigma_leak,
     speed,
+    verdicts,
 )
 
-SPEED = [
-    ROOT / "examples/specs" / f"{corpus}-{kind}.toml"
-    for corpus in ("enron-mail6", "20newsgroups")
-    for kind in ("svd", "nmf")
-]
+SPEC = ROOT / "examples/specs/enron-mail6-svd.toml"
+
+
+def _speed(chosen: argparse.Namespace) -> None:
+    """Of the spec that is named, else of all."""
+    specs = () if chosen.spec is None else (chosen.spec.stem,)
+    if chosen.whole:
+        speed.whole(specs, chosen.workers)
+    else:
+        speed.run(specs, chosen.runs, quick=chosen.quick)
 
 
 def main() -> None:
@@ -55,10 +64,8 @@ def main() -> None:
         "peers": lambda _: peers.run(),
         "peers-run": lambda _: peers_run.run(),
         "figure-3": lambda _: figure_3.run(),
-        "speed": lambda chosen: [
-            speed.run(spec, chosen.runs) for spec in ([chosen.spec] if chosen.name == "speed" else SPEED)
-        ],
-        "audit": lambda chosen: audit_cost.run(chosen.spec, chosen.workers),
+        "speed": _speed,
+        "audit": lambda chosen: audit_cost.run(chosen.spec or SPEC, chosen.workers),
     }
     by_name: dict[str, Callable[[argparse.Namespace], object]] = {
         "advantage": lambda chosen: advantage.run(
@@ -69,13 +76,32 @@ def main() -> None:
             with_runs=chosen.with_runs,
             workers=chosen.workers,
         ),
-        "hidden": lambda chosen: hidden.run(chosen.parties, chosen.features, chosen.ranks, chosen.today),
-        "hidden-leak": lambda chosen: hidden_leak.run(chosen.features, chosen.runs),
-        "every-round": lambda chosen: every_round.run(chosen.spec, chosen.runs, chosen.leak),
+        "hidden": lambda chosen: hidden.run(
+            hidden.Asked(
+                chosen.parties,
+                chosen.features,
+                chosen.ranks,
+                chosen.today,
+                chosen.topics,
+                chosen.delay,
+                chosen.sweeps,
+                chosen.mails,
+            )
+        ),
+        "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
+        "sigma-leak": lambda chosen: sigma_leak.run(
+            [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],
+            chosen.documents,
+            chosen.with_runs,
+        ),
+        "raw-leak": lambda _: raw_leak.run(),
+        "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
+        "verdicts-final": lambda chosen: verdicts.final(chosen.store),
+        "every-round": lambda chosen: every_round.run(chosen.spec or SPEC, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=[*always, *by_name, "all"], default="all")
-    parser.add_argument("--spec", type=Path, default=ROOT / "examples/specs/enron-mail6-svd.toml")
+    parser.add_argument("--spec", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--corpora", nargs="+", default=list(advantage.CORPORA))
     parser.add_argument("--mechanisms", nargs="+", default=list(advantage.MECHANISMS))
@@ -87,7 +113,14 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", type=int, default=[500, 1000])
     parser.add_argument("--ranks", nargs="+", type=int, default=[7])
     parser.add_argument("--today", action="store_true")
+    parser.add_argument("--topics", action="store_true")
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--sweeps", type=int, default=hidden.SWEEPS)
+    parser.add_argument("--mails", type=int)
     parser.add_argument("--leak", action="store_true")
+    parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--whole", action="store_true")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
         print(f"== {name}")

@@ -19,11 +19,11 @@ from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.take_part import enter_documents
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.party_run import enter_documents
+from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 
-__all__ = ["MECHANISMS", "run", "write_parties", "write_protocol"]
+__all__ = ["MECHANISMS", "entered_rows", "run", "write_parties", "write_protocol"]
 
 NAMES = ("ada", "bob", "cyd")
 MECHANISMS = {
@@ -95,17 +95,7 @@ def _one(name: str, parameters: str, folder: Path) -> None:
     formula = 2 * (m - 1) * entries * 4 * k
     online = (volume.get("sum", 0) + volume.get("normed sum", 0)) / rounds
     offline = volume.get("normed offline", 0) / rounds
-    matrices = [
-        enter_documents(
-            read,
-            folder / f"{party}.npz",
-            clearance=None,
-            uncleared=True,
-            signer=load_private(folder / f"{party}.key").public_key(),
-            now=datetime.now().astimezone(),
-        ).corpus.matrix
-        for party in NAMES
-    ]
+    matrices = [entered_rows(read, folder, party, "npz") for party in NAMES]
     central: Any = read.terms.mechanism.run(
         Database((sp.csr_array(sp.vstack(matrices, format="csr")),)), np.random.default_rng(0)
     )
@@ -127,3 +117,15 @@ def _one(name: str, parameters: str, folder: Path) -> None:
 if __name__ == "__main__":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     run()
+
+
+def entered_rows(read: Run, folder: Path, party: str, kind: str) -> sp.csr_array:
+    """The rows that a party enters without a clearance, from its file of a kind: npz, or the toml of a spec."""
+    return enter_documents(
+        read,
+        folder / f"{party}.{kind}",
+        clearance=None,
+        uncleared=True,
+        signer=load_private(folder / f"{party}.key").public_key(),
+        now=datetime.now().astimezone(),
+    ).corpus.matrix

@@ -1,98 +1,164 @@
-"""What an audit's runs and tests cost, beside the loop of commit 9962f76, in CPU seconds of one process.
+"""Today's code beside that of commit 9962f76, in CPU seconds: ratios hold on any machine, also on a busy one.
 
 ::
 
-    python -m benchmarks speed --spec examples/specs/enron-mail6-svd.toml --runs 64
+    python -m benchmarks speed                  # four corpora and mechanisms, part by part; some minutes
+    python -m benchmarks speed --quick          # KOS, few runs; some seconds once all kernels are compiled
+    python -m benchmarks speed --whole          # `ksdp audit` itself under both, every document; an hour
 
-Both work in turns, so that what else the machine does falls on both alike. A PD-SVD that opens its final output
-and a PD-NMF that opens every sweep are what the bounds are for.
+The reference is taken out of this repository's history and runs as it was, in a process of its own, in turns with
+today's. It looked at every document in every run, and of a PD-NMF at the last sweep alone.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from benchmarks import ROOT
 
-from benchmarks.old_loop import old_documents, old_statistics
-from ksdp.audit.design import Block
-from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import Stored, measure, sample
-from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.bands import band_width
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+__all__ = ["REFERENCE", "SPECS", "run", "whole"]
 
-__all__ = ["run"]
-
-_TESTED = 128
+REFERENCE = "9962f76"
+SPECS = tuple(f"{corpus}-{kind}" for corpus in ("enron-mail6", "20newsgroups") for kind in ("svd", "nmf"))
+_QUICK = ("kos-svd", "kos-nmf")
+_PARTS = ("mechanism", "statistics", "tests")
+_FINAL = '[mechanism]\nopens = "final"\n'
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    begin = time.process_time()
-    call()
-    return time.process_time() - begin
+def _reference() -> Path:
+    """The tree of the reference, taken out of the history once: its kernels need not be compiled each time."""
+    folder = ROOT / ".reference" / REFERENCE
+    if folder.is_dir():
+        return folder
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", REFERENCE], capture_output=True, check=False)
+    if packed.returncode:
+        raise SystemExit(f"commit {REFERENCE} is not in this clone: fetch its whole history to compare with it.")
+    folder.parent.mkdir(exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent))
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as tree:
+        tree.extractall(part, filter="tar")
+    _install(part)
+    return part.rename(folder)
 
 
-def _old(plan: Plan, runs: list[Stored]) -> None:
-    """Every document in every run."""
-    documents, chosen = old_documents(plan.documents(0)), old_statistics(plan.statistics)
-    values = {s.name: np.empty((len(runs), len(documents)), np.float32) for s in chosen}
-    for at, stored in enumerate(runs):
-        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
-        for statistic in chosen:
-            values[statistic.name][at] = statistic.evaluate(seen, documents)
+def _install(tree: Path) -> None:
+    """Its own entry points beside its code: those of the installed package name modules that it does not have."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    about = tree / "src" / f"ksdp-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: ksdp\nVersion: {project['version']}\n")
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {where}" for name, where in entries.items())]
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
-def _tests(plan: Plan) -> Callable[[], object]:
-    """Tests of some documents with arms of the plan's size, of values without ties."""
-    rng = np.random.default_rng(0)
-    bits = rng.random((_TESTED, plan.read_runs)) < plan.arms[0] / plan.read_runs
-    values = {s.name: rng.normal(size=bits.shape).astype(np.float32) for s in plan.tested}
-    return lambda: compare_arms(values, bits)
+def _environment(tree: Path) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(tree / "src"), "OPENBLAS_NUM_THREADS": "1"}
 
 
-def run(spec_path: Path, runs: int, repeats: int = 2) -> None:
-    """Print the CPU seconds of the parts of both, for the whole audit without its fresh runs, and their ratio."""
-    spec, base = read_spec_file(spec_path)
-    if spec.mechanism.name == "pd-svd":
-        spec = spec.model_copy(update={"mechanism": spec.mechanism.model_copy(update={"opens": "final"})})
-    corpus = spec_corpus(spec, base)
-    new = make_plan(spec, corpus)
-    every_run = spec.design.model_copy(update={"without_runs": "all"})
-    old = make_plan(spec.model_copy(update={"design": every_run}), corpus)
-    runs = min(runs, new.block_runs)
-    block, drawn = Block(0, 0, runs), list(sample(old, Block(0, 0, runs)))
-    parts: dict[str, Callable[[], object]] = {
-        "mechanism": lambda: list(sample(old, block)),
-        "old statistics": lambda: _old(old, drawn),
-        "new statistics": lambda: measure(new, block, drawn, new.statistics),
-        "old tests": _tests(old),
-        "new tests": _tests(new),
-    }
-    _old(old, drawn[:1])  # compiles
-    measure(new, Block(0, 0, 1), drawn[:1], new.statistics)
-    parts["new tests"]()
-    spent = dict.fromkeys(parts, 0.0)
-    for _ in range(repeats):
-        for name, call in parts.items():
-            spent[name] += _seconds(call) / repeats
-    documents = len(new.audited)
-    total = {}
-    for name, plan in (("old", old), ("new", new)):
-        mechanism = spent["mechanism"] / runs * plan.runs
-        statistics = spent[f"{name} statistics"] / runs * plan.runs
-        tests = spent[f"{name} tests"] / _TESTED * documents
-        total[name] = mechanism + statistics + tests
-        arms = (np.array([arm]) for arm in plan.arms)
-        width = band_width(*arms, spec.decision.level)[0]
-        kept = plan.design.share + (1 - plan.design.share) / plan.every
-        print(
-            f"  {name}: {plan.runs} runs, arms {plan.arms}, band {width:.4f}: mechanism {mechanism:.0f}, "
-            f"statistics {statistics:.0f}, tests {tests:.0f}, together {total[name]:.0f} CPU s; "
-            f"values {plan.runs * kept * documents * 4 * len(plan.statistics) / 1e9:.2f} GB"
-        )
-    print(f"  {spec_path.stem}: {total['old'] / total['new']:.2f} times fewer CPU seconds than 9962f76's loop")
+class _Loop:
+    """The plain loop of one tree, in a process that waits to be told what to do."""
+
+    def __init__(self, tree: Path, spec: str, runs: int) -> None:
+        script, path = ROOT / "benchmarks" / "loop_parts.py", tree / "examples/specs" / f"{spec}.toml"
+        command = [sys.executable, "-P", str(script), str(path), str(runs)]
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(command, env=_environment(tree), **pipes)
+        self.about: dict[str, Any] = json.loads(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line: str = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a loop ended with {self._process.wait()}; its error is above.")
+        return line
+
+    def seconds(self, part: str) -> float:
+        """CPU seconds of a part, for the whole audit without its fresh runs."""
+        assert self._process.stdin is not None
+        print(part, file=self._process.stdin, flush=True)
+        return float(self._answer()) * float(self.about["scale"][part])
+
+    def end(self) -> None:
+        """Let it go."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def run(specs: Sequence[str] = (), runs: int = 32, *, quick: bool = False, repeats: int = 3) -> None:
+    """Print a table of CPU seconds by part, and how many times fewer they are today."""
+    chosen = specs or (_QUICK if quick else SPECS)
+    runs, repeats = (8, 1) if quick else (runs, repeats)
+    print("CPU seconds of a plain loop over a whole audit, without fresh runs (medians of turns), then / now:")
+    heads = "".join(f"{part:>18}" for part in (*_PARTS, "together"))
+    print(f"{'':20}{'runs':>14}{'values GB':>14}{heads}  times fewer")
+    tree = _reference()
+    for spec in chosen:
+        loops = [_Loop(tree, spec, runs), _Loop(ROOT, spec, runs)]
+        try:
+            turns = [[{part: loop.seconds(part) for part in _PARTS} for loop in loops] for _ in range(repeats)]
+            spent = [
+                {part: sorted(turn[which][part] for turn in turns)[repeats // 2] for part in _PARTS}
+                for which in range(2)
+            ]
+        finally:
+            for loop in loops:
+                loop.end()
+        _line(spec, [loop.about for loop in loops], spent)
+
+
+def _line(spec: str, about: Sequence[dict[str, Any]], spent: Sequence[dict[str, float]]) -> None:
+    then, now = spent
+    cells = [f"{then[part]:.0f} / {now[part]:.0f}" for part in _PARTS]
+    old, new = sum(then.values()), sum(now.values())
+    sizes = "{:.1f} / {:.1f}".format(*(a["values"] / 1e9 for a in about))
+    numbers = "{} / {}".format(*(a["runs"] for a in about))
+    together = f"{old:.0f} / {new:.0f}"
+    row = "".join(f"{cell:>18}" for cell in (*cells, together))
+    print(f"{spec:20}{numbers:>14}{sizes:>14}{row}  {old / new:.2f}", flush=True)
+
+
+def whole(specs: Sequence[str] = (), workers: int = 2) -> None:
+    """Run `ksdp audit` under both, and print CPU seconds, seconds and bytes of the store."""
+    tree = _reference()
+    with tempfile.TemporaryDirectory() as folder:
+        for spec in specs or SPECS:
+            spent = []
+            for name, code in (("then", tree), ("now", ROOT)):
+                path = Path(folder) / f"{name}-{spec}.toml"
+                text = (code / "examples/specs" / f"{spec}.toml").read_text()
+                if code == ROOT and spec.endswith("svd"):
+                    text = text.replace("[mechanism]\n", _FINAL, 1)
+                few = text.replace("with_runs = 200", "with_runs = 12\ndocuments = 50")
+                path.write_text(few)
+                _audit(code, path, Path(folder) / "warm", workers)  # compiles
+                path.write_text(text)
+                spent.append(_audit(code, path, Path(folder) / f"{name}-{spec}", workers))
+                print(f"{spec:20}{name:>6}  {spent[-1]:.0f} CPU s", flush=True)
+            print(f"{spec:20} {spent[0] / spent[1]:.2f} times fewer", flush=True)
+
+
+def _audit(tree: Path, spec: Path, store: Path, workers: int) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    options = [str(spec), "--store", str(store), "--workers", str(workers)]
+    command = [sys.executable, "-P", "-m", "ksdp", "audit", *options]
+    done = subprocess.run(command, env=_environment(tree), capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 3, 4):
+        raise SystemExit(done.stderr)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
+    print("   " + " ".join(done.stderr.split("\n")[-4:-3]) + f"  store {size / 1e9:.2f} GB", flush=True)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

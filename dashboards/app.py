@@ -26,6 +26,7 @@ from ksdp.dashboards.reviewers import ReviewerSource
 from ksdp.dashboards.reviews.actions import Actions
 from ksdp.dashboards.reviews.log_page import read_log_page
 from ksdp.dashboards.reviews.queue_page import read_queue_page
+from ksdp.dashboards.runs.runs_page import read_runs_page
 from ksdp.dashboards.schedules.schedules_page import read_schedule_page, read_schedules_page
 from ksdp.dashboards.screening.screens_page import read_screen_page, read_screens_page
 from ksdp.dashboards.security import BrokenBody, Gate
@@ -109,6 +110,10 @@ def _schedule(desk: Desk, request: Request) -> Response:
     return desk.page(request, "page_schedule", view=view)
 
 
+def _runs(desk: Desk, request: Request) -> Response:
+    return desk.page(request, "page_runs", page=read_runs_page(desk.store, request.query_params))
+
+
 def _icon(desk: Desk, request: Request) -> Response:
     return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
 
@@ -132,6 +137,7 @@ _PAGES: dict[str, Page] = {
     "/log": _log,
     "/schedules": _schedules,
     "/schedules/{name}": _schedule,
+    "/runs": _runs,
     "/sign-in": forms.sign_in_page,
 }
 _FORMS: dict[str, Callable[[Desk, Request, forms.Form], Response]] = {

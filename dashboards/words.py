@@ -59,12 +59,20 @@ def power_of_ten(exponent: float) -> Markup:
 
 
 def p_value(log10_p: float) -> Markup:
-    """A p-value from its logarithm: three decimals down to 0.001, a power of ten below.
+    """A p-value from its logarithm: three decimals down to 0.001, below that how seldom; to the end in the title.
 
-    >>> p_value(-1.0), p_value(-300.25)
-    (Markup('0.100'), Markup('10<sup>−300.2</sup>'))
+    >>> p_value(-1.0), p_value(-4.5)
+    (Markup('0.100'), Markup('<span class="p" title="10^−4.5">1 in 31,600</span>'))
     """
-    return Markup(f"{10**log10_p:.3f}") if log10_p >= -3 else power_of_ten(log10_p)
+    if log10_p >= -3:
+        return Markup(f"{10**log10_p:.3f}")
+    power = f"{log10_p:.1f}".replace("-", "−")
+    if log10_p < -6:
+        said = "less than 1 in a million"
+    else:
+        often = 10**-log10_p
+        said = f"1 in {round(often, 2 - int(math.log10(often))):,.0f}"
+    return Markup(f'<span class="p" title="10^{power}">{said}</span>')
 
 
 def duration(seconds: float) -> str:

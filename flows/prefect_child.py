@@ -11,11 +11,16 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
+
+from ksdp.storage.prefect_home import keep_template, start_from_template, template_of
 
 __all__ = ["serve_on"]
 
 _GRACE_SECONDS = 1.0
 _POLL_SECONDS = 0.25
+_ELSEWHERE = {"PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL"}
+"""Where one of these is set, the database is none of ours."""
 
 
 def _leave_with(parent: int) -> None:
@@ -28,17 +33,27 @@ def _leave_with(parent: int) -> None:
 def serve_on(descriptor: int, parent: int) -> None:
     """Serve on a socket that listens already, as long as the parent lives."""
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    import prefect
     import uvicorn
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
     settings = get_current_settings().server
+    template, database = template_of(prefect.__version__), Path(os.environ["PREFECT_HOME"]) / "prefect.db"
+    known = bool(_ELSEWHERE & set(os.environ)) or start_from_template(database, template)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if not known:  # before anybody has been answered
+                keep_template(database, template)
+
     config = uvicorn.Config(
         create_app(final=True),
         timeout_keep_alive=settings.api.keepalive_timeout,
         log_level=settings.logging_level.lower(),
     )
-    uvicorn.Server(config).run(sockets=[socket.socket(fileno=descriptor)])
+    Server(config).run(sockets=[socket.socket(fileno=descriptor)])
 
 
 if __name__ == "__main__":

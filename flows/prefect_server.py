@@ -108,6 +108,11 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")
+    if _within_a_run():
+        from prefect.settings import PREFECT_API_URL
+
+        yield Server((PREFECT_API_URL.value() or "of the run").removesuffix("/api"), None, None, None)
+        return
     named = os.environ.get("PREFECT_API_URL")
     if named:
         yield Server(named.removesuffix("/api"), None, None, None)
@@ -149,6 +154,15 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _within_a_run() -> bool:
+    """Whether a flow is being run here already: then its server is the one, whoever started it."""
+    if "prefect" not in sys.modules:
+        return False
+    from prefect.context import FlowRunContext
+
+    return FlowRunContext.get() is not None
 
 
 def _flush() -> None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.audit.corpus import Corpus, twins
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
+from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.corpora import load_corpus
@@ -24,10 +25,9 @@ from ksdp.storage.store import Store, content_key
 from ksdp.tasks.audit_ref import AuditRef
 
 __all__ = [
-    "Asked",
+    "GivenSpec",
     "Prepared",
     "audit_id",
-    "corpus_notes",
     "prepare",
     "prepare_stored",
     "read_spec_file",
@@ -44,7 +44,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GivenSpec:
     """What a person asked that takes several audits: a screen, or several views."""
 
     spec: Spec
@@ -97,24 +97,11 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
         If anything is refused; the store is then as it was.
     """
     corpus = spec_corpus(spec, base)
-    for line in corpus_notes(corpus):
+    for line in corpus_notes(spec, base, corpus):
         current().say(line)
     if meant := _percent_meant(spec, len(corpus.ids)):
         current().say(meant)
     return prepare_stored(spec, corpus, store, may_sample=True)
-
-
-def corpus_notes(corpus: Corpus) -> list[str]:
-    """What a person must know of the rows: those that were left out, and those that are alike."""
-    notes = []
-    if corpus.left_out:
-        some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
-        notes.append(
-            f"{len(corpus.left_out)} rows without any feature are left out ({some}): nothing is said of them."
-        )
-    if alike := twins(corpus):
-        notes.append(f"{alike} documents are twins of another: they look safer than they are.")
-    return notes
 
 
 def _percent_meant(spec: Spec, documents: int) -> str:
@@ -134,7 +121,7 @@ def prepare_stored(
     store: Path,
     *,
     may_sample: bool,
-    asked: Asked | None = None,
+    asked: GivenSpec | None = None,
     plan: Plan | None = None,
 ) -> Prepared:
     """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what.
@@ -145,7 +132,7 @@ def prepare_stored(
     try_own_code(plan)
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
-    asked = asked or Asked(spec, corpus.hash)
+    asked = asked or GivenSpec(spec, corpus.hash)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     record_attempt(opened, attempt_of(spec, audit, now, plan.runs, corpus=asked.corpus, given=asked.spec))
     store_corpus(corpus, opened.corpus(corpus.hash))

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.gap import Gap, widest_gap
-from ksdp.storage.checksums import check_sealed, write_sealed_table
+from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
 from ksdp.storage.finding_tables import CURVES
 
 __all__ = ["Curve", "read_curves", "read_table", "write_curves"]
@@ -50,7 +49,7 @@ def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
     """
     try:
         path = check_sealed(folder / name, f"audit {folder.name!r}") if (folder / name).exists() else folder / name
-        table = pq.read_table(path, page_checksum_verification=True)
+        table = whole_table(path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"audit {folder.name!r} has no readable {name}; run it again.") from error
     missing = [column for column in schema.names if column not in table.schema.names]

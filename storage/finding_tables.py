@@ -12,6 +12,8 @@ from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 import pyarrow as pa
 
+from ksdp.audit.verdicts.effect_measures import EffectMeasures
+
 __all__ = [
     "CURVES",
     "EFFECTS",
@@ -42,28 +44,40 @@ class VerdictRow:
     """`verdicts.parquet`: one document, under its strongest statistic."""
 
     document: str
+    """Its id; the name of a group, where groups are audited."""
     verdict: str
+    """`sensitive`, `clear`, `certified clear` or `undecided`."""
     log10_p: float
     """Of no leak at all: the paper's question."""
     log10_adjusted_p: float
+    """The same, adjusted for all statistics and documents."""
     detected: bool
+    """Whether any leak is proved, however small."""
     log10_p_above: float
     """Of an advantage of at most the margin: small where it is above."""
     log10_adjusted_p_above: float
+    """Adjusted; at or below the level: sensitive."""
     log10_p_below: float
     """Of an advantage of at least the margin: small where it is below."""
     log10_adjusted_p_below: float
+    """Adjusted, over all statistics; at or below the level: clear."""
     statistic: str
+    """The one with the strongest evidence."""
     distance: float
+    """Measured D under it."""
     band_low: float
+    """Of the true D under it; all bands hold together."""
     band_high: float
     largest_band_high: float
     """Over all statistics."""
     n_with: int
+    """Runs that held it."""
     n_without: int
+    """Runs without it that its tests read."""
     detectable_distance: float
     """The measured D at which it would surely have been called sensitive."""
     runs_to_decide: float
+    """Runs after which it would be decided, were the measured D the true one; infinite where none would do."""
     certified_bound: float | None
     """Of the advantage of every attack; None where no paired runs were made."""
     knows_all: float | None
@@ -75,41 +89,41 @@ class StatisticTestRow:
     """`statistics.parquet`: one document under one statistic."""
 
     document: Annotated[str, _REPEATED]
+    """Its id."""
     statistic: Annotated[str, _REPEATED]
+    """Its name."""
     version: Annotated[int, pa.int32()]
+    """Of the statistic: another one gives other numbers."""
     n_with: int
+    """Runs that held the document."""
     n_without: int
+    """Runs without it that the test read."""
     distance: float
+    """Measured D."""
     band_low: float
+    """Of the true D; all bands hold together."""
     band_high: float
     log10_p: float
+    """Of no leak: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
     log10_p_tail: float
+    """Of the tails alone."""
     log10_p_above: float
+    """Of an advantage of at most the margin."""
     log10_p_below: float
+    """Of an advantage of at least the margin."""
 
 
 @dataclass(frozen=True)
-class EffectRow:
-    """`effects.parquet`: one detected leak on fresh runs (`audit.verdicts.fresh_effects.Effect`)."""
-
+class _DocumentStatistic:
     document: str
+    """Its id."""
     statistic: str
-    n_with: int
-    n_without: int
-    advantage: float
-    advantage_low: float
-    advantage_high: float
-    distance: float
-    band_low: float
-    band_high: float
-    log10_p: float
-    log10_p_above: float
-    epsilon_low: float
-    tpr_at_fpr_01: float | None
-    """None, as its bound, where the runs cannot measure it."""
-    tpr_at_fpr_01_low: float | None
-    tpr_at_fpr_001: float | None
-    tpr_at_fpr_001_low: float | None
+    """The one that the first runs chose, with its threshold."""
+
+
+@dataclass(frozen=True)
+class EffectRow(EffectMeasures, _DocumentStatistic):
+    """`effects.parquet`: one detected leak on fresh runs; rates are null where the runs cannot measure them."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +134,9 @@ class ViewsRow:
     """
 
     document: str
+    """Its id."""
     verdict: str
+    """Over all views."""
     log10_adjusted_p: float
     """Of no leak at all."""
     log10_adjusted_p_below: float
@@ -128,12 +144,18 @@ class ViewsRow:
     detected: bool
     """In some view."""
     view: str
+    """Its name."""
     statistic: str
+    """Of that view."""
     distance: float
+    """Measured D."""
     band_low: float
+    """Of the true D."""
     band_high: float
     n_with: int
+    """Runs that held it."""
     n_without: int
+    """Runs without it that its tests read."""
     largest_band_high: float
     """Over statistics and views, as all bands of all views hold together."""
     runs_to_decide: float

@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
@@ -19,9 +18,6 @@ from ksdp.audit.results.gap import Gap
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import Decisions
-from ksdp.audit.verdicts.fresh_effects import Effect
 from ksdp.storage.checksums import (
     check_sealed,
     is_sealed,
@@ -43,6 +39,11 @@ from ksdp.storage.finding_tables import (
 )
 from ksdp.storage.store import json_text
 
+if TYPE_CHECKING:
+    from ksdp.audit.verdicts.arms import ArmTests
+    from ksdp.audit.verdicts.decide import Decisions
+    from ksdp.audit.verdicts.effect_measures import Effect
+
 __all__ = [
     "FINDINGS",
     "Curve",
@@ -52,6 +53,7 @@ __all__ = [
     "Summary",
     "findings_whole",
     "parsed",
+    "place_of",
     "read_curves",
     "read_document",
     "read_effects",
@@ -263,6 +265,8 @@ def read_document(folder: Path, document: str) -> DocumentFindings:
     StoreError
         If it was not audited.
     """
+    import pyarrow.compute as pc
+
     rows = read_verdicts(folder)
     mine = VERDICTS.rows(rows.filter(pc.equal(rows["document"], document)))
     if not mine:
@@ -272,3 +276,11 @@ def read_document(folder: Path, document: str) -> DocumentFindings:
     effects = read_effects(folder)
     fresh = EFFECTS.rows(effects.filter(pc.equal(effects["document"], document)))
     return DocumentFindings(mine[0], tuple(STATISTICS.rows(tests)), fresh[0] if fresh else None)
+
+
+def place_of(folder: Path, document: str) -> int:
+    """The row of a document in `verdicts.parquet`, from 0; -1 where it was not audited."""
+    import pyarrow.compute as pc
+
+    names = read_verdicts(folder)["document"]
+    return int(pc.index(names, pa.scalar(document, names.type)).as_py())

@@ -8,12 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import check_sealed, is_sealed, write_sealed, write_sealed_json, write_sealed_table
+from ksdp.storage.checksums import (
+    check_sealed,
+    is_sealed,
+    whole_table,
+    write_sealed,
+    write_sealed_json,
+    write_sealed_table,
+)
 
 __all__ = ["check_corpus", "open_corpus", "store_corpus"]
 
@@ -71,7 +77,7 @@ def open_corpus(folder: Path) -> Corpus:
     try:
         about = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         data, indices, indptr = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS)
-        labels = pq.read_table(folder / "ids.parquet")
+        labels = whole_table(folder / "ids.parquet")
     except (OSError, ValueError) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
     matrix = sp.csr_array((data, indices, indptr), shape=tuple(about["shape"]), copy=False)

@@ -16,14 +16,17 @@ from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
-from ksdp.audit.verdicts.fresh_effects import Attack, Effect, best_threshold, learned_scores, measure_effect
+from ksdp.audit.verdicts.effect_measures import Effect, Flagged
+from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
+from ksdp.audit.verdicts.raw_filter import RAW
 from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan
 from ksdp.tasks.blocks import discard
+from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
 
-__all__ = ["Flagged", "Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
+__all__ = ["Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
 
 # A slice's values of all runs stay below this in a worker.
 _SLICE_BYTES = 256 * 2**20
@@ -92,8 +95,10 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
         if real > 0:
             shuffled.append(shuffled_log10_p(few, inclusion[:real], order))
     tests = ArmTests.beside(plain)
-    if plan.learners:
-        tests = ArmTests.beside([tests, ArmTests.join(list(_learned(ref, part, plan, len(tests))))])
+    if learners := tuple(name for name in plan.learners if name != RAW):
+        tests = ArmTests.beside([tests, ArmTests.join(list(_learned(ref, part, learners, len(tests))))])
+    if RAW in plan.learners:
+        tests = ArmTests.beside([tests, raw_column(ref, part.lane, gather(ref, part, [])[0])])
     if permutations := open_audit(ref.at(FIRST)).permutations:
         tests = replace(tests, log10_joint=np.concatenate(list(_joint(ref, part, plan, tests, permutations))))
     mixed = np.concatenate(shuffled, axis=1) if shuffled else np.zeros((0, len(names)))
@@ -118,13 +123,14 @@ def _joint(ref: AuditRef, part: Slice, plan: Plan, tests: ArmTests, permutations
         yield joint_log10_p(values, inclusion, tests[rows], permutations, rng)
 
 
-def _learned(ref: AuditRef, part: Slice, plan: Plan, rows: int) -> Iterator[ArmTests]:
+def _learned(ref: AuditRef, part: Slice, learners: Sequence[str], rows: int) -> Iterator[ArmTests]:
     """Learned columns; they need all columns of a document at once."""
+    plan = open_plan(ref)
     names = [s.name for s in plan.statistics]
     at_once = max(1, _SLICE_BYTES // (len(names) * plan.read_runs * 4))
     for first in range(0, rows, at_once):
         inclusion, values = gather(ref, part, names, slice(first, min(first + at_once, rows)))
-        yield learn_arms(values, inclusion, plan.learners)
+        yield learn_arms(values, inclusion, learners)
 
 
 def gather(
@@ -161,15 +167,6 @@ def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:
     return Curve.of(document, statistic, column, bits)
 
 
-@dataclass(frozen=True, slots=True)
-class Flagged:
-    """A document whose effect is wanted, under the column that was strongest for it."""
-
-    row: int
-    """Of the corpus."""
-    column: str
-
-
 @dataclass(frozen=True, eq=False)
 class SliceEffects:
     """Effects of some documents of a slice, and what its canaries say of the fresh runs."""
@@ -195,13 +192,16 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
         here = np.searchsorted(later.design.targets(part.lane), rows) - part.group * ROW_GROUP
         there = np.searchsorted(plan.design.targets(part.lane), rows)
         learner = column.removeprefix(LEARNED_PREFIX) if column.startswith(LEARNED_PREFIX) else None
-        names = [s.name for s in later.statistics] if learner else [column]
-        at_once = max(1, _SLICE_BYTES // (len(names) * (plan.read_runs + later.read_runs) * 4))
+        # The filter on raw announcements reads no column.
+        names = [] if learner == RAW else [s.name for s in later.statistics] if learner else [column]
+        at_once = max(1, _SLICE_BYTES // (max(len(names), 1) * (plan.read_runs + later.read_runs) * 4))
         for group in np.unique(there // ROW_GROUP):
             mine = np.flatnonzero(there // ROW_GROUP == group)
             for some in np.array_split(mine, -(-len(mine) // at_once)):
                 before = gather(ref, Slice(part.lane, int(group)), names, there[some] % ROW_GROUP)
                 after = gather(fresh, part, names, here[some])
+                if learner == RAW:
+                    after[1].append(fresh_raw_scores(ref, fresh, part.lane, before[0], after[0]))
                 for at, row in enumerate(rows[some]):
                     effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision)
                     found += [effect] if effect else []
@@ -222,7 +222,9 @@ def _effect(
     if not 0 < first[at].sum() < first.shape[1] or not 0 < last[at].sum() < last.shape[1]:
         return None
     one = slice(at, at + 1)
-    if learner:
+    if learner == RAW:
+        scores, attack = new[0][at].astype(np.float64), Attack(0.0, above=True)
+    elif learner:
         scores = learned_scores(learner, (first[one], [v[one] for v in old]), (last[one], [v[one] for v in new]))
         attack = Attack(0.0, above=True)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,31 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from ksdp.audit.design import Block
+from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone, compute_block
 from ksdp.tasks.pairs import compute_pairs
-from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests, curve, effects, test_slice
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
 from ksdp.tasks.spread import spread
 
 __all__ = ["draw_curves", "measure_flagged", "run_pairs", "sample_blocks", "test_slices"]
 
+_Part = TypeVar("_Part")
 _options: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
+
+
+async def _spread(
+    address: str,
+    step: Callable[..., _Part],
+    arguments: Sequence[tuple[Any, ...]],
+    done: Callable[[_Part], None],
+    attempt: int = 0,
+) -> list[_Part]:
+    """Off the event loop: Prefect goes on talking to its server."""
+    results: list[_Part] = await asyncio.to_thread(spread, address, step, arguments, done, attempt)
+    return results
 
 
 @task(name="sample", task_run_name="sample blocks {first}-{last}", **_options)
@@ -41,8 +55,7 @@ async def sample_blocks(
 ) -> list[BlockDone]:
     """Make sure that the values of these blocks are stored."""
     arguments = [(ref, block) for block in blocks]
-    results: list[BlockDone] = await asyncio.to_thread(spread, address, compute_block, arguments, done, attempt)
-    return results
+    return await _spread(address, compute_block, arguments, done, attempt)
 
 
 @task(name="test", **_options)
@@ -51,8 +64,7 @@ async def test_slices(
 ) -> list[SliceTests]:
     """Tests of every document under every statistic."""
     arguments = [(ref, part) for part in parts]
-    results: list[SliceTests] = await asyncio.to_thread(spread, address, test_slice, arguments, done, attempt)
-    return results
+    return await _spread(address, test_slice, arguments, done, attempt)
 
 
 @task(name="confirm", **_options)
@@ -66,8 +78,7 @@ async def measure_flagged(
 ) -> list[SliceEffects]:
     """Effects of documents with a detected leak on fresh runs, and these runs' canaries."""
     arguments = [(ref, fresh, *part) for part in parts]
-    results: list[SliceEffects] = await asyncio.to_thread(spread, address, effects, arguments, done, attempt)
-    return results
+    return await _spread(address, effects, arguments, done, attempt)
 
 
 @task(name="certify", **_options)
@@ -76,8 +87,7 @@ async def run_pairs(
 ) -> list[NDArray[np.float64]]:
     """Advantages of the best attack on pairs of runs that differ in one document."""
     arguments = [(ref, part) for part in parts]
-    results: list[NDArray[np.float64]] = await asyncio.to_thread(spread, address, compute_pairs, arguments, done)
-    return results
+    return await _spread(address, compute_pairs, arguments, done)
 
 
 @task(name="curves", **_options)
@@ -85,5 +95,4 @@ async def draw_curves(
     address: str, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]
 ) -> list[Curve]:
     """The values behind the tests that the report draws: (stage, lane, row, statistic) each."""
-    results: list[Curve] = await asyncio.to_thread(spread, address, curve, wanted, done)
-    return results
+    return await _spread(address, curve, wanted, done)

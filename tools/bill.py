@@ -25,9 +25,9 @@ STRONG = re.compile(r"\b(A?GPL)(v?\d|-\d| |$)", re.IGNORECASE)
 
 
 def needed(name: str = "ksdp") -> list[Distribution]:
-    """A package and everything that it needs at run time, by name."""
+    """A package with all its extras but those of developers, and all that these need at run time, by name."""
     found: dict[str, Distribution] = {}
-    wanted = [(name, frozenset[str]())]
+    wanted = [(name, frozenset({"all"}))]
     seen: set[tuple[str, frozenset[str]]] = set()
     while wanted:
         name, extras = wanted.pop()

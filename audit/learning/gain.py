@@ -26,14 +26,14 @@ from ksdp.audit.learning.measures import coherence, diversity, energy, rated, re
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.randomness import Purpose, generator
 
-__all__ = ["ALL", "Interval", "Rows", "Score", "gain_scores", "interval", "party_labels"]
+__all__ = ["ALL", "GainRows", "Interval", "Score", "gain_scores", "interval", "party_labels"]
 
 ALL = "everybody's documents"
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class GainRows:
     """A corpus with and without levers, the same documents in the same order."""
 
     learn: sp.csr_array
@@ -90,7 +90,7 @@ def interval(values: Sequence[float], ratio: float, level: float = 0.05) -> Inte
     return Interval(mean, mean - half, mean + half)
 
 
-def party_labels(rows: Rows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
+def party_labels(rows: GainRows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
     """Who holds each document: the parties that the corpus names, or some drawn alike."""
     if asked.parties is None and rows.party is not None:
         return rows.party
@@ -109,7 +109,7 @@ class _Split:
     names: tuple[str, ...] = field(default=())
 
 
-def _split(rows: Rows, asked: GainSpec, seed: int, number: int) -> _Split:
+def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
     rng = generator(seed, Purpose.LEARNING, number, 0)
     count = rows.judge.shape[0]
     labels = party_labels(rows, asked, rng)
@@ -123,11 +123,11 @@ def _split(rows: Rows, asked: GainSpec, seed: int, number: int) -> _Split:
 
 
 def gain_scores(
-    mechanism: Mechanism, rows: Rows, asked: GainSpec, seed: int, *, baselines: bool = True
+    mechanism: Mechanism, rows: GainRows, asked: GainSpec, seed: int, *, baselines: bool = True
 ) -> Iterator[Score]:
     """Every learner's scores, split by split.
 
-    Without `baselines` those of the run alone, on everybody's documents, in the same splits.
+    Without `baselines` those of the run alone, in the same splits.
 
     Raises
     ------
@@ -145,8 +145,9 @@ def gain_scores(
 
         if not baselines:
             learnt = learn(run, parts(rows.learn), rows.lift, rng)
-            for measure, value in _judge(learnt, learnt, rows, split, ALL).items():
-                yield Score(number, "run", "", ALL, measure, value)
+            for judged in (ALL, *split.names):
+                for measure, value in _judge(learnt, None, rows, split, judged).items():
+                    yield Score(number, "run", "", judged, measure, value)
             continue
         best = learn(exact, parts(rows.judge), None, rng)
         learners: list[tuple[str, str, Learnt]] = [
@@ -166,7 +167,7 @@ def gain_scores(
                     yield Score(number, who, name, judged, measure, value)
 
 
-def _judge(learnt: Learnt, best: Learnt, rows: Rows, split: _Split, judged: str) -> Mapping[str, float]:
+def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, judged: str) -> Mapping[str, float]:
     of = np.ones(len(split.test), dtype=bool) if judged == ALL else split.labels == judged
     if not (split.test & of).any():
         return {}
@@ -182,8 +183,9 @@ def _judge(learnt: Learnt, best: Learnt, rows: Rows, split: _Split, judged: str)
         found |= {
             "coherence (NPMI)": coherence(learnt, rows.judge),
             "diversity": diversity(learnt),
-            "topic match": topic_match(learnt, best),
         }
+        if best is not None:
+            found["topic match"] = topic_match(learnt, best)
     return found
 
 

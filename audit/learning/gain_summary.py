@@ -96,9 +96,9 @@ class GainSummary:
 
 
 def summarise_gain(scores: Sequence[Score], mechanism: str, asked: GainSpec, named: bool) -> GainSummary:
-    """Intervals over splits of what `gain_scores` found."""
+    """Intervals over splits of what `gain_scores` found, of the measures that the run has."""
     ratio = asked.held_out / (1 - asked.held_out)
-    measures = tuple(dict.fromkeys(score.measure for score in scores))
+    measures = tuple(dict.fromkeys(score.measure for score in scores if score.learner == "run"))
     order = sorted(measures, key=lambda name: ("minus RMSE" not in name, measures.index(name)))
     parties = tuple(sorted({score.party for score in scores if score.party}))
     found = tuple(_measure([s for s in scores if s.measure == name], name, parties, ratio) for name in order)
@@ -124,8 +124,10 @@ def _measure(scores: Sequence[Score], measure: str, parties: Sequence[str], rati
     gain_exact = _less(exact, alone, ratio)
     kept = None
     if gain_exact.low > 0:
-        shares = [(r - a) / (e - a) for r, e, a in zip(run, exact, alone, strict=True) if e > a]
-        kept = interval(shares, ratio)
+        # A ratio of means; its error is that of its linear part.
+        best, gained = np.subtract(exact, alone), np.subtract(run, alone)
+        share = gained.mean() / best.mean()
+        kept = interval((share + (gained - share * best) / best.mean()).tolist(), ratio)
     return MeasureGain(
         measure,
         interval(run, ratio),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
@@ -23,9 +26,11 @@ __all__ = [
     "PowerSummary",
     "Provenance",
     "SamplerSummary",
+    "ShareSummary",
     "StatisticSummary",
     "StoredValues",
     "VerdictCounts",
+    "count_verdicts",
 ]
 
 FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
@@ -54,6 +59,12 @@ class VerdictCounts:
     def cleared(self) -> int:
         """Clear, or certified to be."""
         return self.clear + self.certified_clear
+
+
+def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
+    """Documents by verdict."""
+    counts = {field.name: int((verdict == field.name.replace("_", " ")).sum()) for field in fields(VerdictCounts)}
+    return VerdictCounts(**counts)
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -275,3 +286,15 @@ class Provenance:
     runs_a_block: int
     stages: Annotated[tuple[StoredValues, ...], Field(min_length=1)]
     """One a look that was made."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class ShareSummary:
+    """Bounds of the share of all documents that leak, from those that were drawn; both hold at 1 - `level`."""
+
+    drawn: int
+    population: int
+    """What they were drawn from."""
+    level: float
+    low: float
+    high: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,31 +15,18 @@ from ksdp.audit.interim_verdicts import Standing
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
+from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
-from ksdp.audit.results.parts import (
-    AnnouncedArray,
-    ChanceSummary,
-    ControlsSummary,
-    CorpusSummary,
-    DesignSummary,
-    FreshSummary,
-    GuaranteeSummary,
-    LookSummary,
-    PaperAlone,
-    PowerSummary,
-    Provenance,
-    StatisticSummary,
-    VerdictCounts,
-)
+from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
 from ksdp.audit.verdicts.decide import Verdict
-from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
 
-__all__ = ["Cost", "Filed", "Tested", "chance", "count_verdicts", "detectable", "summarise"]
+__all__ = ["Cost", "Filed", "Tested", "chance", "detectable", "summarise"]
 
 # Quantiles of Kolmogorov's law: a document that leaks nothing measures D * sqrt(n m / (n + m)) below these.
 _KOLMOGOROV_50, _KOLMOGOROV_95 = 0.8276, 1.3581
@@ -82,7 +69,7 @@ class Filed:
     """Hash of the corpus."""
     store: str
     report: str
-    provenance: Provenance
+    provenance: parts.Provenance
 
 
 def detectable(tested: Tested) -> NDArray[np.float64]:
@@ -97,12 +84,7 @@ def detectable(tested: Tested) -> NDArray[np.float64]:
     return out
 
 
-def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
-    """Documents by verdict."""
-    return VerdictCounts(**{v.value.replace(" ", "_"): int((verdict == v).sum()) for v in Verdict})
-
-
-def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> ChanceSummary:
+def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> parts.ChanceSummary:
     """D by chance, from Kolmogorov's law for arms of the median size.
 
     Parameters
@@ -111,7 +93,7 @@ def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> ChanceSum
     """
     n, m = (max(float(np.median(arm)), 1.0) for arm in (n_with, n_without))
     spread = math.sqrt((n + m) / (n * m))
-    return ChanceSummary(min(_KOLMOGOROV_50 * spread, 1.0), min(_KOLMOGOROV_95 * spread, 1.0))
+    return parts.ChanceSummary(min(_KOLMOGOROV_50 * spread, 1.0), min(_KOLMOGOROV_95 * spread, 1.0))
 
 
 def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Filed) -> Summary:
@@ -132,16 +114,16 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         mechanism=plan.mechanism.name,
         mechanism_version=plan.mechanism.version,
         parameters=parameters_of(plan.mechanism),
-        guarantee=GuaranteeSummary.from_json(guarantee_of(plan.mechanism).as_json()),
+        guarantee=parts.GuaranteeSummary.from_json(guarantee_of(plan.mechanism).as_json()),
         documents=len(tests),
         runs=runs,
         valid=judged.valid,
-        verdicts=count_verdicts(decisions.verdict),
+        verdicts=parts.count_verdicts(decisions.verdict),
         detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
         opens="final" if plan.spec.statistics.sees == "final" else opens_of(plan.mechanism),
-        announced=tuple(AnnouncedArray(a.name, a.shape) for a in plan.announced if a.name in plan.seen),
+        announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.announced if a.name in plan.seen),
         coverage=plan.coverage.read_by,
         unread=plan.coverage.unread,
         paper_alone=_paper_alone(tested),
@@ -152,7 +134,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         fresh=_fresh(tested, effects),
         certificate=certificate_summary(tested.certificate, tested.standing, plan.spec.decision.margin),
         knows_all=knows_all(plan.mechanism),
-        corpus_about=CorpusSummary(
+        corpus_about=parts.CorpusSummary(
             documents=len(plan.corpus),
             features=plan.corpus.features,
             entries=int(plan.corpus.matrix.nnz),
@@ -170,11 +152,12 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         provenance=filed.provenance,
         store=filed.store,
         report=filed.report,
+        share=share_summary(plan, tested.standing) if judged.valid else None,
     )
 
 
-def _design(plan: Plan, held: NDArray[np.int64]) -> DesignSummary:
-    return DesignSummary(
+def _design(plan: Plan, held: NDArray[np.int64]) -> parts.DesignSummary:
+    return parts.DesignSummary(
         kind=plan.spec.design.kind,
         unit=plan.units.word,
         sampling=plan.spec.design.sampling,
@@ -187,12 +170,12 @@ def _design(plan: Plan, held: NDArray[np.int64]) -> DesignSummary:
     )
 
 
-def _statistics(tested: Tested) -> dict[str, StatisticSummary]:
+def _statistics(tested: Tested) -> dict[str, parts.StatisticSummary]:
     """One entry a column: how strong it is, and what it alone would have said."""
     standing = tested.standing
     distances = np.nan_to_num(standing.tests.distance)
     return {
-        about.name: StatisticSummary(
+        about.name: parts.StatisticSummary(
             version=about.version,
             family=about.family,
             median_D=float(np.median(distances[:, column])),
@@ -204,14 +187,14 @@ def _statistics(tested: Tested) -> dict[str, StatisticSummary]:
     }
 
 
-def _paper_alone(tested: Tested) -> PaperAlone | None:
+def _paper_alone(tested: Tested) -> parts.PaperAlone | None:
     columns = tested.plan.columns
     paper = [n for n, column in enumerate(columns) if column.family.startswith("paper")]
     if not paper:
         return None
     tests = tested.standing.tests
     smallest = tests.log10_p[:, paper].min(axis=1)
-    return PaperAlone(
+    return parts.PaperAlone(
         statistics=tuple(columns[n].name for n in paper),
         detected=int(tested.standing.paper.sum()),
         median_D=float(np.median(np.nan_to_num(tests.distance[:, paper]).max(axis=1))),
@@ -220,22 +203,12 @@ def _paper_alone(tested: Tested) -> PaperAlone | None:
     )
 
 
-def _controls(judged: Controls) -> ControlsSummary:
-    return ControlsSummary(
-        null=judged.null,
-        null_smallest_p=judged.null_smallest_p,
-        planted=judged.planted,
-        planted_largest_p=judged.planted_largest_p,
-        shuffled=judged.shuffled,
-        shuffled_smallest_p=judged.shuffled_smallest_p,
-        canaries=judged.canaries,
-        canaries_smallest_distance=judged.canaries_smallest_distance,
-        canaries_sensitive=judged.canaries_sensitive,
-        reason=judged.reason,
-    )
+def _controls(judged: Controls) -> parts.ControlsSummary:
+    """All of them but for `valid`, which a summary has itself."""
+    return parts.ControlsSummary(**{key: value for key, value in asdict(judged).items() if key != "valid"})
 
 
-def _power(tested: Tested, columns: int) -> PowerSummary:
+def _power(tested: Tested, columns: int) -> parts.PowerSummary:
     last = tested.standing.look == tested.standing.look.max()
     tests, rule = tested.standing.tests, tested.plan.spec.decision
     m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
@@ -248,14 +221,14 @@ def _power(tested: Tested, columns: int) -> PowerSummary:
         certifies = min(smallest_margin(m, n, among, columns, at_look), 1.0)
     needed = tested.standing.decisions.runs_to_decide
     finite = needed[np.isfinite(needed)]
-    return PowerSummary(finds, certifies, float(np.median(finite)) if len(finite) else None)
+    return parts.PowerSummary(finds, certifies, float(np.median(finite)) if len(finite) else None)
 
 
-def _looks(tested: Tested) -> tuple[LookSummary, ...]:
+def _looks(tested: Tested) -> tuple[parts.LookSummary, ...]:
     """One a planned look."""
     verdict, when = tested.standing.decisions.verdict, tested.standing.look
     return tuple(
-        LookSummary(
+        parts.LookSummary(
             runs=look.runs,
             level=look.level,
             tested=int((when >= number).sum()),
@@ -266,11 +239,11 @@ def _looks(tested: Tested) -> tuple[LookSummary, ...]:
     )
 
 
-def _fresh(tested: Tested, effects: Sequence[Effect]) -> FreshSummary | None:
+def _fresh(tested: Tested, effects: Sequence[Effect]) -> parts.FreshSummary | None:
     if not effects:
         return None
     level = tested.plan.spec.decision.level
-    return FreshSummary(
+    return parts.FreshSummary(
         runs=tested.plan.fresh_runs * tested.plan.design.lanes,
         documents=len(effects),
         n_with_median=int(np.median([e.n_with for e in effects])),

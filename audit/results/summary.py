@@ -21,6 +21,7 @@ from ksdp.audit.results.parts import (
     PaperAlone,
     PowerSummary,
     Provenance,
+    ShareSummary,
     StatisticSummary,
     VerdictCounts,
 )
@@ -89,6 +90,8 @@ class Summary(StoredSummary):
     provenance: Provenance
     store: str
     report: str
+    share: ShareSummary | None = None
+    """Of all documents, where `design.documents` draws some; None where it does not, or the audit is void."""
 
     @property
     def largest_distance(self) -> float:

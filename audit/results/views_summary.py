@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts
+from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts, count_verdicts
 from ksdp.audit.results.stored_summary import VERSION, StoredSummary
-from ksdp.audit.results.summarise import count_verdicts
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
-from ksdp.audit.views import Combined, View
+
+if TYPE_CHECKING:
+    from ksdp.audit.views import Combined, View
 
 __all__ = ["ViewSummary", "ViewsControls", "ViewsProvenance", "ViewsStatistic", "ViewsSummary", "summarise_views"]
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.screening.leak import Leak
-from ksdp.audit.screening.lever_space import Setting, described
+from ksdp.audit.screening.lever_space import Setting
 
 __all__ = ["ADVICE_VERSION", "Advice", "Baselines", "Tried", "advise", "documents_needed"]
 
-ADVICE_VERSION = 1
+ADVICE_VERSION = 2
 _AIM = 0.75
 """Of the margin: where D has to lie for a whole audit to clear most documents."""
+_NEARLY = 0.95
+"""Settings that gain this much of the best one's gain are as good; of those the one that gives least away."""
 
 
 @dataclass(frozen=True)
@@ -25,22 +27,37 @@ class Tried:
     setting: Setting
     gain: Interval | None = None
     """Of the run over working alone."""
-    kept: float | None = None
+    kept: Interval | None = None
     """Of what the exact run gains over working alone."""
     value: float | None = None
     """Of the measure, for the run."""
     leak: Leak | None = None
+    promised: float | None = None
+    """What bounds the advantage of every attack on every document, where the mechanism proves a bound."""
+    announced: int = 0
+    """Numbers that a run opens."""
+    cannot_run: str | None = None
+    """Why parties cannot run it as it is."""
     refused: str | None = None
 
-    def good(self, quota: float) -> bool:
-        """Whether it gains, and few enough documents are above the margin, for certain."""
-        return (
-            self.gain is not None
-            and self.leak is not None
-            and self.gain.low > 0
-            and self.leak.limit <= quota
-            and not self.leak.unread
-        )
+    @property
+    def useful(self) -> bool:
+        """Whether it gains, for certain."""
+        return self.gain is not None and self.gain.low > 0
+
+    def proved(self, margin: float) -> bool:
+        """Whether no attack on any document exceeds the margin, by the mechanism's own proof."""
+        return self.promised is not None and self.promised <= margin
+
+    def safe(self, quota: float, margin: float) -> bool:
+        """Whether few enough documents are above the margin: proved, or for certain by the sample."""
+        if self.leak is None or self.leak.unread:
+            return False
+        return self.proved(margin) or self.leak.limit <= quota
+
+    def good(self, quota: float, margin: float) -> bool:
+        """Useful and safe."""
+        return self.useful and self.safe(quota, margin)
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,8 @@ class Baselines:
     alone: float
     exact: float
     public: float | None
+    exact_leak: Leak | None = None
+    """What the exact run gives away: the same documents, without levers and noise. None where it was not run."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,8 @@ class Advice:
     """Place of the one to confirm."""
     needed: int | None
     """Documents from which on the setting that gains most would give little enough away; an estimate."""
-    sentences: tuple[str, ...] = field(default=())
+    unsettled: tuple[int, ...]
+    """Places of useful settings that more documents and runs may show to be safe."""
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
@@ -83,10 +103,9 @@ class Advice:
 def documents_needed(leak: Leak, margin: float, documents: int) -> int:
     """Documents from which on D would be small enough, as D falls with the root of their number.
 
-    Chance is taken out of the measured D first, in squares. An estimate and no bound.
+    An estimate and no bound.
     """
-    own = math.sqrt(max(leak.high**2 - leak.chance**2, 0.0))
-    return math.ceil(documents * max(1.0, (own / (_AIM * margin)) ** 2))
+    return math.ceil(documents * max(1.0, (leak.net / (_AIM * margin)) ** 2))
 
 
 def advise(
@@ -98,63 +117,64 @@ def advise(
     confidence: float,
     documents: int,
 ) -> Advice:
-    """Choose: of the settings that are both useful and safe the one that gains most."""
+    """Choose among the settings that are both useful and safe; those that parties can run come first."""
     measured = [place for place, one in enumerate(tried) if one.gain is not None and one.leak is not None]
     frontier = tuple(
         place for place in measured if not any(_beats(tried[other], tried[place]) for other in measured)
     )
-    good = [place for place in measured if tried[place].good(quota)]
-    best = max(good, key=lambda place: (_value(tried[place]), -_high(tried[place])), default=None)
-    needed = None
-    useful = [place for place in measured if (gain := tried[place].gain) is not None and gain.low > 0]
-    if best is None and useful:
-        needed = min(
-            documents_needed(leak, margin, documents) for p in useful if (leak := tried[p].leak) is not None
-        )
-    found = Advice(
-        ADVICE_VERSION, margin, quota, confidence, documents, baselines, tuple(tried), frontier, best, needed
+    good = [place for place in measured if tried[place].good(quota, margin)]
+    best = _chosen(tried, good, margin)
+    needed: int | None = None
+    unsettled: tuple[int, ...] = ()
+    if best is None:
+        useful = [(place, tried[place].leak) for place in measured if tried[place].useful]
+        read = [(place, leak) for place, leak in useful if leak is not None and not leak.unread]
+        unsettled = tuple(place for place, leak in read if leak.least <= quota)
+        counts = [documents_needed(leak, margin, documents) for _, leak in read]
+        needed = min((count for count in counts if count > documents), default=None)
+    return Advice(
+        ADVICE_VERSION,
+        margin,
+        quota,
+        confidence,
+        documents,
+        baselines,
+        tuple(tried),
+        frontier,
+        best,
+        needed,
+        unsettled,
     )
-    return Advice(**{**vars(found), "sentences": _sentences(found, bool(useful))})
+
+
+def _chosen(tried: Sequence[Tried], good: Sequence[int], margin: float) -> int | None:
+    """Of those that parties can run, where there are any, and that gain nearly the most, the safest."""
+    runnable = [place for place in good if tried[place].cannot_run is None]
+    among = runnable or list(good)
+    if not among:
+        return None
+    most = max(_gained(tried[place]) for place in among)
+    near = [place for place in among if _gained(tried[place]) >= _NEARLY * most]
+
+    def order(place: int) -> tuple[bool, float, float]:
+        one = tried[place]
+        return not one.proved(margin), 0.0 if one.proved(margin) else _net(one), -_gained(one)
+
+    return min(near, key=order)
+
+
+def _gained(one: Tried) -> float:
+    return -math.inf if one.gain is None else one.gain.mean
 
 
 def _value(one: Tried) -> float:
     return -math.inf if one.value is None else one.value
 
 
-def _high(one: Tried) -> float:
-    return math.inf if one.leak is None else one.leak.high
+def _net(one: Tried) -> float:
+    return math.inf if one.leak is None else one.leak.net
 
 
 def _beats(one: Tried, other: Tried) -> bool:
-    at_least = _value(one) >= _value(other) and _high(one) <= _high(other)
-    return at_least and (_value(one) > _value(other) or _high(one) < _high(other))
-
-
-def _sentences(found: Advice, useful: bool) -> tuple[str, ...]:
-    said = []
-    tried = f"{len(found.tried)} settings"
-    if found.best is not None:
-        one = found.tried[found.best]
-        assert one.leak is not None
-        kept = (
-            "" if one.kept is None else f" It keeps {one.kept:.0%} of what the exact run gains over working alone."
-        )
-        said.append(
-            f"Run with {described(one.setting)}: at most {one.leak.limit:.1%} of the documents have a measured D "
-            f"above {found.margin:g}.{kept} Confirm it by a whole audit, then screen it."
-        )
-    elif not useful:
-        said.append(
-            f"No setting within these levers gains anything over working alone: {tried} tried. Work alone, or "
-            "with other parties."
-        )
-    else:
-        said.append(
-            f"No setting within these levers is both useful and safe: {tried} tried."
-            + (f" Useful and safe from about {found.needed:,} documents on." if found.needed else "")
-        )
-    public = found.baselines.public
-    best = None if found.best is None else found.tried[found.best].value
-    if public is not None and best is not None and best <= public:
-        said.append("Public data alone are as good: nobody need join.")
-    return tuple(said)
+    at_least = _value(one) >= _value(other) and _net(one) <= _net(other)
+    return at_least and (_value(one) > _value(other) or _net(one) < _net(other))

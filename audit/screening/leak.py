@@ -5,6 +5,7 @@ A search tries many settings; what it recommends is confirmed by a whole audit o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,19 +13,24 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.screening.lever_search import share_upper_limit
+from ksdp.audit.screening.share_limit import share_upper_limit
 from ksdp.audit.verdicts.ks import ks_table
 
-__all__ = ["Leak", "chance_distance", "sampled_leak"]
+__all__ = ["LOOKS", "Leak", "chance_distance", "sampled_leak"]
 
 Floats = NDArray[np.float64]
-_EARLY = 4
-"""A quarter of the runs decides whether the rest is worth it."""
+LOOKS = 3
+"""How often a sample is looked at: after a quarter of the runs, a half, all of them."""
+_LOOKS = (1 / 16, 1 / 4, 1 / 2, 1.0)
+"""The first one, at a sixteenth, gives hopeless settings up, and decides nothing else."""
 _HOPELESS = 0.5
-"""Share of documents far above the margin from which it is not."""
+"""Share of documents far above the margin from which it is not worth looking again."""
 _KOLMOGOROV = 1.36
 """95 % of the law of D where nothing leaks, times sqrt(1 / m + 1 / n)."""
+_RELABELLED = 2**31
+"""The stream that deals runs anew, to see what chance alone would show."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +47,21 @@ class Leak:
     """Documents whose measured D is above the margin."""
     limit: float
     """Upper confidence limit of their share of all documents, at the level that this setting has."""
+    least: float
+    """Lower confidence limit of it."""
     chance: float
-    """D of one statistic where nothing leaks, in 19 of 20 cases."""
+    """What `high` would be if nothing leaked: of the same runs, with and without dealt anew."""
+    net: float
+    """`high` with chance taken out, in squares: an estimate, comparable between numbers of runs."""
     strongest: str
     unread: tuple[str, ...]
     """Announced arrays that nobody looks at: then nothing can be cleared."""
     early: bool
-    """Given up after a part of the runs."""
+    """Given up after a part of the runs: too much was above the margin."""
 
 
 def chance_distance(n_with: int, n_without: int) -> float:
-    """D below which 95 % of tests stay where nothing leaks.
+    """D of one statistic below which 95 % of tests stay where nothing leaks.
 
     Examples
     --------
@@ -61,17 +71,21 @@ def chance_distance(n_with: int, n_without: int) -> float:
     return float(_KOLMOGOROV * np.sqrt(1 / n_with + 1 / n_without))
 
 
-def sampled_leak(plan: Plan, *, level: float, population: int) -> Leak:
-    """Run a plan here and look at its documents.
+def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.0) -> Leak:
+    """Run a plan here and look at its documents; stop as soon as the share above the margin is settled.
+
+    The level is split over the looks, so that the limits hold wherever it stops.
 
     Parameters
     ----------
     plan : Plan
         With one lane: of the balanced or the shared design.
     level : float
-        Of the limit.
+        Of each limit.
     population : int
         Documents that the sample was drawn from.
+    quota : float
+        Settled is a share whose upper limit is at most this, or whose lower limit is above it.
 
     Raises
     ------
@@ -81,41 +95,57 @@ def sampled_leak(plan: Plan, *, level: float, population: int) -> Leak:
     if plan.every != 1:
         raise SpecError("a sampled leak needs `design.without_runs` all.")
     count = len(plan.audited)
+    stops = [max(1, round(len(plan.blocks) * part)) for part in _LOOKS]
     values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.tested}
     bits: list[NDArray[np.bool_]] = []
-    distances: dict[str, Floats] = {}
-    early = False
     for number, block in enumerate(plan.blocks, start=1):
         found = measure(plan, block, sample(plan, block), plan.tested)
         bits.append(found.inclusion[:count])
         for name, part in found.values.items():
             values[name].append(part[:count])
         last = number == len(plan.blocks)
-        if not (last or number == max(1, len(plan.blocks) // _EARLY)):
+        if number not in stops and not last:
             continue
         inclusion = np.concatenate(bits, axis=1)
-        distances = {name: _distances(np.concatenate(parts, axis=1), inclusion) for name, parts in values.items()}
+        columns = {name: np.concatenate(parts, axis=1) for name, parts in values.items()}
+        distances = {name: _distances(column, inclusion) for name, column in columns.items()}
         largest = np.max(list(distances.values()), axis=0)
-        held = int(inclusion.sum(axis=1).mean())
-        spare = plan.spec.decision.margin + chance_distance(held, inclusion.shape[1] - held)
-        if not last and float((largest > spare).mean()) > _HOPELESS:
-            early = True
+        held = max(1, int(inclusion.sum(axis=1).mean()))
+        one = chance_distance(held, max(1, inclusion.shape[1] - held))
+        margin = plan.spec.decision.margin
+        hopeless = float((largest > margin + one).mean()) > _HOPELESS
+        above = int((largest > margin).sum())
+        limit, least = _limits(above, count, level / LOOKS, max(population, count))
+        settled = number >= stops[1] and (limit <= quota or least > quota)
+        if last or hopeless or settled:
             break
-    inclusion = np.concatenate(bits, axis=1)
-    largest = np.max(list(distances.values()), axis=0)
-    above = int((largest > plan.spec.decision.margin).sum())
-    held = max(1, int(inclusion.sum(axis=1).mean()))
+    else:
+        raise SpecError("a sampled leak needs at least one run.")
+    rng = generator(plan.spec.seed, Purpose.SHUFFLE, _RELABELLED)
+    dealt = inclusion[:, rng.permutation(inclusion.shape[1])]
+    nothing = np.max([_distances(column, dealt) for column in columns.values()], axis=0)
+    high, chance = float(np.quantile(largest, 0.95)), float(np.quantile(nothing, 0.95))
     return Leak(
         count,
         inclusion.shape[1],
         float(np.median(largest)),
-        float(np.quantile(largest, 0.95)),
+        high,
         above,
-        share_upper_limit(above, count, level, max(population, count)),
-        chance_distance(held, max(1, inclusion.shape[1] - held)),
+        limit,
+        least,
+        chance,
+        math.sqrt(max(high**2 - chance**2, 0.0)),
         max(distances, key=lambda name: float(np.median(distances[name]))),
         plan.coverage.unread,
-        early,
+        (hopeless or least > quota) and not last,
+    )
+
+
+def _limits(above: int, drawn: int, level: float, population: int) -> tuple[float, float]:
+    """Upper and lower confidence limit of a share, each at the level."""
+    return (
+        share_upper_limit(above, drawn, level, population),
+        1 - share_upper_limit(drawn - above, drawn, level, population),
     )
 
 

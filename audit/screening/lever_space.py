@@ -22,7 +22,7 @@ Value = str | int | float
 Setting = Mapping[str, Value]
 """Lever to value."""
 
-LEVERS = ("most-frequent", "rank", "directions", "opens", "noise", "advantage", "clip")
+LEVERS = ("most-frequent", "rank", "iterations", "directions", "opens", "noise", "advantage", "clip")
 """By name. Party size is none of them: it is a fact, and advice says how many documents it would take."""
 
 _TERMS = (4000, 2000, 1000, 500, 250)
@@ -58,6 +58,10 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     rank = getattr(inner, "rank", None)
     if "rank" in has and isinstance(rank, int) and rank > 2:
         found.append(Lever("rank", (rank, max(2, rank // 2))))
+    if (key := _iterations_key(inner)) is not None:
+        rounds = int(getattr(inner, key))
+        fewer = (count for count in (rounds // 2, rounds // 4) if count >= 1)
+        found.append(Lever("iterations", (rounds, *dict.fromkeys(fewer))))
     if spec.corpus.levers.basis is not None and spec.corpus.levers.directions is not None:
         now = spec.corpus.levers.directions
         smaller = (math.ceil(now * part) for part in (0.5, 0.25))
@@ -75,6 +79,13 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
         found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
     return tuple(lever for lever in found if lever.name in wanted and len(lever.values) > 1)
+
+
+def _iterations_key(mechanism: Any) -> str | None:
+    """The parameter that says how many iterations there are; None for those that run until they converge."""
+    if not dataclasses.is_dataclass(mechanism) or getattr(mechanism, "solver", "power") == "limit":
+        return None
+    return next((f.name for f in dataclasses.fields(mechanism) if f.name in ("sweeps", "iterations")), None)
 
 
 def settings(space: tuple[Lever, ...]) -> Iterator[Setting]:
@@ -106,6 +117,8 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
     inner = mechanism.setdefault("parameters", {}) if mechanism["name"] == Noisy.name else mechanism
     if "rank" in setting:
         inner["rank"] = int(setting["rank"])
+    if "iterations" in setting:
+        inner |= _fewer_iterations(spec, int(setting["iterations"]))
     if "opens" in setting:
         inner["opens"] = str(setting["opens"])
     if "advantage" in setting:
@@ -128,6 +141,17 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         return Spec.model_validate(tables)
     except ValueError as error:
         raise InputError(f"the levers {described(setting)} do not go together: {error}") from None
+
+
+def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:
+    """What changes in the mechanism's parameters; it announces no iteration that is left out."""
+    mechanism: Any = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
+    key = _iterations_key(inner)
+    changes: dict[str, Any] = {} if key is None else {key: count}
+    if key is not None and count < getattr(inner, key) and getattr(inner, "at", ()):
+        changes["at"] = [at for at in inner.at if isinstance(at, str) or at <= count] or ["last"]
+    return changes
 
 
 def described(setting: Setting) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic.dataclasses import dataclass
 
 from ksdp.audit.learning.quality import LearningCost, NotLearnt
 from ksdp.audit.results.parts import FORMAT, VerdictCounts
 from ksdp.audit.results.stored_summary import StoredSummary
-from ksdp.audit.screening.search_sample import LearningQuality
 
-__all__ = ["RefusedValue", "RoundSummary", "ScreenSummary", "SearchAnswer", "SearchSummary", "TriedValue"]
+__all__ = ["RoundSummary", "ScreenSummary"]
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -51,89 +51,6 @@ class RoundSummary:
 
 
 @dataclass(frozen=True, config=FORMAT)
-class TriedValue:
-    """What the audit of one value of a search measured."""
-
-    value: int | float | None
-    """None: the spec as it stands."""
-    good: bool
-    """Whether the upper limit of the share is at most the quota."""
-    audit: str
-    runs: int
-    documents: int
-    above_margin: int
-    """Of `documents`, those whose measured D is above the margin under any statistic."""
-    share: float
-    upper_limit: float
-    """Of the share among all documents."""
-    median_D: float
-    largest_D: float
-    valid: bool = True
-    quality: LearningQuality | NotLearnt | None = None
-    """Measured for the spec as it stands."""
-
-
-@dataclass(frozen=True, config=FORMAT)
-class RefusedValue:
-    """A value of a search whose audit was refused, or is void: it satisfies nothing."""
-
-    value: int | float | None
-    refused: str
-    """Why."""
-    audit: str | None = None
-    runs: int | None = None
-    valid: bool | None = None
-    """False: void. None: there was no audit."""
-    good: bool = False
-    quality: LearningQuality | NotLearnt | None = None
-
-
-@dataclass(frozen=True, config=FORMAT)
-class SearchAnswer:
-    """What a search along one parameter found."""
-
-    search: str
-    """One of `levers.DIALS`."""
-    found: int | float | None
-    """The first good value; None where none was good, or there is nothing to search."""
-    tried: tuple[TriedValue | RefusedValue, ...]
-    reason: str
-    """For people."""
-    parameter: str | None = None
-    """What was changed in the spec; None, as `present`, where there is nothing to search."""
-    present: int | float | None = None
-    scale: Mapping[str, float] | None = None
-    """Of noise: the public size of each announced array that its values are in units of."""
-    values: tuple[int | float, ...] = ()
-    """Those that might have been tried."""
-    quality: LearningQuality | NotLearnt | None = None
-    """At the value found."""
-
-
-@dataclass(frozen=True, config=FORMAT)
-class SearchSummary:
-    """What would help where leaving documents out does not."""
-
-    quota: float
-    """The largest share of the documents that may exceed the margin."""
-    margin: float
-    confidence: float
-    """With which all upper limits hold together."""
-    level_each: float
-    sampled: int
-    """Documents that were drawn, of `population`."""
-    population: int
-    design: str
-    measure: str
-    """What a learning quality is, in words."""
-    present: TriedValue | RefusedValue
-    answers: tuple[SearchAnswer, ...]
-    reason: str
-    """For people."""
-    seconds: float
-
-
-@dataclass(frozen=True, config=FORMAT)
 class ScreenSummary(StoredSummary):
     """What a screen found. Rounds count groups where `unit` says so; everything else counts documents."""
 
@@ -169,7 +86,6 @@ class ScreenSummary(StoredSummary):
     party_rows: int
     quality: LearningCost | NotLearnt | None
     """What leaving out costs; None where nothing is cleared or no basis is announced."""
-    search: SearchSummary | None
     clearance: str | None
     """Where it is."""
     fingerprint: str
@@ -181,3 +97,8 @@ class ScreenSummary(StoredSummary):
     store: str
     report: str
     """The page for people."""
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """What `to_json` gave; screens of earlier releases also held a search for other parameters."""
+        return super().from_json({key: value for key, value in told.items() if key != "search"})

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.lanes import add_scaled_lanes
 from ksdp.audit.statistics.products import padded_transpose
 
 __all__ = ["CAP", "TOLERANCE", "box_least_squares"]
@@ -126,8 +127,7 @@ def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap
                 if step != 0.0:
                     u[t] = value
                     for first in range(0, width, 8):
-                        for lane in range(8):
-                            gradient[first + lane] += step * padded[t, first + lane]
+                        add_scaled_lanes(gradient, step, padded, t, first)
                     moved = max(moved, step * step * padded[t, t])
             if moved <= enough:
                 break

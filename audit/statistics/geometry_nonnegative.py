@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.lanes import eight_products
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -71,15 +72,10 @@ def _probabilities(indptr: Ints, indices: Ints, mixtures: Floats, padded: Floats
     for i in range(indptr.shape[0] - 1):
         weights[:rank] = mixtures[i]
         for first in range(0, width, 8):
-            w0, w1, w2, w3 = weights[first], weights[first + 1], weights[first + 2], weights[first + 3]
-            w4, w5, w6, w7 = weights[first + 4], weights[first + 5], weights[first + 6], weights[first + 7]
             least = floor if first + 8 >= width else 0.0
             for j in range(indptr[i], indptr[i + 1]):
-                b = padded[indices[j], first : first + 8]
-                low = (w0 * b[0] + w4 * b[4]) + (w1 * b[1] + w5 * b[5])
-                high = (w2 * b[2] + w6 * b[6]) + (w3 * b[3] + w7 * b[7])
                 so_far = out[j] if first > 0 else 0.0
-                out[j] = max(so_far + (low + high), least)
+                out[j] = max(so_far + eight_products(weights, padded, indices[j], first), least)
     return out
 
 

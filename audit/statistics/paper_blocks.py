@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.paper_svd import BACKGROUND, feature_diagonal, scatter_norm, spectrum
+from ksdp.audit.statistics.paper_svd import SvdForm, feature_diagonal, scatter_norm, spectrum
 from ksdp.audit.statistics.products import announced, centred_squared_norms, csr_arrays, has_mean
 
 __all__ = ["PAPER_BLOCKS", "Blocks"]
@@ -179,28 +179,11 @@ _COLUMNS = {"w-sum": 0, "d-sum": 1, "d-max": 2}
 
 
 @dataclass(frozen=True)
-class Blocks:
+class Blocks(SvdForm):
     """Sum of W, or sum or maximum of D, with sigma hidden or revealed; exact, see the module for the cost."""
 
     form: Literal["w-sum", "d-sum", "d-max"]
-    revealed: bool = False
-    version: int = 1
     family: str = "paper-blocks"
-
-    @property
-    def name(self) -> str:
-        """`form`, with the suffix `-revealed` where sigma is announced."""
-        return f"{self.form}-revealed" if self.revealed else self.form
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Observables it reads."""
-        return ("V", "sigma") if self.revealed else ("V",)
-
-    @property
-    def needs_background(self) -> tuple[str, ...]:
-        """What it reads of the adversary's background; without it `evaluate` raises InputError."""
-        return () if self.revealed else BACKGROUND
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), >= 0."""

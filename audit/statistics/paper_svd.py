@@ -23,8 +23,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.lanes import csr_times_panel
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.blocked import LANES, csr_times_blocks
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import (
     announced,
@@ -42,6 +42,9 @@ __all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm", "feature_diagonal", "scatter
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Ints = NDArray[Any]
+
+_LANES = 16
+"""Single-precision columns of a panel come in so many."""
 
 BACKGROUND = ("adversary_sigma", "adversary_rows", "victim_rows")
 """What the hidden forms need of `Documents.background`."""
@@ -109,7 +112,7 @@ def _largest_diagonals(
 ) -> Floats:
     """max_a (x_a - mean_a)^2 diagonals[a, q] for q = 0, 1, shape (n, 2).
 
-    Features that are not in the document come by `order` (2 x d, or 2 x 0 without a mean), largest `absent` first.
+    Features that are not in the document come by `order` (2 x d), largest `absent` first.
     """
     rows = indptr.shape[0] - 1
     out = np.empty((rows, 2))
@@ -124,29 +127,50 @@ def _largest_diagonals(
             largest1 = max(largest1, x * diagonals[a, 1])
         out[i, 0] = largest0
         out[i, 1] = largest1
-        if order.shape[1] > 0:
-            for j in range(indptr[i], indptr[i + 1]):
-                seen[indices[j]] = i
-            for q in range(2):
-                for a in order[q]:
-                    if absent[a, q] <= out[i, q]:
-                        break
-                    if seen[a] != i:
-                        out[i, q] = absent[a, q]
-                        break
+        for j in range(indptr[i], indptr[i + 1]):
+            seen[indices[j]] = i
+        for q in range(2):
+            for a in order[q]:
+                if absent[a, q] <= out[i, q]:
+                    break
+                if seen[a] != i:
+                    out[i, q] = absent[a, q]
+                    break
     return out
+
+
+@njit(cache=True, nogil=True)
+def _largest_diagonals_of_plain(indptr: Ints, indices: Ints, data: Floats, diagonals: Floats, out: Floats) -> None:
+    """The same where no mean is subtracted: out[i, q] = max_a x_a^2 diagonals[q, a]."""
+    for i in range(out.shape[0]):
+        for q in range(diagonals.shape[0]):
+            diagonal = diagonals[q]
+            even, odd, end = 0.0, 0.0, indptr[i + 1]
+            for j in range(indptr[i], end - 1, 2):
+                value = data[j] * data[j] * diagonal[indices[j]]
+                even = value if value > even else even
+                value = data[j + 1] * data[j + 1] * diagonal[indices[j + 1]]
+                odd = value if value > odd else odd
+            if (end - indptr[i]) % 2:
+                value = data[end - 1] * data[end - 1] * diagonal[indices[end - 1]]
+                even = value if value > even else even
+            out[i, q] = even if even > odd else odd
 
 
 def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Floats:
     # S_hat is positive semi-definite, hence so is diag(x) S_hat diag(x): its largest entry is on the diagonal.
     def compute() -> dict[bool, Floats]:
         kinds = _settings(observables, documents, revealed)
+        if not has_mean(observables):
+            different = tuple(dict.fromkeys(kinds))
+            found = [feature_diagonal(observables, documents, revealed=kind) for kind in different]
+            out = np.empty((len(documents), len(different)))
+            _largest_diagonals_of_plain(*csr_arrays(documents), np.stack(found), out)
+            return {kind: np.ascontiguousarray(out[:, q]) for q, kind in enumerate(different)}
         diagonals = np.stack([feature_diagonal(observables, documents, revealed=kind) for kind in kinds], axis=1)
         mean = _mean_or_zero(observables)
         absent = mean[:, None] ** 2 * diagonals
-        order = np.empty((2, 0), dtype=np.int64)
-        if has_mean(observables):
-            order = np.ascontiguousarray(np.argsort(-absent, axis=0, kind="stable").T)
+        order = np.ascontiguousarray(np.argsort(-absent, axis=0, kind="stable").T)
         largest = _largest_diagonals(*csr_arrays(documents), mean, diagonals, absent, order)
         return {kind: np.ascontiguousarray(largest[:, q]) for q, kind in enumerate(kinds)}
 
@@ -154,12 +178,16 @@ def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Fl
 
 
 @njit(cache=True, nogil=True)
-def _pair_blocks(padded: Floats, first: Ints, second: Ints, blocks: Singles) -> None:
-    """Products of two components at every feature, 16 pairs a block (`rounds.csr_times_blocks`)."""
+def _pair_panel(padded: Floats, rank: int, panel: Singles) -> None:
+    """Products of two components at every feature, in the order of `np.tril_indices`; zeros in the other lanes."""
     for a in range(padded.shape[0]):
-        row = padded[a]
-        for p in range(len(first)):
-            blocks[p // 16, a, p % 16] = row[first[p]] * row[second[p]]
+        p = 0
+        for s in range(rank):
+            x = padded[a, s]
+            for t in range(s + 1):
+                panel[a, p + t] = x * padded[a, t]
+            p += s + 1
+        panel[a, p:] = 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -181,21 +209,20 @@ def _w_square_sums(observables: Observables, documents: Documents, spectra: Floa
     = sum_st lambda_s lambda_t M_st^2, and M is symmetric: k (k + 1) / 2 sums a document serve every lambda. The
     sums are in single precision, as stored values are: half the time, and 1e-6 of the value at most.
     """
-    indptr, indices, data = csr_arrays(documents)
-    mean = _mean_or_zero(observables)
+    (indptr, indices, data), mean = csr_arrays(documents), _mean_or_zero(observables)
     first, second = np.tril_indices(spectra.shape[1])
 
     def panel() -> tuple[Singles, Floats]:
-        blocks = np.zeros((-(-len(first) // LANES), len(mean), LANES), dtype=np.float32)
-        _pair_blocks(padded_basis(observables, "V"), first, second, blocks)
+        pairs = np.empty((len(mean), -(-len(first) // _LANES) * _LANES), dtype=np.float32)
+        _pair_panel(padded_basis(observables, "V"), spectra.shape[1], pairs)
         # What an empty document has, centred.
-        start = np.einsum("a,bal->bl", mean**2, blocks).ravel()
-        return blocks, start[: len(first)]
+        start = np.einsum("a,al->l", mean**2, pairs) if mean.any() else np.zeros(pairs.shape[1])
+        return pairs, start[: len(first)]
 
-    blocks, start = observables.derive(("pair panel",), panel)
+    pairs, start = observables.derive(("pair panel",), panel)
     squares = data * data if not mean.any() else data * (data - 2.0 * mean[indices])
     moments = np.empty((len(documents), len(first)), dtype=np.float32)
-    csr_times_blocks(indptr, indices, squares, blocks, moments)
+    csr_times_panel(indptr, indices, squares, pairs, moments)
     weights = spectra[:, first] * spectra[:, second] * np.where(first == second, 1.0, 2.0)
     out = np.empty((len(documents), len(spectra)))
     _weighted_squares(moments, start, weights, out)
@@ -204,7 +231,7 @@ def _w_square_sums(observables: Observables, documents: Documents, spectra: Floa
 
 def _w_square_sum(observables: Observables, documents: Documents, revealed: bool) -> Floats:
     def compute() -> dict[bool, Floats]:
-        kinds = _settings(observables, documents, revealed)
+        kinds = tuple(dict.fromkeys(_settings(observables, documents, revealed)))
         spectra = np.array([spectrum(observables, documents, revealed=kind) for kind in kinds])
         sums = _w_square_sums(observables, documents, spectra)
         return {kind: np.ascontiguousarray(sums[:, q]) for q, kind in enumerate(kinds)}
@@ -230,19 +257,10 @@ _FORMS = {"w-max": _w_max, "w-square-sum": _w_square_sum, "d-square-sum": _d_squ
 
 
 @dataclass(frozen=True)
-class ClosedForm:
-    """One of the paper's reductions of W or D, with sigma hidden or revealed.
+class SvdForm:
+    """A reduction of W or D by name, with sigma hidden or revealed."""
 
-    ============  =====================================  ==================================================
-    form          printed as                             computed as
-    ============  =====================================  ==================================================
-    w-max         max_ab W_ab                            max_a x_a^2 S_aa (W is that of a PSD matrix)
-    w-square-sum  sum_ab W_ab^2                          sum_st lambda_s lambda_t (sum_a x_a^2 V_sa V_ta)^2
-    d-square-sum  sum_ab D_ab^2                          1 - 2 x^T S x / (|S|_F |x|) + |x|^2
-    ============  =====================================  ==================================================
-    """
-
-    form: Literal["w-max", "w-square-sum", "d-square-sum"]
+    form: str
     revealed: bool = False
     version: int = 1
     family: str = "paper"
@@ -261,6 +279,22 @@ class ClosedForm:
     def needs_background(self) -> tuple[str, ...]:
         """What it reads of the adversary's background; without it `evaluate` raises InputError."""
         return () if self.revealed else BACKGROUND
+
+
+@dataclass(frozen=True)
+class ClosedForm(SvdForm):
+    """One of the paper's reductions of W or D, with sigma hidden or revealed.
+
+    ============  =====================================  ==================================================
+    form          printed as                             computed as
+    ============  =====================================  ==================================================
+    w-max         max_ab W_ab                            max_a x_a^2 S_aa (W is that of a PSD matrix)
+    w-square-sum  sum_ab W_ab^2                          sum_st lambda_s lambda_t (sum_a x_a^2 V_sa V_ta)^2
+    d-square-sum  sum_ab D_ab^2                          1 - 2 x^T S x / (|S|_F |x|) + |x|^2
+    ============  =====================================  ==================================================
+    """
+
+    form: Literal["w-max", "w-square-sum", "d-square-sum"]
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), >= 0."""

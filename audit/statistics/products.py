@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 
@@ -24,7 +25,6 @@ __all__ = [
     "basis_products",
     "centred_squared_norms",
     "csr_arrays",
-    "csr_times_padded",
     "gram",
     "has_mean",
     "mean_products",
@@ -42,9 +42,6 @@ Ints = NDArray[Any]
 
 BASES = ("T", "V")
 """Names under which a mechanism announces its basis: nonnegative topics, or orthonormal singular vectors."""
-
-_LANES = 8
-"""Columns a kernel keeps in registers: one cache line of float64."""
 
 
 def announced(observables: Observables, name: str) -> Floats:
@@ -86,41 +83,9 @@ def has_mean(observables: Observables) -> bool:
 def padded_transpose(matrix: Floats) -> Floats:
     """Return the transpose of `matrix` (k x d), columns padded with zeros to a multiple of 8, C-contiguous.
 
-    One feature's k values then lie in as few cache lines as possible, which is what `csr_times_padded` reads.
+    One feature's k values then lie in as few cache lines as possible.
     """
-    rank, features = matrix.shape
-    padded = np.zeros((features, -(-max(rank, 1) // _LANES) * _LANES))
-    padded[:, :rank] = matrix.T
-    return padded
-
-
-@njit(cache=True, nogil=True)
-def csr_times_padded(indptr: Ints, indices: Ints, data: Floats, padded: Floats, rank: int) -> Floats:
-    """Product of a CSR matrix with the first `rank` columns of `padded` (d x multiple of 8), shape (n, rank).
-
-    Eight sums are kept in registers: about 1.4 times as fast as SciPy's product at rank 7, with one compilation
-    for all ranks.
-    """
-    rows = indptr.shape[0] - 1
-    out = np.empty((rows, rank))
-    for i in range(rows):
-        for first in range(0, rank, 8):
-            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
-            for j in range(indptr[i], indptr[i + 1]):
-                x = data[j]
-                b = padded[indices[j], first : first + 8]
-                a0 += x * b[0]
-                a1 += x * b[1]
-                a2 += x * b[2]
-                a3 += x * b[3]
-                a4 += x * b[4]
-                a5 += x * b[5]
-                a6 += x * b[6]
-                a7 += x * b[7]
-            sums = (a0, a1, a2, a3, a4, a5, a6, a7)
-            for lane in range(min(8, rank - first)):
-                out[i, first + lane] = sums[lane]
-    return out
+    return panel_of(matrix)
 
 
 def csr_arrays(documents: Documents) -> tuple[Ints, Ints, Floats]:
@@ -152,7 +117,9 @@ def products(observables: Observables, documents: Documents, name: str) -> Float
                 f"`{name}` must have shape (k, {matrix.shape[1]}) like the documents; got {other.shape}."
             )
         padded = padded_basis(observables, name)
-        return cast(Floats, csr_times_padded(*csr_arrays(documents), padded, other.shape[0]))
+        out = np.empty((len(documents), other.shape[0]))
+        csr_times_panel(*csr_arrays(documents), padded, out)
+        return out
 
     return cast(Floats, observables.derive(("products", name, documents), compute))
 

@@ -22,6 +22,7 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import whitening
 from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
 from ksdp.audit.statistics.products import announced, csr_arrays, row_squares, rows_times
+from ksdp.audit.statistics.sums_match import SumsMatch
 from ksdp.audit.statistics.support import NEAR_ZERO
 
 __all__ = ["ROUND_SUMS", "RowsEnergy", "SumsLogSupport", "SumsShare", "WeightsSum", "row_space"]
@@ -45,16 +46,19 @@ def row_space(observables: Observables, names: Iterable[str]) -> Floats:
 
 
 @dataclass(frozen=True)
-class RowsEnergy:
-    """Energy of the document in the space of all rows of some announced arrays: one number for all their
-    rounds."""
-
+class _OverRounds:
     name: str
     needs: tuple[str, ...]
     reads: tuple[str, ...] = ()
     """Further arrays, where they are announced."""
     version: int = 1
     family: str = "rounds"
+
+
+@dataclass(frozen=True)
+class RowsEnergy(_OverRounds):
+    """Energy of the document in the space of all rows of some announced arrays: one number for all their
+    rounds."""
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
@@ -115,18 +119,11 @@ class SumsLogSupport:
 
 
 @dataclass(frozen=True)
-class WeightsSum:
+class WeightsSum(_OverRounds):
     """a . v, with a the document's nonnegative least squares on T and v the announced weights, summed over rounds.
 
     Weights an entry (of ratings) count with their mean over the features.
     """
-
-    name: str
-    needs: tuple[str, ...]
-    reads: tuple[str, ...] = ()
-    """Further arrays, where they are announced."""
-    version: int = 1
-    family: str = "rounds"
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
@@ -150,6 +147,8 @@ ROUND_SUMS: tuple[Statistic, ...] = (
     RowsEnergy("uploads-energy", ("uploads",)),
     RowsEnergy("site-energy", ("P",)),
     SumsLogSupport(),
+    SumsMatch("sums-match", 0.03),
+    SumsMatch("sums-solve", 1e-6),
     SumsShare(),
     WeightsSum("weights-sum", ("T", "weights"), reads=("total_weights",)),
     WeightsSum("init-weights-sum", ("T", "init_weights", "init_total_weights")),

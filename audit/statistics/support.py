@@ -42,15 +42,23 @@ def _support_columns(
 ) -> Floats:
     """Part of |x|^2 on features `out_of` the basis, and sum_j |x_j|^power logs_j, shape (n_documents, 2)."""
     out = np.zeros((indptr.shape[0] - 1, 2))
+    left = out_of.astype(np.float64)  # times 0 or 1: branches that nobody can guess cost more
     for i in range(indptr.shape[0] - 1):
         missing = total = support = 0.0
-        for at in range(indptr[i], indptr[i + 1]):
-            x, j = data[at], indices[at]
-            square = x * x
-            total += square
-            support += logs[j] * (x if power == 1 else square)
-            if out_of[j]:
-                missing += square
+        if power == 1:
+            for at in range(indptr[i], indptr[i + 1]):
+                x, j = data[at], indices[at]
+                square = x * x
+                total += square
+                support += logs[j] * x
+                missing += square * left[j]
+        else:
+            for at in range(indptr[i], indptr[i + 1]):
+                x, j = data[at], indices[at]
+                square = x * x
+                total += square
+                support += logs[j] * square
+                missing += square * left[j]
         out[i, 0] = missing / total if total > 0.0 else 0.0
         out[i, 1] = support
     return out

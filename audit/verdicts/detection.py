@@ -25,6 +25,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from ksdp.audit.bisection import halve
 from ksdp.audit.verdicts.law import log10_p, smallest_log10_p
 
 __all__ = ["continuous_critical", "critical_distance", "event_power", "first_true", "shift_power"]
@@ -52,13 +53,7 @@ def first_true(true_from: Callable[[int], bool], near: int, most: int) -> int:
         else:
             low, at = at, min(at + reach, high)
         reach *= 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if true_from(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return halve(true_from, low, high)
 
 
 @lru_cache(maxsize=4096)

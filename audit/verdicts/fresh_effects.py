@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, share_interval, tpr_at_fpr
+from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learned import attack_scores
 from ksdp.audit.verdicts.margin import attack_above_log10_p
 
-__all__ = ["Attack", "Effect", "best_threshold", "learned_scores", "measure_effect"]
+__all__ = ["Attack", "best_threshold", "learned_scores", "measure_effect"]
 
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]
@@ -39,40 +40,6 @@ class Attack:
     def hits(self, values: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Where it says so."""
         return np.asarray(values > self.threshold if self.above else values <= self.threshold)
-
-
-@dataclass(frozen=True)
-class Effect:
-    """One flagged document under the statistic that was strongest for it, on fresh runs."""
-
-    row: int
-    """Of the corpus."""
-    column: str
-    n_with: int
-    n_without: int
-    advantage: float
-    """TPR - FPR of the attack that the audit's own runs chose: unbiased."""
-    advantage_low: float
-    """Clopper-Pearson bounds of both rates together."""
-    advantage_high: float
-    distance: float
-    """D of the fresh runs: at the threshold that is best there, so a little too large."""
-    band_low: float
-    band_high: float
-    log10_p: float
-    """Of the fresh runs alone, uncorrected."""
-    log10_p_above: float
-    """Of "this attack's advantage is at most the margin", exact, uncorrected."""
-    epsilon_low: float
-    """The document's arms are not (epsilon, 0)-indistinguishable for any smaller epsilon."""
-    tpr_at_fpr_01: float | None
-    """True positive rate of an attack whose true false positive rate is surely at most 1 %; None where so few runs
-    cannot tell."""
-    tpr_at_fpr_01_low: float | None
-    """At least this, and that the rate is at most 1 %: both together with probability 1 - level."""
-    tpr_at_fpr_001: float | None
-    """At 0.1 %."""
-    tpr_at_fpr_001_low: float | None
 
 
 def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> Attack:

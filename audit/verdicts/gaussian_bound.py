@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.stats import f as f_law
-from scipy.stats import nct, norm
 
 __all__ = ["gaussian_epsilon_low", "refutable_factor", "spread_differs"]
 
@@ -23,6 +20,8 @@ def spread_differs(arms: NDArray[np.float64]) -> bool:
     first, second = arms.var(axis=1, ddof=1)
     if not np.isfinite([first, second]).all() or not min(first, second) > 0:
         return bool(first != second)
+    from scipy.stats import f as f_law  # half a second of imports, which who reads findings need not wait for
+
     law = f_law(arms.shape[1] - 1, arms.shape[1] - 1)
     return bool(2 * min(law.sf(first / second), law.cdf(first / second)) < _SPREAD_LEVEL)
 
@@ -33,6 +32,8 @@ def refutable_factor(epsilon: float, delta: float, runs: int, confidence: float)
     For a claim that is exact: the epsilon at this delta of the Gaussian noise that is claimed.
     """
     import dp_accounting
+    from scipy.optimize import brentq
+    from scipy.stats import norm
 
     claimed = 1 / float(dp_accounting.get_sigma_gaussian(epsilon, delta))
 
@@ -47,6 +48,8 @@ def refutable_factor(epsilon: float, delta: float, runs: int, confidence: float)
 def gaussian_epsilon_low(arms: NDArray[np.float64], confidence: float, delta: float) -> float:
     """Epsilon at delta of two normals of one variance, apart by the smallest mu that the runs allow."""
     import dp_accounting
+    from scipy.optimize import brentq
+    from scipy.stats import nct
 
     runs = arms.shape[1]
     apart, spread = float(arms[0].mean() - arms[1].mean()), float(np.sqrt(arms.var(axis=1, ddof=1).mean()))

@@ -8,6 +8,7 @@ once a document and only the smaller arm is looked up: O(R log R) with a small c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.verdicts.law import log10_p
 
-__all__ = ["KSTable", "checked_order", "ks_distances", "ks_table"]
+__all__ = ["KSTable", "checked_order", "ks_distances", "ks_table", "ks_tables"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +137,29 @@ def ks_table(
     >>> table.log10_p.round(1)
     array([ -0.4, -10.9])
     """
-    h = ks_distances(values, inclusion, ordered)
+    return ks_tables([values], inclusion, None if ordered is None else [ordered])[0]
+
+
+def ks_tables(
+    columns: Sequence[NDArray[np.floating]],
+    inclusion: NDArray[np.bool_],
+    ordered: Sequence[NDArray[np.floating]] | None = None,
+) -> list[KSTable]:
+    """`ks_table` of several statistics of the same runs, whose p-values are worked out together: those of the same
+    arms share their passes.
+
+    Parameters
+    ----------
+    columns : each of shape (n_documents, n_runs)
+    inclusion : bool, shape (n_documents, n_runs)
+    ordered : each column in order, optional
+    """
+    orders = [None] * len(columns) if ordered is None else ordered
+    h = np.array([ks_distances(v, inclusion, o) for v, o in zip(columns, orders, strict=True)], dtype=np.int64)
     n_with = inclusion.sum(axis=1, dtype=np.int64)
     n_without = inclusion.shape[1] - n_with
     pairs = n_with * n_without
-    distance = np.divide(h, pairs, out=np.full(len(h), np.nan), where=pairs > 0)
-    return KSTable(n_with, n_without, distance, log10_p(h, n_with, n_without))
+    arms = (np.tile(arm, len(columns)) for arm in (n_with, n_without))
+    log_p = log10_p(h.ravel(), *arms).reshape(h.shape)
+    distance = np.divide(h, pairs, out=np.full(h.shape, np.nan), where=pairs > 0)
+    return [KSTable(n_with, n_without, *found) for found in zip(distance, log_p, strict=True)]

@@ -35,6 +35,8 @@ Ints = NDArray[np.int64]
 
 _LANES = 8
 _BODY = math.log(1e-4)
+# Probabilities of points of the boundary, and sums of them, that keep their digits in floats.
+_SMALLEST, _LEAST_SUM = math.log(1e-220), 1e-250
 # The asymptotic law, off by less than a factor of 100 here, saves the tail's work where it cannot matter.
 _SURELY_BODY = math.log(1e-2)
 
@@ -49,6 +51,44 @@ def _log_factorials(limit: int) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _log_one_sided(h: int, m: int, n: int, lf: Floats, b: Floats, base: Floats, y: Ints) -> float:
+    """ln P(D+ >= h / (m n)); `b`, `base` and `y` are scratch of length m + 1.
+
+    As a walk whose steps are drawn one by one, with chance m / (m + n) into the smaller arm: then all terms are
+    probabilities, and those of the way from one point of the boundary to another hang on the steps between them
+    alone (two numbers of steps into the larger arm for each into the smaller). Where one of them is too small for
+    floats, in logarithms.
+    """
+    last = (m * n - h) // n
+    up, right = math.log(m / (m + n)), math.log(n / (m + n))
+    for i in range(last + 1):
+        y[i] = -((-(h + i * n)) // m)
+        if lf[y[i] + i] - lf[y[i]] - lf[i] + i * up + y[i] * right < _SMALLEST:
+            return float(_log_one_sided_of_logs(h, m, n, lf, b, base, y))
+    ways = np.empty((last + 1, 2))
+    for s in range(1, last + 1):
+        for more in range(2):
+            c = s * n // m + more
+            ways[s, more] = math.exp(lf[s + c] - lf[s] - lf[c] + s * up + c * right)
+    total = 0.0
+    for i in range(last + 1):
+        reached = math.exp(lf[y[i] + i] - lf[y[i]] - lf[i] + i * up + y[i] * right)
+        earlier = 0.0
+        for j in range(i):
+            s = i - j
+            earlier += b[j] * ways[s, y[i] - y[j] - s * n // m]
+        b[i] = max(reached - earlier, 0.0)
+        a, c = m - i, n - y[i]
+        base[i] = lf[a + c] - lf[a] - lf[c] + a * up + c * right
+    top = base[: last + 1].max()
+    for i in range(last + 1):
+        total += b[i] * math.exp(base[i] - top)
+    if total < _LEAST_SUM:
+        return float(_log_one_sided_of_logs(h, m, n, lf, b, base, y))
+    return float(top + math.log(total) - (lf[m + n] - lf[m] - lf[n] + m * up + n * right))
+
+
+@njit(cache=True, nogil=True)
+def _log_one_sided_of_logs(h: int, m: int, n: int, lf: Floats, b: Floats, base: Floats, y: Ints) -> float:
     """ln P(D+ >= h / (m n)); `b`, `base` and `y` are scratch of length m + 1."""
     last = (m * n - h) // n
     for i in range(last + 1):

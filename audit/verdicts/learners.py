@@ -23,7 +23,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["CLIP", "GAUSSIAN", "Moments", "Rule", "Standards", "column_standards", "fit", "fold_moments", "score"]
+__all__ = [
+    "CLIP",
+    "GAUSSIAN",
+    "FoldMoments",
+    "Rule",
+    "Standards",
+    "column_standards",
+    "fit",
+    "fold_moments",
+    "score",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -50,7 +60,7 @@ class Standards:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class FoldMoments:
     """Sums over runs; the first axes are (document, arm), arm 0 without and arm 1 with the document."""
 
     count: Floats
@@ -60,8 +70,8 @@ class Moments:
     second: Floats
     """Shape (n, 2, p, p)."""
 
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(self.count + other.count, self.first + other.first, self.second + other.second)
+    def __add__(self, other: FoldMoments) -> FoldMoments:
+        return FoldMoments(self.count + other.count, self.first + other.first, self.second + other.second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +156,7 @@ def _sum_moments(
                     second[i, arm, b, a] = second[i, arm, a, b]
 
 
-def fold_moments(features: NDArray[np.floating], inclusion: Bits, runs: Ints, standards: Standards) -> Moments:
+def fold_moments(features: NDArray[np.floating], inclusion: Bits, runs: Ints, standards: Standards) -> FoldMoments:
     """Moments of the standardised columns over some runs; O(len(runs) p^2) a document.
 
     Parameters
@@ -156,7 +166,7 @@ def fold_moments(features: NDArray[np.floating], inclusion: Bits, runs: Ints, st
     runs : indices along the second axis
     """
     n, _, p = features.shape
-    sums = Moments(np.zeros((n, 2)), np.zeros((n, 2, p)), np.zeros((n, 2, p, p)))
+    sums = FoldMoments(np.zeros((n, 2)), np.zeros((n, 2, p)), np.zeros((n, 2, p, p)))
     scale = standards.centre, standards.inverse
     _sum_moments(features, inclusion, runs, *scale, sums.count, sums.first, sums.second)
     return sums
@@ -174,7 +184,7 @@ class _Gaussians:
     count: Floats
 
 
-def _gaussians(moments: Moments) -> _Gaussians:
+def _gaussians(moments: FoldMoments) -> _Gaussians:
     count = np.maximum(moments.count, 1.0)
     means = moments.first / count[..., None]
     covariances = moments.second / count[..., None, None] - means[..., :, None] * means[..., None, :]
@@ -222,12 +232,12 @@ def _lira(g: _Gaussians) -> Rule:
     )
 
 
-def fit(moments: Moments, learner: str) -> Rule:
+def fit(moments: FoldMoments, learner: str) -> Rule:
     """Learn how to score; a document with fewer than two training runs in an arm gets the constant 0.
 
     Parameters
     ----------
-    moments : Moments
+    moments : FoldMoments
         Of the training runs.
     learner : one of `GAUSSIAN`
     """

@@ -19,7 +19,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 __all__ = [
     "EXACT_SHARE",
@@ -159,6 +158,8 @@ def p_from_e(log10_e: float) -> float:
 
     if short(0.0) >= 0:
         return 0.0
+    from scipy.optimize import brentq  # e-values alone need it
+
     # e stays below 1 / p, and ln^2 p is the price: within twice the decades and some.
     low = -2 * max(log10_e, 0.0) - 10
     root = float(brentq(short, low, 0.0, xtol=1e-14, rtol=1e-14))

@@ -14,6 +14,7 @@ from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import StoredClaim, shown_claim
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, StatisticTestRow, Totals
 from ksdp.storage.findings import Curve, Summary, read_curves, read_summary
+from ksdp.storage.learning.found import AboutLearning, learning_of
 from ksdp.storage.store import Store
 
 __all__ = [
@@ -126,6 +127,8 @@ class AuditModel:
     bounded: tuple[Row, ...]
     """Those with the largest bounds of every attack; none without a certificate."""
     undecided: Undecided
+    learning: AboutLearning
+    """What is gained, and what would make it safe."""
 
 
 def _statistics(summary: Summary, overviews: Mapping[str, Overview]) -> list[StatisticRow]:
@@ -237,5 +240,6 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
         worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
         bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.certificate else (),
+        learning=learning_of(store, summary.spec.hash, summary.corpus),
         undecided=Undecided(totals.verdicts["undecided"], totals.untested, totals.hopeless, totals.runs_to_decide),
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.audits.queries import Row
 from ksdp.storage.findings import Summary
+
+if TYPE_CHECKING:
+    from ksdp.storage.audits.queries import Row
 
 __all__ = ["certified", "certified_here", "doubtful", "stronger", "stronger_here"]
 
@@ -17,7 +21,7 @@ def certified(summary: Summary) -> str | None:
     unit = summary.design.unit
     return (
         f"{plural(found.pairs, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the advantage of "
-        "every attack, those that nobody has thought of included, where the noise is what the mechanism says. "
+        "every attack, including those that nobody has thought of, if the noise is what the mechanism says it is. "
         f"Half of the {unit}s have a bound of at most {decimal(found.median_bound)}, all of them of at most "
         f"{decimal(found.largest_bound)}; it is at most the margin of {decimal(margin)} for "
         f"{count(found.certified)} of {count(summary.documents)}. All bounds hold together with probability "

@@ -13,7 +13,12 @@ from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.neighbours import Neighbour, corpus_entries, neighbours
 from ksdp.storage.audits.queries import EffectRow, Findings, Row, StatisticTestRow
-from ksdp.storage.audits.statistic_values import read_arms, stored_statistics, values_bytes
+from ksdp.storage.audits.statistic_values import (
+    held_out_distance,
+    read_arms,
+    stored_statistics,
+    values_bytes,
+)
 from ksdp.storage.errors import StoreError
 from ksdp.storage.findings import Summary, read_summary
 from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy
@@ -57,6 +62,8 @@ class DocumentPage:
     pictures: tuple[Picture, ...]
     undrawn: tuple[str, ...]
     """Statistics whose picture has to be asked for; the scores of learners are not stored and have none."""
+    held_out: float | None
+    """D without the bias of choosing; None where it would take long, or values are not stored."""
     no_values: str | None
     """Why there are no pictures."""
     chosen: str | None
@@ -179,6 +186,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         raise LookupError("This audit has no such statistic.")
     names = _wanted(summary, tests, chosen)
     pictures, no_values = _pictures(store, summary, row, tests, names)
+    quick = values_bytes(summary, len(stored_statistics(summary))) <= _AT_ONCE
     alike, no_alike = _alike(store, summary, row.document, query.get("alike") == "1")
     at = whole_number(query["at"], "at") if "at" in query else None
     state, more = document_state(store, audit, row.document), read_more_runs(store, audit)
@@ -188,6 +196,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         tests=tests,
         pictures=pictures,
         undrawn=tuple(name for name in stored_statistics(summary) if name not in names),
+        held_out=held_out_distance(store, summary, row.document, row.place) if quick else None,
         no_values=no_values,
         chosen=chosen,
         effects=findings.effects(row.document),

@@ -14,7 +14,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ksdp.dashboards import words
-from ksdp.dashboards.audits import certificate_sentences, guarantee_words, sentences, strength_sentences
+from ksdp.dashboards.audits import (
+    certificate_sentences,
+    guarantee_words,
+    next_steps,
+    sentences,
+    statistic_sentences,
+    strength_sentences,
+)
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.charts.charts import scale_svg, shares_svg
 from ksdp.storage.store import Store
@@ -39,7 +46,14 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {name: getattr(words, name) for name in words.__all__} | {"p_text": _p_text}
-    for spoken in (sentences, strength_sentences, guarantee_words, certificate_sentences):
+    for spoken in (
+        sentences,
+        next_steps,
+        statistic_sentences,
+        strength_sentences,
+        guarantee_words,
+        certificate_sentences,
+    ):
         environment.globals |= {name: getattr(spoken, name) for name in spoken.__all__}
     return environment
 

@@ -252,6 +252,13 @@ def adversary(summary: Summary) -> str:
             "document in full and how the mechanism works. They do not know which other documents the victim "
             "holds: those are random here."
         )
+    if summary.opens == "final":
+        return (
+            "Whoever sees what a run opens at its end, and nothing else: everybody who takes part, as long as no "
+            "two of the three parties that compute put together what they hold. Two of these would see the data "
+            "itself: this audit says nothing of that. They know the suspected document in full and how the "
+            "mechanism works. They do not know which other documents the victim holds: those are random here."
+        )
     return (
         "The strongest that keeps to the protocol: all parties outside the honest ones named above pool what they "
         "see, subtract everything that is theirs from what is announced, and are left with a view of "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ksdp.dashboards.audits.audit_model import AuditModel
-from ksdp.dashboards.words import count, decimal, plural
+from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.findings import Summary
 
-__all__ = ["naive_practice", "paper_alone", "reach"]
+__all__ = ["constant", "drawn_share", "naive_practice", "paper_alone", "reach"]
 
 
 def _documents(number: float) -> str:
@@ -64,7 +64,30 @@ def reach(view: AuditModel) -> list[str]:
         size = f"is {decimal(certified)}" if certified < 1 else "is above 1"
         said.append(
             f"The smallest margin that it could certify {size}, above the {margin} asked for: with this many runs "
-            "hardly a document could be cleared, however little it leaks. That is a limit of the audit and says "
+            "hardly any document could be cleared, however little it leaks. That is a limit of the audit and says "
             "nothing about the documents."
         )
     return said
+
+
+def constant(view: AuditModel) -> str:
+    """Which statistics cannot tell anything in this design, because they never vary; empty where all do."""
+    names = [row.name for row in view.statistics if row.largest == 0]
+    if not names:
+        return ""
+    verb = "was the same in every run and tells" if len(names) == 1 else "were the same in every run and tell"
+    return f"{', '.join(names)} {verb} nothing in this design."
+
+
+def drawn_share(summary: Summary) -> str | None:
+    """What the documents that were drawn say of all of them; None where none were drawn."""
+    share = summary.share
+    if share is None:
+        return None
+    unit, margin = summary.design.unit, summary.spec.decision.margin
+    leak = f"an advantage above {decimal(margin)}" if margin else "a leak"
+    return (
+        f"The {count(share.drawn)} {unit}s are drawn at random from {count(share.population)}. Of all of these, "
+        f"between {percent(share.low)} and {percent(share.high)} have {leak}; wrong at most once in "
+        f"{count(1 / share.level)} audits, verdicts and draw together."
+    )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ksdp.dashboards.audits.report import make_environment, stylesheet
-from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, text, ticks
+from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect, text, ticks
 from ksdp.storage.learning.advice import read_advice
 from ksdp.storage.store import Store
 
 __all__ = ["frontier_svg", "render_advice"]
 
-_WIDTH, _HEIGHT = 640.0, 300.0
+_WIDTH, _HEIGHT = 640.0, 360.0
 
 
 @lru_cache(maxsize=1)
@@ -29,47 +30,74 @@ def _described(setting: Mapping[str, Any]) -> str:
 
 
 def frontier_svg(advice: Mapping[str, Any]) -> Markup:
-    """What each setting learns against what it gives away; the baselines are lines, which give nothing to anybody.
+    """What each setting learns against what it gives away, and the baselines: who works alone gives nothing away.
 
-    Across: D below which 95 % of the documents lie. Upwards: the measure on everybody's held-out documents.
+    Across: D below which 95 % of the documents lie, chance taken out. Upwards: the measure on everybody's held-out
+    documents.
     """
-    points = [one for one in advice["tried"] if one["leak"] is not None]
-    baselines = advice["baselines"]
-    levels = {key: baselines[key] for key in ("alone", "public", "exact") if baselines[key] is not None}
-    values = [*levels.values(), *(one["value"] for one in points)]
+    points = [(place, one) for place, one in enumerate(advice["tried"]) if one["leak"] is not None]
+    baselines = _baselines(advice)
+    values = [*(value for _, value, _ in baselines), *(one["value"] for _, one in points)]
     low, high = min(values), max(values)
     spare = 0.08 * (high - low or 1.0)
     low, high = low - spare, high + spare
-    far = max([advice["margin"] * 1.2, *(one["leak"]["high"] * 1.05 for one in points)])
-    frame = PlotArea(60, 10, _WIDTH - 160, _HEIGHT - 50, 0.0, far)
+    seen = [*(leak for *_, leak in baselines), *(one["leak"]["net"] for _, one in points)]
+    frame = PlotArea(
+        64, 12, _WIDTH - 120, _HEIGHT - 58, 0.0, max(advice["margin"] * 1.2, *(1.05 * d for d in seen))
+    )
 
     def y(value: float) -> float:
         return frame.y((value - low) / (high - low))
 
-    body = [line(frame.left, frame.bottom, frame.right, frame.bottom, "axis")]
-    for at, label in ticks(0.0, far):
-        body.append(text(frame.x(at), frame.bottom + 16, label, "tick middle"))
-    for at, label in ticks(low, high):
-        body.append(text(frame.left - 8, y(at) + 4, label, "tick end"))
-    for name, value in levels.items():
-        body += [
-            line(frame.left, y(value), frame.right, y(value), "rule"),
-            text(frame.right + 6, y(value) + 4, name, "tick"),
-        ]
-    body += [
-        line(frame.x(advice["margin"]), frame.top, frame.x(advice["margin"]), frame.bottom, "rule"),
-        text(frame.x(advice["margin"]) + 4, frame.top + 12, "margin", "tick"),
-        text(frame.left, _HEIGHT - 4, "D that 95 % of the documents stay below", "tick"),
+    body = [
+        line(frame.left, frame.bottom, frame.right, frame.bottom, "axis"),
+        line(frame.left, frame.top, frame.left, frame.bottom, "axis"),
     ]
-    for place, one in enumerate(advice["tried"]):
-        if one["leak"] is None:
-            continue
+    for at, label in ticks(0.0, frame.high, 5):
+        body.append(text(frame.x(at), frame.bottom + 16, label, "tick middle"))
+    for at, label in ticks(low, high, 5):
+        body.append(text(frame.left - 10, y(at) + 4, label, "tick end"))
+    margin = frame.x(advice["margin"])
+    body += [
+        line(margin, frame.top, margin, frame.bottom, "rule"),
+        text(margin + 4, frame.bottom - 6, "margin", "tick"),
+        text(frame.left, _HEIGHT - 6, "D that 95 % of the documents stay below, chance taken out", "tick"),
+    ]
+    steps = sorted(
+        (advice["tried"][place]["leak"]["net"], advice["tried"][place]["value"]) for place in advice["frontier"]
+    )
+    for (x1, up1), (x2, up2) in pairwise(steps):
+        body.append(line(frame.x(x1), y(up1), frame.x(x2), y(up2), "edge"))
+    for place, one in points:
         kind = "best" if place == advice["best"] else "frontier" if place in advice["frontier"] else "other"
-        x, up = frame.x(one["leak"]["high"]), y(one["value"])
-        radius = 6 if kind == "best" else 4
-        body.append(f'<circle class="point {kind}" cx="{number(x)}" cy="{number(up)}" r="{radius}"/>')
-    said = f"{len(points)} settings: what they learn against what they give away."
+        x, up = frame.x(one["leak"]["net"]), y(one["value"])
+        title = f"<title>{escape(_described(one['setting']))}</title>"
+        radius = 7 if kind == "best" else 4
+        body.append(
+            f'<circle class="point {kind}" cx="{number(x)}" cy="{number(up)}" r="{radius}">{title}</circle>'
+        )
+        if kind == "best":
+            body.append(text(x + 11, up - 6, "recommended", "tick"))
+    for name, value, leak in baselines:
+        x, up = frame.x(leak), y(value)
+        body.append(rect(x - 5, up - 5, 10, 10, "point baseline"))
+        last = leak > 0.8 * frame.high
+        body.append(text(x + (-10 if last else 10), up + 4, name, "tick end" if last else "tick"))
+    said = f"{len(points)} settings and {len(baselines)} baselines: what they learn against what they give away."
     return picture("frontier", _WIDTH, _HEIGHT, said, body)
+
+
+def _baselines(advice: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+    """Name, value and D of each; those that announce nothing stand at 0."""
+    found = advice["baselines"]
+    said = [
+        (name, found[key], 0.0)
+        for key, name in (("alone", "alone"), ("public", "public data alone"))
+        if found[key] is not None
+    ]
+    if found["exact_leak"] is not None:
+        said.append(("exact run", found["exact"], found["exact_leak"]["net"]))
+    return said
 
 
 def render_advice(store: Store, name: str) -> str:

@@ -10,16 +10,8 @@ from markupsafe import Markup
 from ksdp.dashboards.audits.report import make_environment, stylesheet
 from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.charts.charts import shares_svg
-from ksdp.dashboards.words import count, percent, plural
-from ksdp.storage.screening.screens import (
-    RefusedValue,
-    RoundSummary,
-    ScreenSummary,
-    SearchAnswer,
-    TriedValue,
-    read_excluded,
-    read_screen,
-)
+from ksdp.dashboards.words import count, plural
+from ksdp.storage.screening.screens import RoundSummary, ScreenSummary, read_excluded, read_screen
 from ksdp.storage.store import Store
 
 __all__ = ["render_screen", "screen_headline"]
@@ -32,7 +24,7 @@ _LISTED = 200
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = make_environment()
-    environment.globals |= {"screen_headline": screen_headline, "tried_text": _tried, "unit": _unit}
+    environment.globals |= {"screen_headline": screen_headline}
     return environment
 
 
@@ -52,21 +44,6 @@ def screen_headline(screen: ScreenSummary) -> str:
         "too-few": f"Leaving {out} out leaves too few documents to hide among in {name}.",
         "void": "An audit of this screen is void: nothing is cleared.",
     }[screen.outcome]
-
-
-def _unit(answer: SearchAnswer, value: float) -> str:
-    """A value of a search as people say it."""
-    return {
-        "party-size": f"{count(value)} documents",
-        "rank": f"rank {count(value)}",
-        "iterations": f"{count(value)} iterations",
-        "noise": f"noise of {percent(value)} of the announcement's size" if value else "no noise",
-    }[answer.search]
-
-
-def _tried(answer: SearchAnswer) -> list[tuple[TriedValue | RefusedValue, str]]:
-    """What a search tried, with every value as text."""
-    return [(tried, _unit(answer, tried.value)) for tried in answer.tried if tried.value is not None]
 
 
 def render_screen(store: Store, screen: str) -> str:

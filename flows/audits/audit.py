@@ -31,7 +31,7 @@ from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests
-from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.certify import certified
 from ksdp.flows.audits.conclude import conclude
@@ -41,7 +41,7 @@ from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
 from ksdp.tasks.blocks import observables_present
-from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests, slices
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, slices
 
 __all__ = ["run_stages"]
 

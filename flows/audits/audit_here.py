@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.pairs import PairsPart
@@ -22,7 +23,7 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.pairs import compute_pairs
-from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests, curve, effects, test_slice
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
 
 __all__ = ["HERE", "audit_here"]
 

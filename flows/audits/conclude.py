@@ -14,7 +14,7 @@ from ksdp.audit.certifying import knows_all
 from ksdp.audit.results.parts import Provenance, StoredValues
 from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summarise
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.steps import Steps

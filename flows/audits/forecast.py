@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block
 from ksdp.audit.kept_runs import more_runs
+from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
-from ksdp.flows.prepare import corpus_notes, spec_corpus
+from ksdp.flows.audits.calibration import calibrate
+from ksdp.flows.corpus_notes import corpus_notes
+from ksdp.flows.prepare import spec_corpus
 
 __all__ = ["forecast"]
 
-_TRIAL_RUNS = 4
-
-
-def _seconds_a_run(plan: Plan) -> float:
-    """Time a few runs; the first compiles or loads kernels and does not count."""
-    for stop in (1, _TRIAL_RUNS):
-        block = Block(0, 0, min(stop, plan.design.runs))
-        begin = time.perf_counter()
-        measure(plan, block, sample(plan, block), plan.statistics)
-        seconds = (time.perf_counter() - begin) / len(block)
-    return seconds
-
 
 def forecast(spec: Spec, base: Path) -> dict[str, Any]:
-    """Check the spec and corpus, time a few runs, and say what to expect.
+    """Check the spec and corpus, time some runs and tests, and say what to expect.
 
     Returns
     -------
@@ -47,7 +35,9 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
         margin 0, under which nothing is clear). With views,
         costs are of all together, the rest is of the worst one, and `views` has one entry each; it is empty
-        otherwise. `certificate_runs` are those of the pairs, on top of `runs`.
+        otherwise. `cpu_seconds` are by stage, those of fresh runs at most. `enough` says from how many documents
+        on the run is useful and safe, by estimate (None for mechanisms of which that is not known).
+        `certificate_runs` are those of the pairs, on top of `runs`.
 
     Raises
     ------
@@ -56,8 +46,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     """
     corpus = spec_corpus(spec, base)
     if spec.views is not None:
-        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(corpus)}
-    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(corpus)}
+        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(spec, base, corpus)}
+    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(spec, base, corpus)}
 
 
 def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
@@ -71,6 +61,10 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     said["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
     alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
     said["cpu_hours"] += sum(part["seconds_a_run"] * part["certificate_runs"] / 3600 for part in alone)
+    said["cpu_seconds"] = {
+        stage: sum(part["cpu_seconds"][stage] for part, free in zip(parts, shared, strict=True) if not free)
+        for stage in said["cpu_seconds"]
+    }
     said["bytes"] = sum(
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
     )
@@ -116,8 +110,9 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     targets = documents // plan.design.lanes
     kept = share + (1 - share) / plan.every
     values = int(plan.runs * kept) * (targets + CONTROLS) * statistics
-    seconds = _seconds_a_run(plan)
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
+    costs = calibrate(plan)
+    stages = costs.stages(plan, plan.runs)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -137,9 +132,10 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "opens": opens_of(plan.mechanism),
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
-        "seconds_a_run": seconds,
+        "seconds_a_run": costs.sample,
+        "cpu_seconds": stages,
         "certificate_runs": paired,
-        "cpu_hours": seconds * (plan.runs + paired) / 3600,
+        "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
         "value_bytes": int(values),
         "bytes": (values + plan.runs * plan.kept_values) * plan.bytes_a_value,
         "n_with": n_with,
@@ -148,4 +144,18 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision.margin,
         "runs_for_margin": needed,
+        "enough": _enough(plan),
     }
+
+
+def _enough(plan: Plan) -> dict[str, Any] | None:
+    """From how many documents on it is useful and safe, as far as that can be said beforehand."""
+    if plan.units.word != "document":
+        return None
+    corpus = plan.corpus
+    parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
+    hiding = plan.party_rows + len(plan.honest)
+    found = documents_enough(
+        plan.mechanism, corpus.matrix, in_a_run=hiding, parties=parties, margin=plan.spec.decision.margin
+    )
+    return None if found is None else found.to_json()

@@ -26,10 +26,15 @@ def forecast_words(said: Mapping[str, Any]) -> str:
         ),
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{said['bytes'] / 1e9:.1f} GB",
+        "          CPU seconds: "
+        + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in said["cpu_seconds"].items())
+        + " at most",
         f"finds     a leak of advantage {said['detectable_D']:.2f}, 8 times in 10, even as the only one",
         f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(said),
     ]
+    if said.get("enough"):
+        lines.append(f"enough    {said['enough']['sentence']}")
     lines += [f"note      {note}" for note in said.get("notes", ())]
     if said["unread"]:
         lines.append(

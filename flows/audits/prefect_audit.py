@@ -15,6 +15,7 @@ from prefect import flow
 from ksdp.audit.design import Block
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.audits.artifacts import publish_audit, shown
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
@@ -22,7 +23,7 @@ from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
 from ksdp.tasks.steps import draw_curves, measure_flagged, run_pairs, sample_blocks, test_slices
 
 __all__ = ["audit"]

@@ -59,7 +59,7 @@ def run_audit(
         Folder that the spec's paths are relative to.
     store : Path
     workers : int, optional
-        Worker processes; one a core by default.
+        Worker processes. Default: one per core.
     dask : str, optional
         Address of a Dask scheduler to use instead; its workers must see the store under the same path. `HERE`: no
         Prefect server and no Dask, everything in this process, or in the worker processes asked for.

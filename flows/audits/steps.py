@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from ksdp.audit.design import Block
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.slices import Flagged, Slice, SliceEffects, SliceTests
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
 
 __all__ = ["Steps"]
 

@@ -13,7 +13,7 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import Asked, prepare_stored, spec_corpus
+from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.provenance import versions
 from ksdp.storage.audits.views import view_verdicts, views_page, write_view_verdicts, write_views
@@ -46,7 +46,7 @@ def run_views(
     views = make_views(spec, corpus)
     for view in views[1:]:
         make_plan(view.spec, corpus)  # refused before the first is written
-    asked = Asked(spec, corpus.hash)
+    asked = GivenSpec(spec, corpus.hash)
     prepared = [prepare_stored(view.spec, corpus, store, may_sample=True, asked=asked) for view in views]
     summaries = run_prepared(prepared, workers=workers, dask=dask)
     opened = Store.open(store)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import Purpose, derived_seed
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.advice import ADVICE_VERSION
+from ksdp.audit.screening.advice_words import advice_sentences
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.learning.advice_report import render_advice
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.learning.advise import Limits, search_levers
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.storage.learning.advice import (
     advice_page,
@@ -18,9 +23,10 @@ from ksdp.storage.learning.advice import (
     write_advice_page,
     write_advised_spec,
 )
+from ksdp.storage.learning.found import write_gain
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["advise_spec"]
+__all__ = ["advise_spec", "next_commands"]
 
 
 def advise_spec(
@@ -60,34 +66,71 @@ def advise_spec(
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
     found = search_levers(spec, base, limits)
-    name = content_key({"advice": 1, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)})[
-        :12
-    ]
-    first = next((one.leak for one in found.advice.tried if one.leak is not None), None)
+    asked = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
+    name = content_key(asked | {"corpus": found.corpus})[:12]
     about = found.advice.to_json() | {
         "name": name,
+        "asked": spec.hash,
+        "corpus": found.corpus,
         "mechanism": spec.mechanism.name,
+        "sentences": list(advice_sentences(found.advice)),
         "gain": found.gain.to_json(),
-        "drawn": 0 if first is None else first.documents,
-        "chance": 0.0 if first is None else first.chance,
+        "advised": None,
         "spec": None,
         "confirmed": None,
+        "commands": [],
     }
     if found.spec is not None:
         tables = found.spec.model_dump(mode="json") | {"seed": derived_seed(spec.seed, Purpose.SEARCHED)}
         advised = Spec.model_validate(tables)
-        write_advised_spec(write, advised.model_dump(mode="json"), f"Recommended by `ksdp advise`, {name}.")
-        about["spec"] = str(write)
+        written = advised.model_dump(mode="json", exclude_defaults=True)
+        write_advised_spec(write, written, f"Recommended by `ksdp advise`, {name}.")
+        best = found.advice.tried[found.advice.best or 0]
+        about |= {"advised": advised.hash, "spec": str(write)}
+        write_gain(opened, advised.hash, spec_corpus(advised, base).hash, found.gain.to_json())
         if confirm:
             current().say("a whole audit of the recommended spec, on runs that the search has not seen")
-            summary = run_audit(advised, base, store, workers=workers)
-            about["confirmed"] = {
-                "audit": summary.audit,
-                "valid": summary.valid,
-                "documents": summary.documents,
-                "verdicts": summary.verdicts.as_dict(),
-                "report": summary.report,
-            }
+            about["confirmed"] = _confirmed(run_audit(advised, base, store, workers=workers))
+        about["commands"] = next_commands(write, store, audited=confirm, runnable=best.cannot_run is None)
     write_advice(opened, name, about)
     write_advice_page(opened, name, render_advice(opened, name))
     return about | {"report": str(advice_page(opened, name))}
+
+
+def _confirmed(summary: Summary) -> dict[str, Any]:
+    counts, documents = summary.verdicts.as_dict(), summary.documents
+    clear = summary.verdicts.cleared
+    told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
+    said = f"Confirmed on fresh runs, every document: {clear / documents:.1%} clear ({told})."
+    return {
+        "audit": summary.audit,
+        "valid": summary.valid,
+        "documents": documents,
+        "clear": clear,
+        "verdicts": counts,
+        "report": summary.report,
+        "sentence": said if summary.valid else "The audit of the recommended spec is void: its controls failed.",
+    }
+
+
+def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool) -> list[dict[str, str]]:
+    """What to type next, in order: audit the whole corpus, screen and clear it, run it among parties."""
+    at, stem = shlex.quote(str(spec)), spec.with_suffix("")
+    kept, clearance = shlex.quote(str(store)), shlex.quote(f"{stem}.clearance")
+    found = [] if audited else [("the whole corpus, on fresh runs", f"ksdp audit {at} --store {kept}")]
+    found.append(
+        (
+            "leave out what is sensitive, sign the rest",
+            f'ksdp screen {at} --clearance {clearance} --key ME.key --who "YOUR NAME" --store {kept}',
+        )
+    )
+    if runnable:
+        found += [
+            ("what all parties agree on", f"ksdp columns {at} --party NAME@HOST:PORT --party ... > protocol.toml"),
+            (
+                "take part, with the others",
+                f"ksdp party protocol.toml --me ME --key ME.key --corpus {at} --clearance {clearance} "
+                "--out result",
+            ),
+        ]
+    return [{"why": why, "command": command} for why, command in found]

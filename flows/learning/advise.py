@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import optuna
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.learning.gain import ALL, Score, gain_scores, interval
+from ksdp.audit.learning.gain import Score, gain_scores
 from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
+from ksdp.audit.learning.learners import exact_of
+from ksdp.audit.levers_spec import LeversSpec
+from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.party_view import size_base
+from ksdp.audit.plan import parameters_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise
-from ksdp.audit.screening.leak import sampled_leak
-from ksdp.audit.screening.lever_search import most_allowed
-from ksdp.audit.screening.lever_space import LEVERS, Setting, at_setting, described, lever_space, settings
-from ksdp.audit.screening.levers import pool_size
-from ksdp.audit.screening.search_sample import sampled_spec
+from ksdp.audit.screening.leak import LOOKS, Leak, sampled_leak
+from ksdp.audit.screening.lever_space import (
+    LEVERS,
+    Lever,
+    Setting,
+    at_setting,
+    described,
+    lever_space,
+    settings,
+)
+from ksdp.audit.screening.search_sample import pool_size, sampled_spec
+from ksdp.audit.screening.share_limit import most_allowed
 from ksdp.audit.spec import Spec
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
-from ksdp.storage.corpora import corpus_columns
-from ksdp.storage.learning.levered import load_rows, with_levers
+from ksdp.protocols.runs.programs import check_program
+from ksdp.storage.corpora import corpus_columns, corpus_features
+from ksdp.storage.learning.levered import load_rows
 
 __all__ = ["Limits", "Searched", "search_levers"]
+
+_MORE = 4
+"""Runs of a setting that is not settled, in place of one."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +52,10 @@ class Limits:
 
     tried: int = 16
     """Settings at most; all, where there are fewer."""
-    documents: int = 150
+    documents: int = 250
     """Drawn for each."""
     runs: int = 200
-    """In either arm."""
+    """In either arm, before a setting is given up or found safe; four times as many where it is neither."""
     quota: float = 0.05
     """In (0, 1): the largest share of documents that may be above the margin."""
     levers: tuple[str, ...] = LEVERS
@@ -51,8 +67,10 @@ class Searched:
 
     advice: Advice
     gain: GainSummary
-    """Of the spec as it stands."""
+    """Of the spec that is recommended; of the spec as it stands, where none is."""
     spec: Spec | None
+    corpus: str
+    """Hash of the corpus as the spec has it."""
 
 
 def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
@@ -67,55 +85,35 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
     InputError
         If anything is refused, or so few documents cannot show so small a share.
     """
-    import optuna
-
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
     features = corpus_columns(spec.corpus, base)
     space = lever_space(spec, features, limits.levers)
     count = min(limits.tried, math.prod(len(lever.values) for lever in space))
     level = spec.decision.level / count
-    corpus = with_levers(spec, base)
+    corpus = spec_corpus(spec, base)
     population = size_base(spec, corpus)
     drawn = min(limits.documents, population)
-    if most_allowed(drawn, level, population, limits.quota) is None:
+    if most_allowed(drawn, level / LOOKS, population, limits.quota) is None:
         raise InputError(
             f"`quota` {limits.quota:g} cannot be shown by {drawn} documents and {count} settings; draw more."
         )
+    current().stage("baseline", 1)
+    rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
-    gain = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
-    measure = gain.measures[0].measure
-    tried: list[Tried] = []
-    asked = _Search(spec, base, limits, features, level, drawn, population)
-
-    def attempt(setting: Setting) -> Tried:
-        one = asked.attempt(setting, scores, measure)
-        tried.append(one)
-        current().say(f"setting {len(tried)} of {count}, {described(setting) or 'as it stands'}: {_seen(one)}")
-        return one
-
-    study = optuna.create_study(
-        directions=["maximize", "minimize"], sampler=optuna.samplers.NSGAIISampler(seed=spec.seed % 2**31)
-    )
-    for proposed in _first(space, count):
-        study.enqueue_trial(dict(proposed))
-    for _ in range(20 * count):
-        if len(tried) >= count:
-            break
-        trial = study.ask()
-        setting: dict[str, Any] = {
-            lever.name: trial.suggest_categorical(lever.name, lever.values) for lever in space
-        }
-        known = next((one for one in tried if dict(one.setting) == setting), None)
-        one = known or attempt(setting)
-        if one.value is None or one.leak is None:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        else:
-            study.tell(trial, [one.value, one.leak.high])
+    named = rows.party is not None
+    gain = summarise_gain(scores, mechanism.name, spec.gain, named)
+    search = _Search(spec, base, limits, features, level, drawn, population, scores, named)
+    exact_leak = search.exact_leak(exact_of(mechanism))
+    current().advance(1)
+    tried = _tried(search, space, count)
     first = gain.measures[0]
     baselines = Baselines(
-        measure, first.alone.mean, first.exact.mean, None if first.public is None else first.public.mean
+        first.measure,
+        first.alone.mean,
+        first.exact.mean,
+        None if first.public is None else first.public.mean,
+        exact_leak,
     )
     advice = advise(
         tried,
@@ -125,11 +123,45 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
         confidence=1 - spec.decision.level,
         documents=population,
     )
-    best = None if advice.best is None else at_setting(spec, advice.tried[advice.best].setting, features)
-    return Searched(advice, gain, best)
+    if advice.best is None:
+        return Searched(advice, gain, None, corpus.hash)
+    best = at_setting(spec, advice.tried[advice.best].setting, features)
+    return Searched(advice, search.gains[advice.best] or gain, best, corpus.hash)
 
 
-def _first(space: tuple[Any, ...], count: int) -> list[Setting]:
+def _tried(search: _Search, space: tuple[Lever, ...], count: int) -> list[Tried]:
+    """As many settings as asked for, each once."""
+    current().stage("settings", count)
+    study = optuna.create_study(
+        directions=["maximize", "minimize"], sampler=optuna.samplers.NSGAIISampler(seed=search.spec.seed % 2**31)
+    )
+    for proposed in _first(space, count):
+        study.enqueue_trial(dict(proposed))
+    tried: list[Tried] = []
+    for _ in range(20 * count):
+        if len(tried) >= count:
+            break
+        trial = study.ask()
+        setting: dict[str, Any] = {
+            lever.name: trial.suggest_categorical(lever.name, lever.values) for lever in space
+        }
+        one = next((one for one in tried if dict(one.setting) == setting), None)
+        if one is None:
+            one = search.attempt(setting)
+            tried.append(one)
+            current().advance(1)
+            current().say(
+                f"setting {len(tried)} of {count}, {described(setting) or 'as it stands'}: "
+                f"{_seen(one, search.spec.decision.margin)}"
+            )
+        if one.value is None or one.leak is None:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:
+            study.tell(trial, [one.value, one.leak.net])
+    return tried
+
+
+def _first(space: tuple[Lever, ...], count: int) -> list[Setting]:
     """The spec's own, the ends of each lever by itself, and the end of all: what spans the frontier."""
     every = list(settings(space))
     if count >= len(every):
@@ -148,51 +180,89 @@ class _Search:
     level: float
     drawn: int
     population: int
+    scores: tuple[Score, ...]
+    """Of the spec as it stands, with its baselines."""
+    named: bool
+    """Whether the corpus names parties."""
+    gains: list[GainSummary | None] = field(default_factory=list)
+    """Of every setting, in order; None where it was refused."""
 
-    def attempt(self, setting: Setting, scores: tuple[Score, ...], measure: str) -> Tried:
+    def attempt(self, setting: Setting) -> Tried:
         """What the run gains at a setting, and what it gives away; or why it is refused."""
         try:
             spec = at_setting(self.spec, setting, self.features)
             mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-            rows = load_rows(spec, self.base, nonnegative=getattr(mechanism, "nonnegative", False))
-            found = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False))
-            sampled = _sampled(spec, with_levers(spec, self.base), self.drawn, self.limits.runs)
-            plan = make_plan(sampled[0], sampled[1])
-            leak = sampled_leak(plan, level=self.level, population=self.population)
+            gain = self._gain(spec, mechanism)
+            corpus = spec_corpus(spec, self.base)
+            main = gain.measures[0]
+            bound = getattr(mechanism, "bound", None)
+            promised = None if bound is None else float(bound(corpus.features))
+            proved = promised is not None and promised <= spec.decision.margin
+            # More runs settle only what is useful and not safe by proof.
+            leak = self._leak(spec, corpus, _MORE if main.gains and not proved else 1)
         except InputError as error:
+            self.gains.append(None)
             return Tried(setting, refused=str(error))
-        ratio = spec.gain.held_out / (1 - spec.gain.held_out)
-        run = [score.value for score in found if score.measure == measure]
-        alone, exact = _baseline(scores, measure, "alone"), _baseline(scores, measure, "exact")
-        gained = interval([r - a for r, a in zip(run, alone, strict=True)], ratio)
-        best = float(np.mean(exact) - np.mean(alone))
-        kept = gained.mean / best if best > 0 else None
-        return Tried(setting, gained, kept, float(np.mean(run)), leak)
+        self.gains.append(gain)
+        return Tried(
+            setting,
+            main.gain,
+            main.kept,
+            main.run.mean,
+            leak,
+            promised,
+            sum(math.prod(array.shape) for array in mechanism.observables(corpus.features)),
+            _cannot_run(spec, mechanism, self.base),
+        )
+
+    def exact_leak(self, exact: Mechanism) -> Leak | None:
+        """What the exact run gives away, without levers; None where it cannot be run so."""
+        tables = self.spec.model_dump(mode="json")
+        tables["mechanism"] = {"name": exact.name, **parameters_of(exact)}
+        tables["corpus"]["levers"] = LeversSpec(units=self.spec.corpus.levers.units).model_dump()
+        if self.spec.corpus.idf == "public":
+            tables["corpus"]["idf"] = "global"
+        try:
+            spec = Spec.model_validate(tables)
+            return self._leak(spec, spec_corpus(spec, self.base), 1)
+        except (InputError, ValueError):
+            return None
+
+    def _gain(self, spec: Spec, mechanism: Mechanism) -> GainSummary:
+        """Against the baselines of the spec as it stands."""
+        rows = load_rows(spec, self.base, nonnegative=getattr(mechanism, "nonnegative", False))
+        found = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
+        others = [score for score in self.scores if score.learner != "run"]
+        return summarise_gain([*found, *others], mechanism.name, spec.gain, self.named)
+
+    def _leak(self, spec: Spec, corpus: Corpus, more: int) -> Leak:
+        """Of some documents, each in half of the runs: at most so many times those asked for."""
+        units = size_base(spec, corpus)
+        tables = sampled_spec(spec, units, pool_size(spec, units), self.drawn).model_dump(mode="json")
+        runs = more * self.limits.runs
+        tables["design"] |= {"with_runs": runs, "looks": 1, "fresh_runs": 0, "without_runs": "all"}
+        plan = make_plan(Spec.model_validate(tables), corpus)
+        return sampled_leak(plan, level=self.level, population=self.population, quota=self.limits.quota)
 
 
-def _baseline(scores: tuple[Score, ...], measure: str, learner: str) -> list[float]:
-    """By split; of parties alone, their mean."""
-    of = [score for score in scores if score.measure == measure and score.learner == learner]
-    of = [score for score in of if score.judged == ALL]
-    return [
-        float(np.mean([score.value for score in of if score.split == split]))
-        for split in sorted({score.split for score in of})
-    ]
+def _cannot_run(spec: Spec, mechanism: Mechanism, base: Path) -> str | None:
+    """Why parties cannot run a spec; None where they can."""
+    try:
+        check_program(mechanism)
+        corpus_features(spec.corpus, base)
+    except InputError as error:
+        return str(error)
+    return None
 
 
-def _sampled(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> tuple[Spec, Corpus]:
-    """The spec that audits some documents, each in half of the runs."""
-    units = size_base(spec, corpus)
-    tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
-    tables["design"] |= {"with_runs": runs, "looks": 1, "fresh_runs": 0, "without_runs": "all"}
-    return Spec.model_validate(tables), corpus
-
-
-def _seen(one: Tried) -> str:
+def _seen(one: Tried, margin: float) -> str:
     if one.leak is None or one.gain is None:
         return f"refused: {one.refused}"
-    kept = "" if one.kept is None else f", keeps {one.kept:.0%}"
+    kept = "" if one.kept is None else f", keeps {one.kept.mean:.0%}"
+    proved = f"; proved: {one.promised:.2f}" if one.promised is not None else ""
+    early = ", given up" if one.leak.early else ""
     return (
-        f"gain {one.gain.mean:+.4f}{kept}; D median {one.leak.median:.2f}, 95 % below {one.leak.high:.2f}, "
-        f"{one.leak.above} of {one.leak.documents} above the margin"
+        f"gain {one.gain.mean:+.4f}{kept}; D median {one.leak.median:.2f}, 95 % below {one.leak.high:.2f} "
+        f"(chance {one.leak.chance:.2f}), {one.leak.above} of {one.leak.documents} above {margin:g} in "
+        f"{one.leak.runs} runs{early}{proved}"
     )

@@ -8,18 +8,23 @@ from ksdp.audit.learning.gain import gain_scores
 from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.learning.found import write_gain
 from ksdp.storage.learning.levered import load_rows
+from ksdp.storage.store import Store
 
 __all__ = ["measure_gain"]
 
 
-def measure_gain(spec: Spec, base: Path) -> GainSummary:
+def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSummary:
     """Every learner over random splits, as `spec.gain` says, in this process.
 
     Parameters
     ----------
     base : Path
         Folder that the spec's paths are relative to.
+    store : Path, optional
+        Where it is kept, for the reports and pages of this spec's audits.
 
     Raises
     ------
@@ -29,4 +34,7 @@ def measure_gain(spec: Spec, base: Path) -> GainSummary:
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
-    return summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
+    found = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
+    if store is not None:
+        write_gain(Store.open(store), spec.hash, spec_corpus(spec, base).hash, found.to_json())
+    return found

@@ -1,59 +1,55 @@
-"""All parties of a run on this machine, each a process of its own: for trying out, and for tests."""
+"""All nodes of a run on this machine, each a process of its own: for trying out, and for tests."""
 
 from __future__ import annotations
 
-import os
+import json
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
-from ksdp.audit.errors import InputError
-from ksdp.flows.interruption import die_with_parent
-from ksdp.flows.runs.terms import Run
+from ksdp.audit.errors import InputError, KsdpError, ProtocolError
+from ksdp.flows.runs.launcher import Launcher
+from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
+from ksdp.flows.runs.terms import Run, read_run
+from ksdp.protocols.network.party_process import run_in_process
+from ksdp.storage.keys import load_private
 
-__all__ = ["party_command", "run_local", "server_command", "wait_for_parties"]
+__all__ = ["NodeFiles", "run_local", "wait_for_parties"]
 
 
-def party_command(protocol: Path, name: str, folder: Path, out: Path, *, uncleared: bool) -> list[str]:
-    """The command of one party, whose files are NAME.key, NAME.toml (or .npz) and NAME.clearance in a folder.
+@dataclass(frozen=True)
+class NodeFiles:
+    """What one node of a run has in the folder of all nodes' files."""
 
-    Raises
-    ------
-    InputError
-        If a file is missing.
-    """
+    name: str
+    key: Path
+    corpus: Path | None = None
+    """None: a server, which enters nothing."""
+    clearance: Path | None = None
+    """None: a party enters every document, and everybody is told."""
+
+
+def _party_files(name: str, folder: Path, *, uncleared: bool) -> NodeFiles:
+    """NAME.key, NAME.toml (or .npz) and NAME.clearance."""
     key, clearance = folder / f"{name}.key", folder / f"{name}.clearance"
     corpus = next((path for path in (folder / f"{name}.toml", folder / f"{name}.npz") if path.is_file()), None)
     if corpus is None or not key.is_file():
         raise InputError(f"{folder} must hold {name}.key and {name}.toml or {name}.npz.")
     if not uncleared and not clearance.is_file():
         raise InputError(f"{folder} must hold {name}.clearance; or say `--uncleared`.")
-    grounds = ["--uncleared"] if uncleared else ["--clearance", str(clearance)]
-    return [*_command(protocol, name, key, out), "--corpus", str(corpus), *grounds]
+    return NodeFiles(name, key, corpus, None if uncleared else clearance)
 
 
-def server_command(protocol: Path, name: str, folder: Path, out: Path) -> list[str]:
-    """The command of the server, whose file is NAME.key in a folder.
-
-    Raises
-    ------
-    InputError
-        If it is missing.
-    """
+def _server_files(name: str, folder: Path) -> NodeFiles:
     key = folder / f"{name}.key"
     if not key.is_file():
         raise InputError(f"{folder} must hold {name}.key, of the server.")
-    return _command(protocol, name, key, out)
-
-
-def _command(protocol: Path, name: str, key: Path, out: Path) -> list[str]:
-    base = [sys.executable, "-m", "ksdp", "party", str(protocol), "--me", name, "--key", str(key)]
-    return [*base, "--out", str(out), "--json"]
+    return NodeFiles(name, key)
 
 
 def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: bool) -> dict[str, Any]:
@@ -62,34 +58,55 @@ def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: b
     Returns
     -------
     dict
-        By node: exit `code`, and what it `said`: `run.json` on one line, or why it failed.
+        By node: exit `code` as of `ksdp party`, and what it `said`: `run.json` on one line, or why it failed.
 
     Raises
     ------
     InputError
         If a file is missing; nothing was started.
     """
-    names = [party.name for party in run.terms.participants]
-    commands = {n: party_command(protocol, n, folder, out / n, uncleared=uncleared) for n in names}
+    nodes = [_party_files(party.name, folder, uncleared=uncleared) for party in run.terms.participants]
     if run.server:
-        commands[run.server] = server_command(protocol, run.server, folder, out / run.server)
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    started: dict[str, subprocess.Popen[str]] = {}
+        nodes.append(_server_files(run.server, folder))
+    with Launcher(timeout=None) as launcher:
+        pipes = {node.name: launcher.start(_node_process, protocol, node, out / node.name) for node in nodes}
+        return {name: _end(launcher, pipe) for name, pipe in pipes.items()}
+
+
+def _end(launcher: Launcher, pipe: Connection) -> dict[str, Any]:
+    """How a node ended; one that was killed could not say so, and the others go on to their own ends."""
     try:
-        for name, command in commands.items():
-            started[name] = subprocess.Popen(
-                command, stderr=PIPE, stdout=PIPE, text=True, env=environment, preexec_fn=die_with_parent
+        return launcher.end(pipe)
+    except ProtocolError as error:
+        return {"code": 1, "said": f"error: {error}"}
+
+
+def _node_process(pipe: Connection, protocol: Path, node: NodeFiles, out: Path) -> None:
+    run_in_process(pipe, lambda: _run_node(protocol, node, out))
+
+
+def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
+    try:
+        run, key = read_run(protocol), load_private(node.key)
+        if node.corpus is None:
+            about = run_server(run, key, out)
+        else:
+            entered = enter_documents(
+                run,
+                node.corpus,
+                clearance=node.clearance,
+                uncleared=node.clearance is None,
+                signer=key.public_key(),
+                now=datetime.now(UTC),
             )
-        ends = {name: process.communicate() for name, process in started.items()}
-    finally:
-        for process in started.values():
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
-    return {
-        name: {"code": started[name].returncode, "said": (error if started[name].returncode else output).strip()}
-        for name, (output, error) in ends.items()
-    }
+            about = run_party(run, node.name, key, entered, out)
+    except InputError as error:
+        return {"code": 2, "said": f"refused: {error}"}
+    except KsdpError as error:
+        return {"code": 1, "said": f"error: {error}"}
+    except Exception as error:  # only this node failed: the others come to their own ends
+        return {"code": 1, "said": f"error: {type(error).__name__}: {error}"}
+    return {"code": 0, "said": json.dumps(about | {"out": str(out.resolve())})}
 
 
 def wait_for_parties(run: Run, seconds: float, tell: Callable[[str, bool], None]) -> tuple[str, ...]:

@@ -18,12 +18,14 @@ from ksdp.audit.mechanisms.contract import Mechanism, opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.plan import parameters_of
+from ksdp.flows.runs.check_words import about_of
 from ksdp.flows.runs.terms import Run
+from ksdp.flows.runs.watch import Watch
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
-from ksdp.protocols.network.take_part import Note, take_part
+from ksdp.protocols.network.mesh_run import Note, run_over_mesh
 from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
@@ -32,6 +34,8 @@ from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 __all__ = ["Clock", "check_name", "claimed", "guarantee_words", "run_node", "utc_now"]
 
 Clock = Callable[[], datetime]
+_NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
+"""Kinds of messages that say nothing of anybody's documents, but that they are cleared."""
 
 
 def utc_now() -> datetime:
@@ -66,6 +70,8 @@ def run_node(
     own: Mapping[str, NDArray[Any]],
     listen: Address | None,
     clock: Clock,
+    before_data: Callable[[], None] | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Take part and write the result.
 
@@ -83,6 +89,10 @@ def run_node(
         Arrays that stay with it.
     listen : Address, optional
         Where to listen, where it is not the address that the others dial.
+    before_data : callable, optional
+        Called once, before the first message that depends on data goes out; what it raises ends the run.
+    watch : Watch, optional
+        Told of all that happens.
 
     Returns
     -------
@@ -98,28 +108,52 @@ def run_node(
     """
     require_no_result(out)
     check_name(run, name, identity)
-    began = time.monotonic()
+    began, started, seen = time.monotonic(), clock(), watch or Watch()
     with Transcript(out, clock) as transcript:
+        waiting = [before_data] if before_data else []
+
+        def note(**event: Any) -> None:
+            if waiting and event["what"] == "sent" and event["kind"] not in _NO_DATA:
+                waiting.pop()()
+            seen.note(**event)
+            transcript.note(**event)
+
         agreed = {"agreement": run.terms.digest.hex(), "mechanism": run.terms.mechanism.name}
         transcript.note(what="run", me=name, **agreed, **said)
-        mesh = _mesh(run, name, identity, listen or run.address(name), transcript.note, clock())
+        grounds = "collects" if name == run.server else "uncleared" if said.get("uncleared") else "cleared"
+        mesh = _mesh(
+            run,
+            name,
+            identity,
+            listen or run.address(name),
+            note,
+            clock(),
+            about=lambda: about_of(run, grounds, clock()).to_bytes(),
+        )
 
         async def play() -> Outcome:
             async with mesh:
-                return await take_part(rounds, mesh, present=run.spec.timeouts.present, note=transcript.note)
+                return await run_over_mesh(rounds, mesh, present=run.spec.timeouts.present, note=note)
 
         try:
             outcome = asyncio.run(play())
         except KsdpError as error:
-            transcript.note(what="ended without a result", reason=str(error))
+            note(what="ended without a result", reason=str(error))
             raise
         except KeyboardInterrupt:
-            transcript.note(what="ended without a result", reason="stopped here")
+            note(what="ended without a result", reason="stopped here")
             raise
-        whole = _about(run, name, outcome) | dict(about) | {"seconds": round(time.monotonic() - began, 3)}
+        times: dict[str, Any] = {
+            "started": started.isoformat(timespec="seconds"),
+            "finished": clock().isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - began, 3),
+            "rounds": seen.rounds,
+            "bytes": {"sent": seen.sent.total(), "received": seen.received.total()},
+        }
+        whole = _about(run, name, outcome) | dict(about) | times
         write_run(out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
-        grounds = {node: statement.as_json() for node, statement in outcome.statements.items()}
-        transcript.note(what="done", session=outcome.session, result=outcome.digest, grounds=grounds)
+        stated = {node: statement.as_json() for node, statement in outcome.statements.items()}
+        note(what="done", session=outcome.session, result=outcome.digest, grounds=stated)
     return whole
 
 
@@ -134,7 +168,16 @@ def guarantee_words(about: Mapping[str, Any]) -> str:
     return f"guarantee: {number}; unit: {said['unit']}; trust: {said['trust']}{drawn}{unsound}"
 
 
-def _mesh(run: Run, name: str, identity: Ed25519PrivateKey, listen: Address, note: Note, now: datetime) -> Mesh:
+def _mesh(
+    run: Run,
+    name: str,
+    identity: Ed25519PrivateKey,
+    listen: Address,
+    note: Note,
+    now: datetime,
+    *,
+    about: Callable[[], bytes],
+) -> Mesh:
     terms = run.terms
     keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in terms.nodes if p.name != name}
     times = run.spec.timeouts
@@ -146,6 +189,7 @@ def _mesh(run: Run, name: str, identity: Ed25519PrivateKey, listen: Address, not
         limit=_largest(run),
         times=LinkTimes(message=times.message, reconnect=times.reconnect),
         observe=lambda what, peer: note(what=what, peer=peer),
+        about=about,
     )
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from typing import Any
 
-from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
 from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.flows.interruption import interrupts_wait
-from ksdp.flows.progress import advance, current
+from ksdp.flows.progress import current
+from ksdp.flows.runs.launcher import Launcher
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.pem_processes import ClientJob, aggregator_process, clients_process, server_process
 from ksdp.protocols.pem.field_shares import PrimeField
@@ -99,15 +93,15 @@ def run_pem(
     parts = [list(jobs[i::processes]) for i in range(min(processes, len(jobs)))]
     server_names = [f"server {j + 1}" for j in range(servers)]
     current().stage("start", 1 + servers + len(parts))
-    with _Children(timeout) as children:
-        aggregator = children.start(aggregator_process, algorithm, len(parts))
+    with Launcher(timeout) as launcher:
+        aggregator = launcher.start(aggregator_process, algorithm, len(parts))
         ports_of = [
-            children.start(server_process, name, len(parts), patience, simulated_seed) for name in server_names
+            launcher.start(server_process, name, len(parts), patience, simulated_seed) for name in server_names
         ]
-        clients = [children.start(clients_process, part, algorithm) for part in parts]
-        aggregator_port, aggregator_key = children.hear(aggregator)
-        opened = [children.hear(pipe) for pipe in ports_of]
-        keys = {name: key for pipe in clients for name, key in children.hear(pipe).items()}
+        clients = [launcher.start(clients_process, part, algorithm) for part in parts]
+        aggregator_port, aggregator_key = launcher.hear(aggregator)
+        opened = [launcher.hear(pipe) for pipe in ports_of]
+        keys = {name: key for pipe in clients for name, key in launcher.hear(pipe).items()}
         terms = PemTerms(
             tuple(Participant(name, key) for name, key in sorted(keys.items())),
             tuple(Participant(n, key) for n, (_, key) in sorted(zip(server_names, opened, strict=True))),
@@ -126,9 +120,9 @@ def run_pem(
             pipe.send((terms, aggregator_port))
         for pipe in clients:
             pipe.send((terms, aggregator_port, ports))
-        result = children.end(aggregator)
-        from_servers = [children.end(pipe) for pipe in ports_of]
-        from_clients = [children.end(pipe) for pipe in clients]
+        result = launcher.end(aggregator)
+        from_servers = [launcher.end(pipe) for pipe in ports_of]
+        from_clients = [launcher.end(pipe) for pipe in clients]
     sent = {"clients": from_clients, "servers": from_servers, "aggregator": [result]}
     return PemResult(
         unpack_state(result["state"]),
@@ -140,79 +134,3 @@ def run_pem(
         {role: sum(one["bytes"] for one in many) for role, many in sent.items()},
         sum(one["refused"] for one in from_servers),
     )
-
-
-class _Children:
-    """Processes with a pipe each; none outlives the block."""
-
-    def __init__(self, timeout: float) -> None:
-        self._context = multiprocessing.get_context("spawn")
-        self._timeout = timeout
-        self._processes: list[Any] = []
-        self._said: dict[Connection, list[tuple[str, Any]]] = {}
-
-    def __enter__(self) -> _Children:
-        resource_tracker.ensure_running()  # here, because it undoes `_inherited_silence` when it starts
-        return self
-
-    def start(self, target: Callable[..., None], *arguments: Any) -> Connection:
-        """Start a party; its pipe."""
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=target, args=(theirs, *arguments), daemon=True)
-        with interrupts_wait(), _inherited_silence():
-            process.start()
-            self._processes.append(process)
-        theirs.close()
-        self._said[ours] = []
-        return ours
-
-    def hear(self, pipe: Connection, kind: str = "ready") -> Any:
-        """The next thing that a party says; the failure of any party ends the wait for all."""
-        while not self._said[pipe]:
-            ready = [p for p in wait(list(self._said), self._timeout) if isinstance(p, Connection)]
-            if not ready:
-                raise ProtocolError(f"No party said anything for {self._timeout:g} seconds: the run is given up.")
-            for other in ready:
-                word = _received(other)
-                if word[0] == "step":
-                    advance(1)
-                else:
-                    self._said[other].append(word)
-        said, what = self._said[pipe].pop(0)
-        if said != kind:
-            raise ProtocolError("A party ended before its time.")
-        if said == "ready":
-            advance(1)
-        return what
-
-    def end(self, pipe: Connection) -> dict[str, Any]:
-        """What a party says at its end."""
-        done: dict[str, Any] = self.hear(pipe, "done")
-        return done
-
-    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
-        for process in self._processes:
-            if failed is None:
-                process.join(5.0)
-            process.terminate()
-            process.join()
-
-
-@contextlib.contextmanager
-def _inherited_silence() -> Iterator[None]:
-    """Block Ctrl-C in this thread: a process that is started now inherits that, and leaves its end to us."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _received(pipe: Connection) -> tuple[str, Any]:
-    try:
-        said, what = pipe.recv()
-    except EOFError:
-        return "gone", None
-    if said == "failed":
-        raise ProtocolError(f"A party ended with an error: {what}")
-    return said, what

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.final_terms import final_terms, opens_final
-from ksdp.protocols.runs.programs import Precision, needs_norms
+from ksdp.protocols.runs.programs import Precision, check_program, is_noisy, needs_norms
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.toml import read_toml
 
-__all__ = ["Run", "features_hash", "read_run"]
+__all__ = ["Run", "features_hash", "protocol_text", "read_run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +109,40 @@ def read_run(path: Path) -> Run:
 
         check_normed(terms)
     return Run(spec, base, terms, names)
+
+
+def protocol_text(spec: Spec, features: Mapping[str, str | int], parties: Sequence[str]) -> str:
+    """A protocol file for the mechanism of a spec: noise, where there is any, as only runs draw it.
+
+    Parameters
+    ----------
+    features : mapping
+        `hash`, `count` and `rows`.
+    parties : sequence of str
+        NAME@HOST:PORT each; keys are expected in NAME.pub beside the file.
+
+    Raises
+    ------
+    InputError
+        If parties cannot run the mechanism, or they are not so written.
+    """
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    check_program(mechanism)
+    table = {"name": mechanism.name, **spec.mechanism.parameters}
+    if is_noisy(mechanism):
+        table["sampler"] = "discrete"
+    lines = ["protocol = 1", "", "[mechanism]", *_lines(table), "", "[features]", *_lines(features)]
+    for party in parties:
+        name, found, address = party.partition("@")
+        if not found:
+            raise SpecError(f"`--party` must be NAME@HOST:PORT; got {party!r}.")
+        Address.parse(address)
+        lines += ["", "[[parties]]", *_lines({"name": name, "address": address, "key": f"{name}.pub"})]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(table: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {json.dumps(value)}" for key, value in table.items() if value is not None]
 
 
 def _participant(base: Path, node: PartySpec) -> Participant:

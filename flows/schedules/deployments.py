@@ -29,6 +29,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from ksdp.flows.progress import current
 from ksdp.flows.schedules.notices import send_waiting, utc_now
+from ksdp.flows.schedules.run_lines import NewRuns, run_line
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
 from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_runs
 from ksdp.storage.schedules.running import begin, finish, hold, interrupted, running
@@ -51,10 +52,15 @@ class Follower:
     ----------
     shared : bool
         Other stores may use the same Prefect server: names of deployments tell them apart.
+    json_log : bool
+        A run's line is a JSON object.
     """
 
-    def __init__(self, store: Store, runner: Runner, client: PrefectClient, *, shared: bool) -> None:
+    def __init__(
+        self, store: Store, runner: Runner, client: PrefectClient, *, shared: bool, json_log: bool = False
+    ) -> None:
         self._store, self._runner, self._client = store, runner, client
+        self._ended, self._json_log = NewRuns(store), json_log
         self._tag = f"ksdp-{content_key({'store': str(store.root)})[:6]}"
         self._shared = shared
         self._applied: dict[str, tuple[Schedule, UUID]] = {}
@@ -124,6 +130,9 @@ class Follower:
     async def tick(self) -> None:
         """Follow the files; start what is asked for, was interrupted, or is due and not started."""
         await self.follow()
+        for name in self._applied:
+            for run in await asyncio.to_thread(self._ended.of, name):
+                current().say(run_line(name, run, as_json=self._json_log))
         if self._ticks % _SELDOM == 0:
             await self._switches()
             for name in self._applied:

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.errors import StoreError
+from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.schedules.notices import utc_now
 from ksdp.storage.schedules.history import ScheduledRun, due, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
@@ -102,15 +102,5 @@ def metrics_server(store: Store, port: int, host: str = "127.0.0.1") -> Iterator
     InputError
         If the port cannot be had.
     """
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(ScheduleMetrics(store))
-    try:
-        server, thread = start_http_server(port, host, registry)
-    except OSError as error:
-        raise InputError(f"`metrics-port` {port} on {host} cannot be had: {error.strerror}.") from error
-    try:
-        yield int(server.server_port)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serve_metrics(ScheduleMetrics(store), port, host) as chosen:
+        yield chosen

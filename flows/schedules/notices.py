@@ -32,6 +32,7 @@ _SUBJECT: dict[Event, str] = {
     "sensitive": "{became_sensitive} documents became sensitive",
     "void": "the controls failed, the audit is void",
     "not-run": "an audit did not run",
+    "unchanged": "audits were missed, and nothing has changed since",
 }
 
 
@@ -46,7 +47,9 @@ def events_of(run: ScheduledRun) -> list[Event]:
         events.append("sensitive")
     if run.outcome == "void":
         events.append("void")
-    if run.outcome in ("failed", "timed-out", "crashed") or run.missed:
+    if run.outcome == "unchanged" and run.missed:
+        events.append("unchanged")
+    elif run.outcome in ("failed", "timed-out", "crashed") or run.missed:
         events.append("not-run")
     return events
 
@@ -88,7 +91,7 @@ def notify(store: Store, schedule: Schedule, run: ScheduledRun, now: Callable[[]
         put_notice(store, schedule.name, event, notice, body(store, schedule, event, run), now())
         for event in events_of(run)
         for notice in schedule.notices
-        if event in notice.on
+        if event in notice.on or (event == "unchanged" and "not-run" in notice.on)
     ]
     return [_attempt(store, schedule.name, item, now) for item in queued]
 

@@ -33,7 +33,12 @@ def being_served(store: Store) -> bool:
 
 
 def serve(
-    store: Path, *, metrics_port: int | None = None, metrics_host: str = "127.0.0.1", ready: Path | None = None
+    store: Path,
+    *,
+    metrics_port: int | None = None,
+    metrics_host: str = "127.0.0.1",
+    ready: Path | None = None,
+    json_log: bool = False,
 ) -> None:
     """Run the schedules of a store until SIGTERM or SIGINT.
 
@@ -45,6 +50,8 @@ def serve(
         Where Prometheus finds metrics; nowhere by default.
     ready : Path, optional
         Written with the address of Prefect's pages once everything is up.
+    json_log : bool
+        The line of a run that has ended is a JSON object.
 
     Raises
     ------
@@ -65,7 +72,7 @@ def serve(
             + (f"   (user:password in {opened.prefect / 'password'})" if server.ours else "")
         )
         server.wait()
-        _follow_until_told(opened, server, ready)
+        _follow_until_told(opened, server, ready, json_log)
 
 
 def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
@@ -96,19 +103,19 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
     return runs[-1]
 
 
-def _follow_until_told(store: Store, server: Server, ready: Path | None) -> None:
+def _follow_until_told(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
     from ksdp.flows.schedules.scheduled_run import SERVED
 
     os.environ[SERVED] = str(os.getpid())
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # days of workers coming and going
     try:
         with reached(server):
-            asyncio.run(_follow(store, server, ready))
+            asyncio.run(_follow(store, server, ready, json_log))
     finally:
         os.environ.pop(SERVED, None)
 
 
-async def _follow(store: Store, server: Server, ready: Path | None) -> None:
+async def _follow(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
     from prefect.client.orchestration import get_client
     from prefect.runner import Runner
 
@@ -119,7 +126,7 @@ async def _follow(store: Store, server: Server, ready: Path | None) -> None:
     # One at a time: two audits of a store would take each other's cores, and its lock.
     runner = Runner(name="ksdp", limit=1, pause_on_shutdown=False, query_seconds=_TICK)
     async with get_client() as client:
-        follower = Follower(store, runner, client, shared=not server.ours)
+        follower = Follower(store, runner, client, shared=not server.ours, json_log=json_log)
         await follower.clear()
         await follower.follow()
         running = asyncio.create_task(runner.start())

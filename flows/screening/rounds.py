@@ -21,7 +21,7 @@ from ksdp.audit.screening.screen_summary import RoundSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import Asked, Prepared, prepare_stored
+from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.screening.screens import RoundVerdicts, read_round
@@ -107,7 +107,7 @@ class _Series:
         audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
         units = size_base(self.spec, self.corpus)
         spec = round_spec(self.spec, number, self.rules.rounds, units, audited, with_runs)
-        asked = Asked(self.spec, self.corpus.hash)
+        asked = GivenSpec(self.spec, self.corpus.hash)
         plan = make_plan(spec, corpus)
         if number == 1 and "undecided" in self.rules.allowed:
             check_undecided(plan)

@@ -23,7 +23,6 @@ from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
-from ksdp.flows.screening.lever_search import Search, SearchLimits, plan_search, run_search
 from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.ledger import read_attempts
@@ -45,7 +44,6 @@ def screen(
     signing: Signing,
     rules: Rules | None = None,
     *,
-    search: SearchLimits | None = None,
     workers: int | None = None,
     dask: str | None = None,
 ) -> ScreenSummary:
@@ -66,8 +64,6 @@ def screen(
         When rounds end, and what may be listed. Where the databases of the last round also held documents that may
         not be listed (undecided ones), they are left out too and the listed ones audited by themselves, so that
         what is cleared is what was audited together. Where that cannot be, the clearance says so and why.
-    search : SearchLimits, optional
-        Where leaving documents out does not help, search what would (`ksdp.flows.screening.lever_search`).
     workers, dask : optional
         As for `run_audit`.
 
@@ -88,8 +84,7 @@ def screen(
     signing.check()
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
-    planned = plan_search(spec, corpus, quota=search.quota, documents=search.documents) if search else None
-    name = _name(spec, corpus, rules, planned)
+    name = _name(spec, corpus, rules)
     rounds = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)
     unit = spec.design.unit
     listed, excluded = (documents_of(corpus, unit, names) for names in (rounds.listed, rounds.excluded))
@@ -107,9 +102,6 @@ def screen(
         statement = sign(signing, _grounds(spec, corpus, rounds, rules, evidence)).statement
     elif signing.path.exists():
         current().say(f"{signing.path} is an older clearance and was left as it is")
-    searched = None
-    if planned is not None and outcome in NO_HELP:
-        searched = run_search(planned, corpus, store, workers=workers, dask=dask)
     summary = ScreenSummary(
         version=VERSION,
         screen=name,
@@ -134,7 +126,6 @@ def screen(
         margin=spec.decision.margin,
         party_rows=rounds.plan.party_rows,
         quality=quality,
-        search=searched,
         clearance=str(signing.path.resolve()) if outcome == "cleared" else None,
         fingerprint=fingerprint(signing.private_key),
         reviewer=signing.who,
@@ -148,10 +139,9 @@ def screen(
     return summary
 
 
-def _name(spec: Spec, corpus: Corpus, rules: Rules, planned: Search | None) -> str:
-    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus.hash} | dataclasses.asdict(rules)
-    sought = None if planned is None else {"quota": planned.quota, "documents": planned.drawn}
-    return content_key(asked | {"search": sought})[:12]
+def _name(spec: Spec, corpus: Corpus, rules: Rules) -> str:
+    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus.hash, "search": None}
+    return content_key(asked | dataclasses.asdict(rules))[:12]
 
 
 def _outcome(rounds: Rounds) -> tuple[str, str]:

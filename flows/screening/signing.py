@@ -36,9 +36,9 @@ class Signing:
     expires: datetime
     """Both with time zones."""
     salted: bool = False
-    """Salted hashes in place of ids."""
+    """List salted hashes instead of ids."""
     list_excluded: bool = False
-    """Name what was left out, in plain."""
+    """Also list the excluded documents, by id."""
 
     def check(self) -> None:
         """Refuse now what would be refused after hours of work, or of waiting for people.

@@ -26,11 +26,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ksdp.audit.errors import ProtocolError
 
-__all__ = ["Credentials", "make_credentials", "peer_of"]
+__all__ = ["SKEW", "Credentials", "holder_of", "make_credentials", "peer_of"]
 
 _VALID = timedelta(days=30)
 _LABEL = 32
-_SKEW = timedelta(days=1)
+SKEW = timedelta(days=1)
 """Clocks of organisations differ; keys are pinned and leaves last for one run, so that dates protect little."""
 
 
@@ -68,7 +68,7 @@ def _certificate(
         .issuer_name(_name(issuer))
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
+        .not_valid_before(now - SKEW)
         .not_valid_after(now + _VALID)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     )
@@ -148,3 +148,24 @@ def peer_of(connection: ssl.SSLObject, peers: Mapping[str, Ed25519PublicKey]) ->
     except (ValueError, KeyError, InvalidSignature, x509.ExtensionNotFound):
         raise ProtocolError("The other end has no key that is named in the protocol.") from None
     return name
+
+
+def holder_of(leaf: x509.Certificate, peers: Mapping[str, Ed25519PublicKey]) -> tuple[str | None, bool]:
+    """Whose leaf a certificate is, for a person who looks for a fault; nobody has proved to hold it.
+
+    Returns
+    -------
+    tuple
+        Name of the peer who signed it, or None; whether it is a leaf of anybody who runs this protocol.
+    """
+    subject = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    ours = len(subject) == 1 and str(subject[0].value).startswith("leaf of ")
+    issuer = leaf.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    for name, key in peers.items():
+        if len(issuer) == 1 and issuer[0].value == _label(key):
+            try:
+                key.verify(leaf.signature, leaf.tbs_certificate_bytes)
+            except InvalidSignature:
+                continue
+            return name, ours
+    return None, ours

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -14,13 +14,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.network.certificates import Credentials, peer_of
+from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.network.links import Link, LinkTimes, Observer
 
-__all__ = ["Address", "Mesh", "Peer"]
+__all__ = ["CHECK_PROTOCOL", "RUN_PROTOCOL", "Address", "Mesh", "Peer"]
 
+RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
+"""What a connection is for, as TLS's application protocol; one without is a run's."""
 _HANDSHAKE = 15.0
 """Seconds; whoever connects and says nothing does not stay."""
 _BUFFER = 1 << 20
+_CHECK_BYTES = 4 << 20
+"""Of what somebody says who checks."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
@@ -46,7 +51,7 @@ class Address:
         elif ":" in host:
             host = ""
         if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-            raise InputError(f"`address` must be HOST:PORT; got {text!r}.")
+            raise InputError(f"`address` must be HOST:PORT, or [HOST]:PORT for IPv6; got {text!r}.")
         return cls(host, int(port))
 
     def __str__(self) -> str:
@@ -71,6 +76,8 @@ class Mesh:
         This party's name.
     limit : int
         Most bytes of one message.
+    about : callable, optional
+        What is said to a peer who checks whether this party is there (`knocking`).
 
     Raises
     ------
@@ -88,7 +95,13 @@ class Mesh:
         limit: int,
         times: LinkTimes,
         observe: Observer,
+        about: Callable[[], bytes] | None = None,
     ) -> None:
+        self._about = about
+        if about is not None:
+            credentials.server.set_alpn_protocols([RUN_PROTOCOL, CHECK_PROTOCOL])
+        for context in credentials.clients.values():
+            context.set_alpn_protocols([RUN_PROTOCOL])
         self.own, self._listen, self._peers, self._credentials = own, listen, peers, credentials
         self._keys = {name: peer.key for name, peer in peers.items()}
         self._limit, self._times, self._observe = limit, times, observe
@@ -129,15 +142,28 @@ class Mesh:
         await asyncio.gather(*closing, *self._dialling, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("ssl_object")
         try:
-            name = peer_of(writer.get_extra_info("ssl_object"), self._keys)
+            name = peer_of(shown, self._keys)
         except ProtocolError:
             writer.close()
+            return
+        if shown.selected_alpn_protocol() == CHECK_PROTOCOL:
+            await self._answer(reader, writer)
             return
         if name < self.own:  # these are dialled
             writer.close()
             return
         await asyncio.wait({self.links[name].attach(reader, writer)})
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Tell a peer who checks what it asks for; the run is not touched."""
+        assert self._about is not None
+        stream = FrameStream(reader, writer, _CHECK_BYTES)
+        with contextlib.suppress(OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError):
+            await asyncio.wait_for(stream.receive(), _HANDSHAKE)
+            await stream.send(self._about())
+        writer.close()
 
     async def _dial(self, peer: Peer) -> None:
         link, pause = self.links[peer.name], _FIRST_PAUSE

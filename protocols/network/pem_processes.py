@@ -12,10 +12,8 @@ import asyncio
 import contextlib
 import hmac
 import multiprocessing
-import os
-import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -29,6 +27,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Simulated, Vetted
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.network.framing import FrameStream
+from ksdp.protocols.network.party_process import run_in_process
 from ksdp.protocols.pem.aggregator import PemAggregator
 from ksdp.protocols.pem.client import PemClient
 from ksdp.protocols.pem.server import PemServer
@@ -117,24 +116,7 @@ class _Door:
             await link.close()
 
 
-def _spawned(pipe: Connection, work: Callable[[Connection], Coroutine[Any, Any, dict[str, Any]]]) -> None:
-    """Run a party to its end and tell the parent what became of it; without a parent, end at once."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        pipe.send(("done", asyncio.run(work(pipe))))
-    except Exception as error:  # the parent, not a traceback on this process's terminal, says what went wrong
-        pipe.send(("failed", f"{type(error).__name__}: {error}"))
-
-
-def _end_with_parent() -> None:
-    """A parent that was killed could not end its parties, and they would go on among themselves."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-async def _asked(pipe: Connection) -> Any:
+async def _received(pipe: Connection) -> Any:
     return await asyncio.to_thread(pipe.recv)
 
 
@@ -146,10 +128,10 @@ def aggregator_process(pipe: Connection, algorithm: PemAlgorithm, client_process
     """The aggregator: gives its port and public key, gets the terms, runs, tells of every iteration, gives the
     final state."""
 
-    async def work(pipe: Connection) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
         key, door = Ed25519PrivateKey.generate(), _Door()
         pipe.send(("ready", (await door.open(), _public(key))))
-        terms: PemTerms = await _asked(pipe)
+        terms: PemTerms = await _received(pipe)
         aggregator = PemAggregator(terms, key, algorithm)
         servers = await door.wait_for("server", len(terms.servers))
         clients = await door.wait_for("clients", client_processes)
@@ -176,7 +158,7 @@ def aggregator_process(pipe: Connection, algorithm: PemAlgorithm, client_process
             "bytes": sum(link.sent for link in (*servers, *clients)),
         }
 
-    _spawned(pipe, work)
+    run_in_process(pipe, lambda: asyncio.run(work()))
 
 
 def server_process(
@@ -184,10 +166,10 @@ def server_process(
 ) -> None:
     """A server: gives its port and public key, gets the terms and the aggregator's port, runs."""
 
-    async def work(pipe: Connection) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
         key, door = Ed25519PrivateKey.generate(), _Door()
         pipe.send(("ready", (await door.open(), _public(key))))
-        terms, port = await _asked(pipe)
+        terms, port = await _received(pipe)
         seed = simulated_seed
         sampler: Sampler = Vetted() if seed is None else Simulated(np.random.default_rng([seed, *name.encode()]))
         sampler.draw(1.0, 1)  # loads what it needs now, not in the first iteration
@@ -216,7 +198,7 @@ def server_process(
         await door.close()
         return {"sampler": sampler.label, "refused": refused, "bytes": aggregator.sent}
 
-    _spawned(pipe, work)
+    run_in_process(pipe, lambda: asyncio.run(work()))
 
 
 async def _listen(link: FrameStream, arrived: asyncio.Queue[bytes]) -> None:
@@ -254,10 +236,10 @@ async def _gather(
 def clients_process(pipe: Connection, jobs: Sequence[ClientJob], algorithm: PemAlgorithm) -> None:
     """Some clients: gives their public keys, gets the terms and the ports, runs."""
 
-    async def work(pipe: Connection) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
         keys = {job.name: Ed25519PrivateKey.generate() for job in jobs}
         pipe.send(("ready", {name: _public(key) for name, key in keys.items()}))
-        terms, aggregator_port, ports = await _asked(pipe)
+        terms, aggregator_port, ports = await _received(pipe)
         clients = {j.name: PemClient(terms, j.name, keys[j.name], algorithm, j.records) for j in jobs}
         servers = {name: await _connect(port, "clients") for name, port in ports.items()}
         aggregator = await _connect(aggregator_port, "clients")
@@ -287,4 +269,4 @@ def clients_process(pipe: Connection, jobs: Sequence[ClientJob], algorithm: PemA
             await link.close()
         return {"bytes": sent}
 
-    _spawned(pipe, work)
+    run_in_process(pipe, lambda: asyncio.run(work()))

@@ -20,7 +20,7 @@ from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs, WideRing
 
-__all__ = ["NormedMaterial", "Offline", "OwnMasks", "check_correlations", "deal"]
+__all__ = ["NormedMaterial", "Offline", "OwnMasks", "deal"]
 
 Offline = Literal["ot", "dealer"]
 """Where shares of products come from."""
@@ -181,34 +181,3 @@ def check_material(material: NormedMaterial) -> None:
     shape = (p.ring.limbs, p.dimension)
     if lengths != {n} or material.product.shape != shape or material.own.vector.shape != shape:
         raise InputError("The material does not fit its parameters.")
-
-
-def check_correlations(materials: Sequence[NormedMaterial]) -> None:
-    """Put everybody's material together and check every relation; for tests, as it shows all masks.
-
-    Raises
-    ------
-    ProtocolError
-        If shares do not add up to the product that they are shares of, or belong to different sums.
-    """
-    p, owns = materials[0].parameters, [m.own for m in materials]
-    r, q = p.ring, p.scalar_ring
-    if len({(m.batch, m.parameters.digest) for m in materials}) != 1 or len(materials) != p.parties:
-        raise ProtocolError("The materials are not those of one sum.")
-    total = r.add(*(own.vector for own in owns))
-    claims = [("square", r, sum(m.square for m in materials), r.dot(total, total))]
-    for k, step in enumerate(p.steps):
-        lam, mu = sum(own.t_part(k) for own in owns), sum(own.y_part(k) for own in owns)
-        claims += [
-            (f"squares[{k}]", q, sum(m.squares[k] for m in materials), lam**2),
-            (f"cubes[{k}]", q, sum(m.cubes[k] for m in materials), step.beta**2 * lam**3),
-            (f"crosses[{k}]", q, sum(m.crosses[k] for m in materials), step.beta * lam * mu),
-        ]
-    last = sum(own.t_part(len(p.steps)) for own in owns)
-    claims.append(("test", q, sum(m.test for m in materials), sum(own.factor for own in owns) * last))
-    for name, ring, left, right in claims:
-        if (left - right) % ring.modulus:
-            raise ProtocolError(f"The shares of `{name}` do not add up to the product.")
-    product = r.multiply(sum(own.output_part() for own in owns), total)
-    if (r.add(*(m.product for m in materials)) != product).any():
-        raise ProtocolError("The shares of `product` do not add up to the product.")

@@ -13,8 +13,10 @@ Every product of sums over parties splits into each party's own term and one ter
 **Claim.** Parties that follow the protocol, up to M - 1 of them together, learn nothing of another's masks beyond
 what their own shares are. Assumptions: the Diffie-Hellman problem on Curve25519 with SHA-256 as a random oracle
 (base transfers); AES-128 as a pseudorandom generator (extension) and, under a fixed key, as an ideal permutation
-(hash of products). **Not claimed**: a party that deviates can spoil the material or, by choosing announcements,
-learn bits of masks; nothing is checked against that. Python's integers take time that depends on their values.
+(hash of products). A receiver whose choices differ from column to column is found (`ot_check`), and ends the run.
+**Not claimed**: a party that deviates as a sender can spoil the material or, by choosing the announcements of
+products, learn bits of masks from whether the result is then refused. Python's integers take time that depends on
+their values.
 
 Messages need an authenticated channel, not a secret one: base transfers hide the keys from who listens.
 """
@@ -31,10 +33,10 @@ from ksdp.protocols.channel.rounds import Exchange, Script
 from ksdp.protocols.norms.normed_material import NormedMaterial, OwnMasks
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.ot_extension import (
-    SECURITY,
     Bytes,
     ReceiverRows,
     SenderRows,
+    announced_bytes,
     extend_receiver,
     extend_sender,
 )
@@ -60,7 +62,7 @@ _SQUARE, _CROSS, _CUBE = range(3)
 
 def batch_of(setup: OtSetup, parameters: NormedSumParameters, number: int) -> bytes:
     """32 bytes that name one normed sum, the same at parties that mean the same."""
-    head = b"ksdp-normed-offline-1" + setup.session + parameters.digest
+    head = b"ksdp-normed-offline-2" + setup.session + parameters.digest
     return hashlib.sha256(head + number.to_bytes(4, "big")).digest()
 
 
@@ -97,7 +99,8 @@ def offline_script(
         raise InputError(f"`number` must be from 0 to 2^32 - 1; got {number}.")
     setup.take(number)
     batch = batch_of(setup, parameters, number)
-    return _script(setup, _Layout(parameters), number, batch, OwnMasks.draw(parameters, random_bytes))
+    own = OwnMasks.draw(parameters, random_bytes)
+    return _script(setup, _Layout(parameters), number, batch, own, random_bytes)
 
 
 def largest_offline(parameters: NormedSumParameters) -> int:
@@ -125,7 +128,7 @@ class _Layout:
 
     def extension(self, with_inner: bool) -> int:
         """Bytes of the first message."""
-        return SECURITY * self.transfers(with_inner) // 8
+        return announced_bytes(self.transfers(with_inner))
 
     def scalars(self, count: int) -> int:
         """Bytes announced for products with `count` lambdas."""
@@ -207,7 +210,9 @@ class _Shares:
         )
 
 
-def _script(setup: OtSetup, layout: _Layout, number: int, batch: bytes, own: OwnMasks) -> Script[NormedMaterial]:
+def _script(
+    setup: OtSetup, layout: _Layout, number: int, batch: bytes, own: OwnMasks, random_bytes: RandomBytes
+) -> Script[NormedMaterial]:
     me, shares = setup.party, _Shares(own)
     peers = [peer for peer in range(setup.parties) if peer != me]
 
@@ -216,7 +221,9 @@ def _script(setup: OtSetup, layout: _Layout, number: int, batch: bytes, own: Own
     extensions: dict[int, bytes] = {}
     for peer in peers:
         bits = layout.choices(own, me < peer)
-        receiving[peer], extensions[peer] = extend_receiver(setup.pairs[peer], bits, number)
+        receiving[peer], extensions[peer] = extend_receiver(
+            setup.pairs[peer], bits, number, random_bytes=random_bytes
+        )
     arrived = yield Exchange(extensions, {peer: layout.extension(peer < me) for peer in peers})
 
     sending: dict[int, SenderRows] = {}

@@ -32,7 +32,7 @@ KAPPA = 40
 """All that a run opens is within 2^-40 (statistical distance) of what the result alone tells."""
 _OPENING = KAPPA + 9
 _CONSTANT_BITS = 20
-_VERSION = b"ksdp-normed-sum-1"
+_VERSION = b"ksdp-normed-sum-2"
 _MAX_DIMENSION = 1 << 20
 """Products of two 16-bit limbs, summed over d entries, must stay below 2^53."""
 
@@ -72,7 +72,7 @@ class NormedSumParameters:
     --------
     >>> parameters = NormedSumParameters(parties=2, dimension=100)
     >>> parameters.rounds, parameters.ring.bits
-    (37, 160)
+    (39, 160)
     """
 
     parties: int
@@ -194,8 +194,8 @@ class NormedSumParameters:
 
     @property
     def rounds(self) -> int:
-        """Of the online phase: the inputs, the square, the steps, the test, the result."""
-        return len(self.steps) + 4
+        """Of the online phase: inputs, square, steps, test, their hash, the result, its hash."""
+        return len(self.steps) + 6
 
     @property
     def error_bound(self) -> float:

@@ -1,9 +1,10 @@
 """NormedSecSum: M parties learn s / ||s||, s being the sum of their vectors; nobody learns s or ||s||.
 
 Rounds: (1) every party announces its masked vector; (2) the masked ||S||^2; (3) one round a step of the iteration
-of `normed_parameters`; (4) a masked test that it converged; (5) the result. A secret v is held as a public Delta
-and shares of lambda, v = Delta - lambda, so that sums, multiples and cuts (each party shifts its own part) are
-local and a product costs one opening and shares of products of masks, made before (`normed_material`).
+of `normed_parameters`; (4) a masked test that it converged; (5) a hash of all that was announced so far: the same
+at all, or the run ends; (6) the result; (7) a hash of that. A secret v is held as a public Delta and shares of
+lambda, v = Delta - lambda, so that sums, multiples and cuts (each party shifts its own part) are local and a
+product costs one opening and shares of products of masks, made before (`normed_material`).
 
 **What is opened, and why it tells nothing.** A mask 2^49 times wider than what
 it hides (kappa' = 49) leaves a statistical distance of at most 2^-49. Besides, every message is a share: it holds
@@ -28,10 +29,17 @@ a vector of small integers, and M - 1 parties learn the line that the last one's
 
 **Claim.** Parties that follow the protocol but remember and combine all they see, up to M - 1 of them. With
 material from oblivious transfer under the assumptions of `normed_offline`; with a dealer only while it colludes
-with nobody. **Not claimed**: anything against parties that deviate, and no protection of timing (Python's
-integers). A result whose length is not one within its rounding is refused by every party. That finds nearly all
-accidents and clumsy forgeries; a party that means to deviate, and knows how, is believed, as it would be in any
-protocol without authenticated shares.
+with nobody.
+
+**What is noticed beyond that.** A party that tells some parties another thing than others, or a message changed on
+its way: before the result is opened (the result itself: before it is used), unless SHA-256 collides. Choices of
+transfers that do not hold together: `ot_check`. A result whose length is not one within its rounding: refused by
+every party, but it has been opened then.
+
+**Not claimed.** A party that tells *all* the same false share can change the result (nearly always noticed by its
+length), and who shifts the masked square by a number of its own learns ||S|| from a result that all refuse. Only
+authenticated shares (a MAC on each, at about three times the transfers) would keep that from being opened. No
+protection of timing (Python's integers).
 
 **Accuracy.** Against S / ||S|| of the sum on the grid 2^-f, every entry: 2^-f. Against s / ||s|| of the real
 vectors: 2^-f (1 + M sqrt(d) / ||s||) (`NormedSumParameters.error_bound_at`). Sums with ||S|| 2^-f >=
@@ -43,7 +51,8 @@ protocol is another one, with no square root, one scalar iteration and two openi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -135,20 +144,44 @@ def encode(parameters: NormedSumParameters, vector: ArrayLike) -> Limbs:
     return codes
 
 
-def _script(material: NormedMaterial, codes: Limbs) -> Script[NormedSum]:
-    p, own, me = material.parameters, material.own, material.party
-    ring, first = p.ring, material.party == 0
+class _Announced:
+    """All that everybody was told, in order, as this party knows it."""
 
-    masked = ring.subtract(codes, own.vector)
-    sent = ring.to_bytes(masked)
-    arrived = yield Exchange.broadcast(sent, me, p.parties)
-    announced = ring.add(masked, *(ring.from_bytes(arrived[i], p.dimension) for i in sorted(arrived)))
+    def __init__(self, me: int, parties: int) -> None:
+        self._me, self._parties = me, parties
+        self._told = hashlib.sha256()
+
+    def broadcast(self, payload: bytes) -> Script[dict[int, bytes]]:
+        """Tell all the same; what all told, by place."""
+        arrived = yield Exchange.broadcast(payload, self._me, self._parties)
+        everybody = {**arrived, self._me: payload}
+        for place in sorted(everybody):
+            self._told.update(everybody[place])
+        return everybody
+
+    def compare(self) -> Script[None]:
+        """Everybody must have been told the same so far."""
+        own = self._told.digest()
+        arrived: Mapping[int, bytes] = yield Exchange.broadcast(own, self._me, self._parties)
+        if any(theirs != own for theirs in arrived.values()):
+            raise ProtocolError(
+                "The parties were not told the same: a message was changed, or a party told two things. "
+                "The result is not used."
+            )
+
+
+def _script(material: NormedMaterial, codes: Limbs) -> Script[NormedSum]:
+    p, own = material.parameters, material.own
+    ring, first, told = p.ring, material.party == 0, _Announced(material.party, p.parties)
+
+    vectors = yield from told.broadcast(ring.to_bytes(ring.subtract(codes, own.vector)))
+    announced = ring.add(*(ring.from_bytes(vectors[i], p.dimension) for i in sorted(vectors)))
 
     # x = <D + U, D + U>
     share = 2 * ring.dot(announced, own.vector) + material.square + own.square
     if first:
         share += ring.dot(announced, announced)
-    (delta_x,) = yield from _open(p, me, ring, share)
+    (delta_x,) = yield from _open(told, ring, share)
 
     delta_t, delta_y = delta_x << (p.scalar_bits - p.square_bits), 1 << p.scalar_bits
     for k, step in enumerate(p.steps):
@@ -164,13 +197,14 @@ def _script(material: NormedMaterial, codes: Limbs) -> Script[NormedSum]:
         if first:  # the added units make every cut round upwards: t and y are never negative
             t_share += delta_t * delta_g * delta_g + (1 << p.t_shift)
             y_share += delta_y * delta_g + (1 << p.y_shift)
-        delta_t, delta_y = yield from _open(p, me, p.scalar_ring, t_share, y_share)
+        delta_t, delta_y = yield from _open(told, p.scalar_ring, t_share, y_share)
         delta_t >>= p.t_shift
         delta_y >>= p.y_shift
 
     unit = 1 << p.scalar_bits
     test = own.factor * (unit - delta_t) + material.test + own.test + (unit if first else 0)
-    (tested,) = yield from _open(p, me, p.scalar_ring, test)
+    (tested,) = yield from _open(told, p.scalar_ring, test)
+    yield from told.compare()
     if tested > (p.parties << p.check_mask_bits) + 2 * unit:
         raise ProtocolError(
             f"The sum is zero, or shorter than 2^-{p.floor}: it has no direction to speak of and was not opened."
@@ -180,20 +214,19 @@ def _script(material: NormedMaterial, codes: Limbs) -> Script[NormedSum]:
     of_masks = ring.multiply(delta, own.vector)
     of_sum = ring.multiply((delta if first else 0) - own.output_part(), announced)
     mine = ring.combine([of_masks, of_sum, own.noise], [material.product])
-    arrived = yield Exchange.broadcast(ring.to_bytes(mine), me, p.parties)
-    opened = [ring.from_bytes(arrived[i], p.dimension) for i in sorted(arrived)]
-    values = _decode(p, [mine, *opened])
+    opened = yield from told.broadcast(ring.to_bytes(mine))
+    yield from told.compare()
+    values = _decode(p, [ring.from_bytes(opened[i], p.dimension) for i in sorted(opened)])
     _check_norm(p, values)
     return NormedSum(values, p.parties, p.fraction_bits, p.error_bound, material.offline)
 
 
-def _open(p: NormedSumParameters, me: int, ring: WideRing, *shares: int) -> Script[list[int]]:
+def _open(told: _Announced, ring: WideRing, *shares: int) -> Script[list[int]]:
     """Announce shares and add up everybody's: from 0 to the modulus less one each."""
-    own = [share % ring.modulus for share in shares]
-    payload = b"".join(share.to_bytes(ring.width, "little") for share in own)
-    arrived = yield Exchange.broadcast(payload, me, p.parties)
-    totals = own
-    for data in arrived.values():
+    payload = b"".join((share % ring.modulus).to_bytes(ring.width, "little") for share in shares)
+    everybody = yield from told.broadcast(payload)
+    totals = [0] * len(shares)
+    for data in everybody.values():
         parts = (int.from_bytes(data[at : at + ring.width], "little") for at in range(0, len(data), ring.width))
         totals = [(total + part) % ring.modulus for total, part in zip(totals, parts, strict=True)]
     return totals

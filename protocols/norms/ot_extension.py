@@ -1,10 +1,10 @@
 """Many oblivious transfers from 128 base ones, and products by them.
 
-Extension (Ishai, Kilian, Nissim & Petrank, semi-honest). The receiver holds n choice bits r and, from base
+Extension (Ishai, Kilian, Nissim & Petrank). The receiver holds n choice bits r and, from base
 transfers in the other direction, 128 pairs of seeds; the sender holds 128 secret bits Delta and one seed of each
 pair. The receiver announces u_i = G(k0_i) + G(k1_i) + r (modulo 2) for each i; then for every transfer j the two
 hold rows t_j and q_j = t_j + r_j Delta of 128 bits. All u_i look random as long as AES-CTR is a pseudorandom
-generator.
+generator. A receiver that announces one r in one column and another in the next is found (`ot_check`).
 
 Products (Gilboa). For an integer a of the sender and a bit r_j of the receiver, the sender announces H(q_j) -
 H(q_j + Delta) + a and keeps -H(q_j); the receiver keeps H(t_j), plus the announcement if r_j = 1. The two add up
@@ -25,12 +25,16 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from ksdp.audit.errors import ProtocolError
+from ksdp.audit.randomness import RandomBytes, os_random
+from ksdp.protocols.norms.ot_check import HASH_BYTES, ColumnHash
 from ksdp.protocols.norms.wide_ring import Limbs, carry
 
 __all__ = [
     "SECURITY",
     "ReceiverRows",
     "SenderRows",
+    "announced_bytes",
     "correlate",
     "expand",
     "extend_receiver",
@@ -47,6 +51,8 @@ Bytes = NDArray[np.uint8]
 _PERMUTATION = Cipher(algorithms.AES(b"ksdp fixed key 1"), modes.ECB())  # a permutation, not encryption
 _WORDS = 2
 """Of 64 bits, in a block."""
+_UNUSED = 128
+"""Transfers that hide the others' choices in the check."""
 _CHUNK = 4096
 """Transfers at a time: what they need stays in the cache."""
 _SWAPS = tuple(
@@ -104,8 +110,15 @@ class SenderRows:
     """As the receiver's."""
 
 
-def extend_receiver(pairs: Sequence[tuple[bytes, bytes]], bits: Bytes, number: int) -> tuple[ReceiverRows, bytes]:
-    """The receiver's rows, and what it announces.
+def announced_bytes(n: int) -> int:
+    """What the receiver announces for n transfers."""
+    return SECURITY * (n // 8 + _UNUSED // 8) + HASH_BYTES * (1 + SECURITY)
+
+
+def extend_receiver(
+    pairs: Sequence[tuple[bytes, bytes]], bits: Bytes, number: int, *, random_bytes: RandomBytes = os_random
+) -> tuple[ReceiverRows, bytes]:
+    """The receiver's rows, and what it announces: its columns, and their check.
 
     Parameters
     ----------
@@ -115,14 +128,20 @@ def extend_receiver(pairs: Sequence[tuple[bytes, bytes]], bits: Bytes, number: i
         Choices, n a multiple of 8.
     number : int
         Of this extension; never twice with the same seeds.
+    random_bytes : callable
+        Source of the choices that only the check uses.
     """
-    packed = np.packbits(bits, bitorder="little")
+    unused = np.frombuffer(random_bytes(_UNUSED // 8), dtype=np.uint8)
+    packed = np.concatenate([unused, np.packbits(bits, bitorder="little")])
     columns = np.empty((SECURITY, len(packed)), dtype=np.uint8)
     announced = np.empty_like(columns)
     for i, (zero, one) in enumerate(pairs):
         columns[i] = keystream(zero, len(packed), number)
         announced[i] = columns[i] ^ keystream(one, len(packed), number) ^ packed
-    return ReceiverRows(bits, transpose_bits(columns), number), announced.tobytes()
+    told = announced.tobytes()
+    hashed = ColumnHash(told, number, len(packed))
+    check = b"".join(hashed(column).tobytes() for column in (packed, *columns))
+    return ReceiverRows(bits, transpose_bits(columns)[_UNUSED:], number), told + check
 
 
 def extend_sender(seeds: Sequence[bytes], delta: Bytes, announced: bytes, number: int) -> SenderRows:
@@ -138,12 +157,26 @@ def extend_sender(seeds: Sequence[bytes], delta: Bytes, announced: bytes, number
         What the receiver announced.
     number : int
         As the receiver's.
+
+    Raises
+    ------
+    ProtocolError
+        If the receiver's columns are not of one and the same choices.
     """
-    columns = np.frombuffer(announced, dtype=np.uint8).reshape(SECURITY, -1).copy()
+    told, check = announced[: -HASH_BYTES * (1 + SECURITY)], announced[-HASH_BYTES * (1 + SECURITY) :]
+    columns = np.frombuffer(told, dtype=np.uint8).reshape(SECURITY, -1).copy()
+    hashed = ColumnHash(told, number, columns.shape[1])
+    of_choices, *of_columns = np.frombuffer(check, dtype=np.uint8).reshape(1 + SECURITY, HASH_BYTES)
     for i, seed in enumerate(seeds):
         stream = keystream(seed, columns.shape[1], number)
         columns[i] = columns[i] ^ stream if delta[i] else stream
-    return SenderRows(np.packbits(delta, bitorder="little").view("<u8"), transpose_bits(columns), number)
+        if (hashed(columns[i]) != (of_columns[i] ^ of_choices if delta[i] else of_columns[i])).any():
+            raise ProtocolError(
+                "What a party announced for the oblivious transfers does not hold together: a message was "
+                "changed, or that party does not follow the protocol. Nothing was computed."
+            )
+    rows = transpose_bits(columns)[_UNUSED:]
+    return SenderRows(np.packbits(delta, bitorder="little").view("<u8"), rows, number)
 
 
 def hash_rows(rows: NDArray[np.uint64], first: int, slot: int, n_bytes: int) -> Bytes:

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 __all__ = ["LIMB_BITS", "Limbs", "WideRing", "carry"]
 
 LIMB_BITS = 16
-_MASK = (1 << LIMB_BITS) - 1
 Limbs = NDArray[np.uint16]
 """Shape (L, d)."""
 

@@ -1,5 +1,7 @@
 """A run that opens its final output alone, one party's side (`ksdp.protocols.shared`).
 
+For singular vectors (for topics `final_topics`):
+
 1. greeting, statement: as every run (`handshake`)
 2. PD-PCA: shares of column sums and rows go to the three computing parties, who open the mean
 3. shares of second moments go to the three computing parties
@@ -12,7 +14,6 @@ A party checks that its squares add up to at most `precision.bound`: so no numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,29 +22,29 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.arrays import pack_arrays, unpack_arrays
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.runs.final_terms import FinalTerms, trusted_words
+from ksdp.protocols.runs.computing_side import Arrays, ComputingSide, Entered
+from ksdp.protocols.runs.final_terms import trusted_words
+from ksdp.protocols.runs.final_topics import largest_rows_message, topic_rounds
 from ksdp.protocols.runs.handshake import Outcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.shared.engine import ComputingParty
-from ksdp.protocols.shared.field import BYTES, PRIME, added, integers, split, symmetric_limbs
+from ksdp.protocols.shared.field import BYTES, PRIME, integers, symmetric_limbs
 from ksdp.protocols.shared.means import MOST_ROWS, SUM_BITS, mean_of
 from ksdp.protocols.shared.subspace import MOMENT_BITS, NotConverged, Wanted, decompose, vectors_of
 
 __all__ = ["final_rounds", "largest_final_message"]
 
-Arrays = dict[str, NDArray[np.float64]]
-_AGREE = 1e-9
-
 
 def largest_final_message(terms: RunTerms) -> int:
     """No message of a run has more bytes."""
     assert terms.final is not None
+    if isinstance(terms.mechanism, PDNMF):
+        return largest_rows_message(terms)
     upper = terms.features * (terms.features + 1) // 2
     opened = terms.features * terms.final.block + 64 * terms.final.block**2 * terms.final.block
     return BYTES * max(upper, 2 * opened) + (1 << 20)
@@ -74,28 +75,65 @@ def final_rounds(
     """
     check_node(terms, name, identity)
     assert terms.final is not None
-    mechanism = terms.mechanism
-    assert isinstance(mechanism, PDSVD)
     engine = RoundEngine(name, terms.others(name))
     opened = yield from open_run(engine, terms, statement, random_bytes)
-    side = _Side(terms, terms.final, engine, random_bytes)
-    public: Arrays = {}
-    mean = None
-    if isinstance(mechanism, PDPCA):
-        public |= yield from side.compute(_sums(matrix, terms.precision.bound), side.mean, terms.features + 1)
-        mean = public["mean"]
-    upper = terms.features * (terms.features + 1) // 2
-    entered = _moments(matrix, mean, terms.precision.bound, terms.parties)
-    public |= yield from side.compute(entered, side.vectors, upper)
-    digest = yield from agree_on_result(engine, opened.sums.session, public)
+    side = ComputingSide(terms.final.computing, engine, random_bytes)
+    if isinstance(terms.mechanism, PDNMF):
+        result, sizes = yield from topic_rounds(terms, engine, side, matrix)
+    else:
+        result, sizes = (yield from _vectors(terms, side, matrix)), ()
+    digest = yield from agree_on_result(engine, opened.sums.session, result.public, sizes)
     return Outcome(
-        PartyResult(public),
+        result,
         opened.sums.session.hex(),
         digest,
         opened.statements,
-        reveals=trusted_words(terms.final.computing),
+        reveals=trusted_words(terms.final.computing, terms.mechanism),
         asked={"rounds on shares": side.rounds},
+        sizes=sizes,
     )
+
+
+def _vectors(terms: RunTerms, side: ComputingSide, matrix: sp.csr_array) -> Rounds[PartyResult]:
+    """The singular vectors, and what else is final."""
+    public: Arrays = {}
+    mean = None
+    if isinstance(terms.mechanism, PDPCA):
+        sums = yield from side.sum_of(_sums(matrix, terms.precision.bound))
+        public |= yield from side.learn(
+            None
+            if sums is None
+            else lambda runtime: mean_of(
+                runtime, integers(sums, (len(sums),)), terms.parties, terms.parties * terms.precision.bound
+            )
+        )
+        mean = public["mean"]
+    entered = yield from side.sum_of(_moments(matrix, mean, terms.precision.bound, terms.parties))
+    public |= yield from side.learn(
+        None if entered is None else lambda runtime: _decomposed(runtime, terms, entered)
+    )
+    return PartyResult(public)
+
+
+async def _decomposed(runtime: Any, terms: RunTerms, entered: Entered) -> Arrays:
+    """V, and sigma where it is revealed."""
+    mechanism, final = terms.mechanism, terms.final
+    assert isinstance(mechanism, PDSVD)
+    assert final is not None
+    wanted = Wanted(
+        mechanism.rank, terms.features, final.block, final.rounds, mechanism.start_seed, mechanism.reveal_sigma
+    )
+    rows, columns = np.triu_indices(terms.features)
+    diagonal = integers(entered[rows == columns], (terms.features,))
+    limbs = symmetric_limbs(entered, terms.features)
+    try:
+        opened = await decompose(runtime, limbs, int(diagonal.sum() % PRIME), wanted)
+    except NotConverged:
+        raise ProtocolError(
+            "The run has not converged, and nothing but this was opened: agree on a larger `final.block` or "
+            "more `final.rounds`, or another `rank`, if two singular values are too close there."
+        ) from None
+    return vectors_of(opened, wanted, terms.parties * terms.precision.bound)
 
 
 def _sums(matrix: sp.csr_array, bound: float) -> NDArray[np.int64]:
@@ -126,94 +164,3 @@ def _moments(
     return np.rint(moments[np.triu_indices(len(moments))] * (2.0**MOMENT_BITS / (parties * bound))).astype(
         np.int64
     )
-
-
-class _Side:
-    """Sharing, computing and opening, one party's side."""
-
-    def __init__(self, terms: RunTerms, final: FinalTerms, engine: RoundEngine, random_bytes: RandomBytes) -> None:
-        self._terms, self._final, self._engine, self._random_bytes = terms, final, engine, random_bytes
-        self._me = final.computing.index(engine.name) if engine.name in final.computing else None
-        self.rounds = 0
-
-    def mean(self, runtime: Any, entered: NDArray[np.uint8]) -> Coroutine[Any, Any, Arrays]:
-        """The mean."""
-        return mean_of(runtime, integers(entered, (len(entered),)), self._terms.parties)
-
-    async def vectors(self, runtime: Any, entered: NDArray[np.uint8]) -> Arrays:
-        """V, and sigma where it is revealed."""
-        terms, mechanism = self._terms, self._terms.mechanism
-        assert isinstance(mechanism, PDSVD)
-        wanted = Wanted(
-            mechanism.rank, terms.features, self._final.block, self._final.rounds,
-            mechanism.start_seed, mechanism.reveal_sigma,
-        )  # fmt: skip
-        rows, columns = np.triu_indices(terms.features)
-        diagonal = integers(entered[rows == columns], (terms.features,))
-        limbs = symmetric_limbs(entered, terms.features)
-        try:
-            opened = await decompose(runtime, limbs, int(diagonal.sum() % PRIME), wanted)
-        except NotConverged:
-            raise ProtocolError(
-                "The run has not converged, and nothing but this was opened: agree on a larger `final.block` or "
-                "more `final.rounds`, or another `rank`, if two singular values are too close there."
-            ) from None
-        return vectors_of(opened, wanted, terms.parties * terms.precision.bound)
-
-    def compute(
-        self,
-        entered: NDArray[np.int64],
-        work: Callable[[Any, NDArray[np.uint8]], Coroutine[Any, Any, Arrays]],
-        entries: int,
-    ) -> Rounds[Arrays]:
-        """Share what this party enters, compute on the sum, and learn the result."""
-        computing, engine = self._final.computing, self._engine
-        shares = dict(zip(computing, split(entered, self._random_bytes), strict=True))
-        others = {name: share for name, share in shares.items() if name != engine.name}
-        due = engine.others if self._me is not None else ()
-        arrived = yield from engine.exchange("shares", others, due)
-        if self._me is None:
-            return (yield from self._learn(None))
-        total = added([shares[engine.name], *arrived.values()], entries)
-        del arrived, shares, others
-        party = ComputingParty(self._me, self._random_bytes)
-        party.start(lambda runtime: work(runtime, total))
-        return (yield from self._learn(party))
-
-    def _learn(self, party: ComputingParty | None) -> Rounds[Arrays]:
-        computing, engine = self._final.computing, self._engine
-        taken: Mapping[int, bytes] = {}
-        going = True
-        while going:
-            sent = party.turn(taken) if party is not None else {}
-            done = party is None or party.done
-            bodies = dict.fromkeys(engine.others, b"\1" if done else b"\0")
-            for place, data in sent.items():
-                bodies[computing[place]] += data
-            arrived = yield from engine.exchange("computation", bodies, engine.others)
-            self.rounds += 1
-            spoken = any(len(body) > 1 for body in (*bodies.values(), *arrived.values()))
-            going = not (done and all(body[:1] == b"\1" for body in arrived.values()))
-            if going and party is not None and not spoken:
-                raise ProtocolError("All computing parties wait, and nobody speaks: they drifted apart.")
-            taken = {at: arrived[name][1:] for at, name in enumerate(computing) if name in arrived}
-        mine: Arrays = party.result if party is not None else {}
-        told = dict.fromkeys(engine.others, pack_arrays(mine)) if party is not None else {}
-        copies = yield from engine.exchange("opened", told, [name for name in computing if name != engine.name])
-        found = {name: unpack_arrays(body) for name, body in copies.items()}
-        if party is not None:
-            found[engine.name] = mine
-        return _one_of(found)
-
-
-def _one_of(found: Mapping[str, Arrays]) -> Arrays:
-    """The copy of the first computing party; the others' have the last bits of their own BLAS."""
-    first, *others = (found[name] for name in sorted(found))
-    for other in others:
-        same = other.keys() == first.keys() and all(
-            other[n].shape == first[n].shape and np.allclose(other[n], first[n], rtol=_AGREE, atol=_AGREE)
-            for n in first
-        )
-        if not same:
-            raise ProtocolError("The computing parties opened different things: the run is void.")
-    return first

@@ -6,11 +6,23 @@ from dataclasses import dataclass
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, opens_of
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.protocols.shared.topic_sizes import Sizes
 
-__all__ = ["COMPUTING", "FinalTerms", "check_final", "final_terms", "opens_final", "trusted_words"]
+__all__ = [
+    "COMPUTING",
+    "FinalTerms",
+    "check_final",
+    "check_sizes",
+    "covers_final",
+    "final_terms",
+    "opens_final",
+    "trusted_words",
+]
 
 COMPUTING = 3
+TOPIC_STARTS = ("random", "random-2x", "pd-nmf-init")
 ROUNDS = 24
 """Iterations unless said otherwise."""
 MOST_FEATURES = 1 << 13
@@ -23,14 +35,22 @@ class FinalTerms:
     computing: tuple[str, ...]
     """Names of the three parties that compute; sorted."""
     block: int
-    """Vectors that are iterated, at least the rank."""
+    """Vectors that are iterated, at least the rank; 0 for topics."""
     rounds: int
-    """Iterations; fixed, as nobody may see when to stop."""
+    """Iterations; fixed, as nobody may see when to stop. 0 for topics: `sweeps` says it."""
 
 
 def opens_final(mechanism: Mechanism) -> bool:
     """Whether a run opens its final output alone."""
     return opens_of(mechanism) == "final"
+
+
+def covers_final(mechanism: Mechanism) -> bool:
+    """Whether one of the same parameters that opens every round has the same final output.
+
+    PD-NMF that may stop early has not: where nobody sees when to stop, all sweeps are done.
+    """
+    return opens_final(mechanism) and not (isinstance(mechanism, PDNMF) and mechanism.tolerance > 0)
 
 
 def check_final(mechanism: Mechanism) -> None:
@@ -41,14 +61,31 @@ def check_final(mechanism: Mechanism) -> None:
     SpecError
         Naming the parameter.
     """
+    if isinstance(mechanism, PDNMF):
+        _check_topics(mechanism)
+        return
     if not isinstance(mechanism, PDSVD):
         raise SpecError(
-            f'`opens` must be "every round" in a run of {mechanism.name}: pd-svd, sigma-svd and pd-pca can be run '
-            "so that they open their final output alone."
+            f'`opens` must be "every round" in a run of {mechanism.name}: pd-svd, sigma-svd, pd-pca and pd-nmf '
+            "can be run so that they open their final output alone."
         )
     if mechanism.solver != "limit":
         raise SpecError(
             '`solver` must be "limit" where `opens` is "final": the run computes what the iteration converges to.'
+        )
+
+
+def _check_topics(mechanism: PDNMF) -> None:
+    if mechanism.start not in TOPIC_STARTS:
+        raise SpecError(
+            f'`start` must be one of {", ".join(TOPIC_STARTS)} where `opens` is "final"; got {mechanism.start!r}.'
+        )
+    if mechanism.weighted:
+        raise SpecError('`weighted` must be false in a run whose `opens` is "final".')
+    if not (mechanism.beta > 0 and mechanism.delta > 0):
+        raise SpecError(
+            '`beta` and `delta` must be above 0 in a run whose `opens` is "final" (0.1 each does, of rows of '
+            "length 1): without them no bound holds for what is on shares."
         )
 
 
@@ -61,6 +98,8 @@ def final_terms(
     rounds: int | None = None,
 ) -> FinalTerms:
     """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 24 iterations.
+
+    Topics have no vectors and no iterations of their own.
 
     Raises
     ------
@@ -80,6 +119,12 @@ def final_terms(
         raise InputError(f"`final.computing` must name three of {', '.join(names)}.")
     if features > MOST_FEATURES:
         raise InputError(f'`features` must be at most {MOST_FEATURES} where `opens` is "final"; got {features}.')
+    if isinstance(mechanism, PDNMF):
+        if block or rounds:
+            raise InputError(
+                "`final.block` and `final.rounds` must be left out of a run of pd-nmf: `sweeps` says it."
+            )
+        return FinalTerms(tuple(sorted(computing)), 0, 0)
     most = features - 1
     assert isinstance(mechanism, PDSVD)
     block = min(2 * mechanism.rank + 10, most) if block is None else block
@@ -88,10 +133,30 @@ def final_terms(
     return FinalTerms(tuple(sorted(computing)), block, ROUNDS if rounds is None else rounds)
 
 
-def trusted_words(computing: tuple[str, ...]) -> str:
+def check_sizes(mechanism: Mechanism, largest: float) -> None:
+    """Refuse regularisers with which numbers on shares would not fit.
+
+    Parameters
+    ----------
+    largest : float
+        What the squares of all parties' entries may add up to.
+
+    Raises
+    ------
+    InputError
+        Saying what to change.
+    """
+    if isinstance(mechanism, PDNMF) and opens_final(mechanism):
+        Sizes(mechanism.rank, mechanism.penalties, largest)
+
+
+def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
     """Who could learn more than the result."""
+    topics = isinstance(mechanism, PDNMF)
+    opened = "the topics, and how many rows every party has" if topics else "the result, and that it converged"
     return (
-        "Opened: the result, and that it converged. Any two of "
-        f"{', '.join(computing)} that put together what they hold learn every party's second moments; "
-        "one of them alone, and everybody else together, nothing but the result."
+        f"Opened: {opened}. Any two of "
+        f"{', '.join(computing)} that put together what they hold learn every party's "
+        f"{'rows, its documents entry by entry' if topics else 'second moments'}; "
+        "one of them alone, and everybody else together, nothing but what was opened."
     )

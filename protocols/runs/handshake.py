@@ -19,11 +19,11 @@ from ksdp.protocols.channel.wire import pack, pack_number
 from ksdp.protocols.runs.run_terms import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
 from ksdp.protocols.sums.sum_messages import SumTerms
 
-__all__ = ["Opened", "Outcome", "agree_on_result", "check_node", "open_run"]
+__all__ = ["OpenedRun", "Outcome", "agree_on_result", "check_node", "open_run"]
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedRun:
     """What is known once everybody is known to mean the same run."""
 
     statements: Mapping[str, Statement]
@@ -69,7 +69,7 @@ def check_node(terms: RunTerms, name: str, identity: Ed25519PrivateKey) -> None:
 
 def open_run(
     engine: RoundEngine, terms: RunTerms, statement: Statement, random_bytes: RandomBytes
-) -> Rounds[Opened]:
+) -> Rounds[OpenedRun]:
     """Greeting and statements.
 
     Raises
@@ -90,7 +90,7 @@ def open_run(
         if said.collects != (terms.server is not None and peer == terms.server.name):
             raise ProtocolError(f"{peer} takes part as what it is not: the server collects, parties do not.")
     seed = session_seed(terms, nonces, statements)
-    return Opened(dict(sorted(statements.items())), SumTerms(terms.participants, seed))
+    return OpenedRun(dict(sorted(statements.items())), SumTerms(terms.participants, seed))
 
 
 def agree_on_result(

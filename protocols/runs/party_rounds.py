@@ -19,9 +19,9 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.runs.answers import Answers
 from ksdp.protocols.runs.handshake import Outcome, check_node, open_run
 from ksdp.protocols.runs.party_noise import NoiseSource, vetted_noise
+from ksdp.protocols.runs.program_rounds import ProgramRounds
 from ksdp.protocols.runs.programs import needs_norms
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.sum_rounds import SumRounds
@@ -72,8 +72,8 @@ def party_rounds(
     opened = yield from open_run(engine, terms, statement, random_bytes)
     sums = SumRounds(terms, opened.sums, engine, identity, random_bytes)
     yield from sums.begin()
-    answers = Answers(terms, opened, engine, sums, identity, noise, random_bytes)
-    return (yield from answers.play(program))
+    program_rounds = ProgramRounds(terms, opened, engine, sums, identity, noise, random_bytes)
+    return (yield from program_rounds.play(program))
 
 
 def largest_message(terms: RunTerms, entries: int) -> int:

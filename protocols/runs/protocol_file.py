@@ -9,7 +9,17 @@ from pydantic import Field, model_validator
 
 from ksdp.audit.spec import MechanismSpec, Section, validated
 
-__all__ = ["FeaturesSpec", "FinalSpec", "PartySpec", "PrecisionSpec", "RunSpec", "TimeoutsSpec", "parse_run_spec"]
+__all__ = [
+    "DraftSpec",
+    "FeaturesSpec",
+    "FinalSpec",
+    "PartySpec",
+    "PrecisionSpec",
+    "RunSpec",
+    "TimeoutsSpec",
+    "parse_draft",
+    "parse_run_spec",
+]
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -61,8 +71,8 @@ class FinalSpec(Section, frozen=True):
     """The three parties that compute; must be given where there are more."""
     block: Annotated[int, Field(ge=1)] | None = None
     """Vectors iterated. Default: 2 rank + 10."""
-    rounds: Annotated[int, Field(ge=1, le=1000)] = 24
-    """Iterations."""
+    rounds: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Iterations. Default: 24."""
 
 
 class PartySpec(Section, frozen=True):
@@ -75,8 +85,8 @@ class PartySpec(Section, frozen=True):
     """Its public key: a `.pub` file relative to the protocol file, or 64 hex digits."""
 
 
-class RunSpec(Section, frozen=True):
-    """A run among parties."""
+class DraftSpec(Section, frozen=True):
+    """What a run is about, before it is known who takes part."""
 
     protocol: Literal[1]
     """Version of what is sent."""
@@ -84,8 +94,13 @@ class RunSpec(Section, frozen=True):
     features: FeaturesSpec
     precision: PrecisionSpec = PrecisionSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
-    parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
     final: FinalSpec | None = None
+
+
+class RunSpec(DraftSpec, frozen=True):
+    """A run among parties."""
+
+    parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
     server: PartySpec | None = None
     """Who collects, where the mechanism needs that; it holds no documents."""
 
@@ -112,3 +127,14 @@ def parse_run_spec(tables: Mapping[str, Any]) -> RunSpec:
         Naming every wrong key, one a line.
     """
     return validated(RunSpec, tables, "protocol file")
+
+
+def parse_draft(tables: Mapping[str, Any]) -> DraftSpec:
+    """Check the tables of a protocol file that names no parties yet.
+
+    Raises
+    ------
+    SpecError
+        Naming every wrong key, one a line.
+    """
+    return validated(DraftSpec, tables, "draft of a protocol file")

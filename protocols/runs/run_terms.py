@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.one_noise.paillier import KEY_BITS
-from ksdp.protocols.runs.final_terms import FinalTerms, final_terms, opens_final
+from ksdp.protocols.runs.final_terms import FinalTerms, check_sizes, final_terms, opens_final
 from ksdp.protocols.runs.programs import Precision, check_noisy, check_program, is_noisy, needs_norms, program_of
 
 __all__ = [
@@ -90,6 +90,7 @@ class RunTerms:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
         self.mechanism.observables(self.features)
         self._settle_final()
+        check_sizes(self.mechanism, self.parties * self.precision.bound)
         self.precision.coding(self.parties)
         self.precision.integer_bits(self.parties)
         if is_noisy(self.mechanism):

@@ -21,10 +21,10 @@ from ksdp.protocols.channel.arrays import pack_array, unpack_array, unpack_array
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import name_of, number_of, unpack
 from ksdp.protocols.one_noise.paillier import PrivateKey, generate
-from ksdp.protocols.runs.answers import what_noise_leaves
 from ksdp.protocols.runs.handshake import Outcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.one_noise_rounds import OneNoiseServer
 from ksdp.protocols.runs.party_noise import NoiseSource, noised, vetted_noise
+from ksdp.protocols.runs.program_rounds import what_noise_leaves
 from ksdp.protocols.runs.programs import program_of
 from ksdp.protocols.runs.run_terms import COLLECTS, RunTerms
 

@@ -13,7 +13,7 @@ __all__ = ["who_must_be_trusted"]
 def who_must_be_trusted(terms: RunTerms) -> str:
     """Which coalition learns more than the result, before anybody takes part."""
     if terms.final is not None:
-        return trusted_words(terms.final.computing)
+        return trusted_words(terms.final.computing, terms.mechanism)
     if is_noisy(terms.mechanism):
         return "Every round is opened, with noise; `ksdp party` says at the end against whom its guarantee holds."
     return f"Every round is opened: all parties see every sum. {what_follows(terms.parties)}"

@@ -11,7 +11,6 @@ security; Shamir shares, pseudorandom secret sharing with keys of 128 bits).
 
 from __future__ import annotations
 
-import logging
 import os
 import struct
 from collections import deque
@@ -37,7 +36,7 @@ finally:
     if _before is not None:
         os.environ["READTHEDOCS"] = _before
 
-__all__ = ["COMPUTING", "FIELD", "ComputingParty", "compute_together"]
+__all__ = ["COMPUTING", "FIELD", "ComputingParty"]
 
 COMPUTING = 3
 """Parties that compute."""
@@ -192,34 +191,3 @@ class ComputingParty:
         finally:
             for module, runtime in zip(modules, before, strict=True):
                 module.runtime = runtime
-
-
-def compute_together(
-    works: list[Callable[[Any], Coroutine[Any, Any, Any]]], random_bytes: RandomBytes
-) -> tuple[list[Any], int, int]:
-    """All three in this process.
-
-    Returns
-    -------
-    results : list
-    rounds, sent : int
-        Turns, and bytes that one party sends.
-    """
-    parties = [ComputingParty(place, random_bytes) for place in range(COMPUTING)]
-    for party, work in zip(parties, works, strict=True):
-        party.start(work)
-    boxes: list[dict[int, bytes]] = [{} for _ in parties]
-    rounds = sent = 0
-    while not all(party.done for party in parties):
-        following = [
-            party.turn({p: box[party.place] for p, box in enumerate(boxes) if party.place in box})
-            for party in parties
-        ]
-        if not any(data for box in following for data in box.values()) and not all(p.done for p in parties):
-            raise ProtocolError("All computing parties wait, and nobody speaks.")
-        boxes, rounds = following, rounds + 1
-        sent += sum(map(len, boxes[0].values()))
-    return [party.result for party in parties], rounds, sent
-
-
-logging.getLogger("asyncio").setLevel(logging.CRITICAL)

@@ -23,6 +23,7 @@ __all__ = [
     "added",
     "integers",
     "left_limbs",
+    "limbs_of_bytes",
     "modular_product",
     "of_integers",
     "split",
@@ -64,10 +65,11 @@ def integers(found: NDArray[np.uint8], shape: tuple[int, ...]) -> Integers:
 
 def left_limbs(values: Integers) -> NDArray[np.float32]:
     """Limbs of 24 bits of the left factor of a product, shape (10, ...)."""
-    return _limbs_of_bytes(of_integers(values))
+    return limbs_of_bytes(of_integers(values))
 
 
-def _limbs_of_bytes(found: NDArray[np.uint8]) -> NDArray[np.float32]:
+def limbs_of_bytes(found: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """As `left_limbs`, of numbers as bytes: the last axis has `BYTES`."""
     out = np.zeros((_LEFT_LIMBS, *found.shape[:-1]), dtype=np.float32)
     for limb in range(_LEFT_LIMBS):
         for place in range(_LEFT):
@@ -169,7 +171,7 @@ def added(shares: list[bytes], entries: int) -> NDArray[np.uint8]:
 
 def symmetric_limbs(upper: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
     """Limbs of a symmetric matrix of which the upper triangle is given, row by row."""
-    limbs = _limbs_of_bytes(upper)
+    limbs = limbs_of_bytes(upper)
     out = np.empty((_LEFT_LIMBS, size, size), dtype=np.float32)
     rows, columns = np.triu_indices(size)
     for limb in range(_LEFT_LIMBS):

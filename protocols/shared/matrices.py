@@ -12,9 +12,18 @@ import numpy as np
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, product
 from ksdp.protocols.shared.field import PRIME, Integers
-from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, quadratic_steps
+from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, growth_bits, quadratic_steps
 
-__all__ = ["FACTOR_FRACTION", "SCALE_FRACTION", "Leading", "inverse_root", "leading", "reciprocal"]
+__all__ = [
+    "FACTOR_FRACTION",
+    "FACTOR_GROWTH",
+    "SCALE_FRACTION",
+    "SCALE_GROWTH",
+    "Leading",
+    "inverse_root",
+    "leading",
+    "reciprocal",
+]
 
 FACTOR_FRACTION = 48
 """Fraction bits of an inverse root."""
@@ -24,6 +33,10 @@ SMALLEST_SCALE = 2.0**-24
 """Promised of what a reciprocal is taken of."""
 SMALLEST_SINGULAR = 2.0**-11
 """Promised of the singular values of a block to orthonormalise; smaller ones stay shorter than 1."""
+SCALE_GROWTH = growth_bits(quadratic_steps(SMALLEST_SCALE))
+"""2^this is no less than a reciprocal, of whatever it is taken; 2^24 where the promise is kept."""
+FACTOR_GROWTH = growth_bits(cubic_steps(SMALLEST_SINGULAR))
+"""The same of an inverse root."""
 RESOLUTION = 2.0**-18
 """Eigenvalues of a matrix of trace 1 closer than this to a threshold are on neither side."""
 HALVINGS = 16
@@ -47,31 +60,32 @@ async def reciprocal(shares: Shares, value: Integers) -> Integers:
         factor = ((a << FRACTION) - b * close) % PRIME
         close, found = await shares.rounded(
             Local(close * factor, _WIDE + FRACTION + 2, _WIDE),
-            Local(found * factor, _WIDE + SCALE_FRACTION + 26, _WIDE),
+            Local(found * factor, _WIDE + SCALE_FRACTION + SCALE_GROWTH, _WIDE),
         )
     return found
 
 
 async def inverse_root(shares: Shares, gram: Integers) -> Integers:
     """Z with Z^T G Z = I, at `FACTOR_FRACTION`; of G = Y^T Y with singular values of Y up to 1."""
+    # All are polynomials of one matrix: symmetric.
     size = len(gram)
     root = np.zeros((size, size), dtype=object)
     np.fill_diagonal(root, 1 << FACTOR_FRACTION)
     for step in cubic_steps(SMALLEST_SINGULAR):
         factor = _polynomial(step, gram)
-        half, root = await shares.rounded(
+        half, root = await shares.rounded_symmetric(
             Local(product(factor, gram), _WIDE + FRACTION + 2, _WIDE),
-            Local(product(root, factor), _WIDE + FACTOR_FRACTION + 13, _WIDE),
+            Local(product(root, factor), _WIDE + FACTOR_FRACTION + FACTOR_GROWTH, _WIDE),
         )
-        (gram,) = await shares.rounded(Local(product(half, factor), _WIDE + FRACTION + 2, _WIDE))
+        (gram,) = await shares.rounded_symmetric(Local(product(half, factor), _WIDE + FRACTION + 2, _WIDE))
     return root
 
 
 async def _sign(shares: Shares, matrix: Integers) -> Integers:
     """The matrix sign function of a stack of symmetric matrices of norm at most 1."""
     for step in cubic_steps(RESOLUTION):
-        (square,) = await shares.rounded(Local(product(matrix, matrix), 2 * FRACTION + 2, FRACTION))
-        (matrix,) = await shares.rounded(
+        (square,) = await shares.rounded_symmetric(Local(product(matrix, matrix), 2 * FRACTION + 2, FRACTION))
+        (matrix,) = await shares.rounded_symmetric(
             Local(product(matrix, _polynomial(step, square)), _WIDE + FRACTION + 2, _WIDE)
         )
     return matrix
@@ -120,5 +134,5 @@ async def leading(shares: Shares, matrix: Integers, wanted: tuple[int, ...]) -> 
             steps = steps // 2
     eye = np.zeros((size, size), dtype=object)
     np.fill_diagonal(eye, 1 << FRACTION)
-    (projectors,) = await shares.rounded(Local((signs + eye) % PRIME, FRACTION + 3, 1))
+    (projectors,) = await shares.rounded_symmetric(Local((signs + eye) % PRIME, FRACTION + 3, 1))
     return Leading(projectors, thresholds, (1 - few - many) % PRIME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, reals
 from ksdp.protocols.shared.field import PRIME, Integers
-from ksdp.protocols.shared.matrices import SCALE_FRACTION, reciprocal
+from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
 
 __all__ = ["MOST_ROWS", "SUM_BITS", "mean_of"]
 
@@ -20,17 +21,19 @@ MOST_ROWS = 1 << 17
 _OUT = 40
 
 
-async def mean_of(runtime: Any, entered: Integers, parties: int) -> dict[str, NDArray[np.float64]]:
+async def mean_of(runtime: Any, entered: Integers, parties: int, largest: float) -> dict[str, NDArray[np.float64]]:
     """One computing party's side.
 
     Parameters
     ----------
     entered : shares, shape (features + 1,)
         Column sums, then rows, at `SUM_BITS`.
+    largest : float
+        No column sum of all parties is larger.
     """
     shares = Shares(runtime)
     most = (parties * MOST_ROWS - 1).bit_length()
     inverse = await reciprocal(shares, entered[-1:] * (1 << (FRACTION - SUM_BITS - most)) % PRIME)
-    bits = SUM_BITS + SCALE_FRACTION + most + 26
+    bits = SUM_BITS + math.ceil(math.log2(largest)) + SCALE_FRACTION + SCALE_GROWTH + 1
     (mean,) = await shares.rounded(Local(entered[:-1] * inverse, bits, SUM_BITS + SCALE_FRACTION + most - _OUT))
     return {"mean": reals(await shares.opened(mean), _OUT)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-__all__ = ["CLOSE", "COEFFICIENT_BITS", "cubic_steps", "quadratic_steps"]
+__all__ = ["CLOSE", "COEFFICIENT_BITS", "cubic_steps", "growth_bits", "quadratic_steps"]
 
 COEFFICIENT_BITS = 20
 CLOSE = 2.0**-50
@@ -66,3 +66,16 @@ def quadratic_steps(least: float) -> tuple[tuple[int, int], ...]:
         alpha, beta = (number / 2**COEFFICIENT_BITS for number in steps[-1])
         low = min(low * (alpha - beta * low), alpha - beta)
     return tuple(steps)
+
+
+def growth_bits(steps: tuple[tuple[int, int], ...]) -> int:
+    """2^this is no less than all steps multiply a number by, at 0, where they do so most.
+
+    So much goes what was promised to be larger and is not: more than 1 / least.
+
+    Examples
+    --------
+    >>> growth_bits(quadratic_steps(2.0**-24)), growth_bits(cubic_steps(2.0**-11))
+    (30, 14)
+    """
+    return math.ceil(sum(math.log2(a / 2**COEFFICIENT_BITS) for a, _ in steps))

@@ -26,14 +26,16 @@ from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, pro
 from ksdp.protocols.shared.field import PRIME, Integers, modular_product
 from ksdp.protocols.shared.matrices import (
     FACTOR_FRACTION,
+    FACTOR_GROWTH,
     SCALE_FRACTION,
+    SCALE_GROWTH,
     Leading,
     inverse_root,
     leading,
     reciprocal,
 )
 
-__all__ = ["MOMENT_BITS", "NotConverged", "Opened", "Wanted", "decompose", "vectors_of"]
+__all__ = ["MOMENT_BITS", "NotConverged", "OpenedSubspace", "Wanted", "decompose", "vectors_of"]
 
 MOMENT_BITS = 62
 """The largest sum of squares that parties may enter together is 2^this on shares."""
@@ -67,7 +69,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedSubspace:
     """What everybody has learnt."""
 
     basis: NDArray[np.float64]
@@ -88,7 +90,7 @@ def _transposed(array: Integers) -> Integers:
     return np.ascontiguousarray(array.T)
 
 
-async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, wanted: Wanted) -> Opened:
+async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, wanted: Wanted) -> OpenedSubspace:
     """One computing party's side.
 
     Parameters
@@ -118,15 +120,15 @@ async def _iterated(shares: Shares, moments: NDArray[np.float32], scale: Integer
         (image,) = await shares.rounded(
             Local(modular_product(moments, scaled), MOMENT_BITS + FRACTION + 2, MOMENT_BITS)
         )
-        (gram,) = await shares.rounded(Local(product(_transposed(image), image), 2 * FRACTION + 2))
+        (gram,) = await shares.rounded_symmetric(Local(product(_transposed(image), image), 2 * FRACTION + 2))
         factor = await inverse_root(shares, gram)
         if done == wanted.rounds:
             break
         (factor,) = await shares.rounded(
-            Local(factor * scale, FACTOR_FRACTION + SCALE_FRACTION + 13 + 25, SCALE_FRACTION)
+            Local(factor * scale, FACTOR_FRACTION + SCALE_FRACTION + FACTOR_GROWTH + SCALE_GROWTH, SCALE_FRACTION)
         )
         (scaled,) = await shares.rounded(
-            Local(product(image, factor), FRACTION + FACTOR_FRACTION + 25, FACTOR_FRACTION)
+            Local(product(image, factor), FRACTION + FACTOR_FRACTION + SCALE_GROWTH + 1, FACTOR_FRACTION)
         )
     (basis,) = await shares.rounded(Local(product(image, factor), FRACTION + FACTOR_FRACTION + 2, FACTOR_FRACTION))
     return basis
@@ -134,13 +136,13 @@ async def _iterated(shares: Shares, moments: NDArray[np.float32], scale: Integer
 
 async def _open(
     shares: Shares, moments: NDArray[np.float32], scale: Integers, basis: Integers, image: Integers, wanted: Wanted
-) -> Opened:
+) -> OpenedSubspace:
     ritz, gram, overlap = await shares.rounded(
         Local(product(_transposed(basis), image), 2 * FRACTION + 2),
         Local(product(_transposed(image), image), 2 * FRACTION + 2),
         Local(product(_transposed(basis), basis), 2 * FRACTION + 2),
     )
-    (ritz,) = await shares.rounded(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
+    (ritz,) = await shares.rounded_symmetric(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
     top = await leading(shares, ritz, (wanted.rank,))
     await _converged(shares, await _outside(shares, ritz, gram, overlap), top)
     start = fixed(start_block(wanted.start_seed, wanted.features, wanted.rank), _PUBLIC)
@@ -159,22 +161,22 @@ async def _open(
             Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - keep)
         )
         found = reals(await shares.opened(inner), keep)
-        return Opened(opened, (found + found.T) / 2, None)
+        return OpenedSubspace(opened, (found + found.T) / 2, None)
     if wanted.rank == 1:
-        return Opened(opened, None, np.zeros((0, 1, 1)))
+        return OpenedSubspace(opened, None, np.zeros((0, 1, 1)))
     fraction = FRACTION + _SPARE
     (inner,) = await shares.rounded(
         Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - fraction)
     )
     # Half of C A C^T and half of its transpose.
-    (inner,) = await shares.rounded(
+    (inner,) = await shares.rounded_symmetric(
         Local((inner + inner.T) * scale, fraction + SCALE_FRACTION + 3, fraction + SCALE_FRACTION + 1 - FRACTION)
     )
     parts = await leading(shares, inner, tuple(range(1, wanted.rank)))
     (told,) = await shares.rounded(
         Local(parts.projectors * parts.found[:, None, None], FRACTION + 2, FRACTION - _OUT)
     )
-    return Opened(opened, None, reals(await shares.opened(told), _OUT))
+    return OpenedSubspace(opened, None, reals(await shares.opened(told), _OUT))
 
 
 async def _outside(shares: Shares, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
@@ -214,7 +216,7 @@ def _orthonormal(spans: NDArray[np.float64], wanted: Wanted) -> NDArray[np.float
     return orthonormalise(spans, start_block(wanted.start_seed, wanted.features, wanted.rank))
 
 
-def vectors_of(opened: Opened, wanted: Wanted, largest: float) -> dict[str, NDArray[np.float64]]:
+def vectors_of(opened: OpenedSubspace, wanted: Wanted, largest: float) -> dict[str, NDArray[np.float64]]:
     """`V` and, where it is revealed, `sigma`, from what was opened.
 
     Parameters

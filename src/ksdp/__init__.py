@@ -2,7 +2,7 @@
 
 >>> import ksdp
 >>> sorted(ksdp.__all__)[:4]
-['Audit', 'KsdpError', '__version__', 'audit']
+['Audit', 'KsdpError', 'Recorded', '__version__']
 
 The command is `ksdp`. `ksdp.audit` is a function, and the package of the numerical modules too.
 """
@@ -20,16 +20,20 @@ if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
     from ksdp.audit.errors import KsdpError
+    from ksdp.interface.advice import advise
     from ksdp.interface.calls import audit, load, plan, screen
+    from ksdp.interface.recorded import Recorded
     from ksdp.interface.result import Audit
 
     __version__ = _version("ksdp")
 
-__all__ = ["Audit", "KsdpError", "__version__", "audit", "load", "plan", "screen"]
+__all__ = ["Audit", "KsdpError", "Recorded", "__version__", "advise", "audit", "load", "plan", "screen"]
 
 _WHERE = {
     "Audit": "ksdp.interface.result",
     "KsdpError": "ksdp.audit.errors",
+    "Recorded": "ksdp.interface.recorded",
+    "advise": "ksdp.interface.advice",
     "load": "ksdp.interface.calls",
     "plan": "ksdp.interface.calls",
     "screen": "ksdp.interface.calls",

@@ -21,10 +21,12 @@ import typer
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.commands import (
     audits,
+    checks,
     columns,
     dashboard,
     findings,
     init,
+    kits,
     learning,
     mechanisms,
     pem,
@@ -37,11 +39,19 @@ from ksdp.commands import (
 )
 from ksdp.grouped_help import GroupedCommands
 
-__all__ = ["app", "main"]
+__all__ = ["EXTRAS", "app", "main"]
 
 _INTERRUPTED = 130
 _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE})
 """What the system refuses, and a person can do something about: a full disk, a folder that is read only."""
+EXTRAS = {
+    **dict.fromkeys(("optuna", "tomotopy"), "advise"),
+    **dict.fromkeys(("starlette", "uvicorn"), "pages"),
+    **dict.fromkeys(("gmpy2", "mpyc", "nacl"), "parties"),
+    **dict.fromkeys(("dp_accounting", "opendp"), "peers"),
+    **dict.fromkeys(("cronsim", "httpx", "prometheus_client"), "schedules"),
+}
+"""What an audit does without, and the extra that brings it."""
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
 
 app = typer.Typer(
@@ -88,11 +98,13 @@ for _name, _command in (
     ("now", schedules.run_schedule),
     ("unschedule", schedules.unschedule),
     ("serve", schedules.serve),
-    ("party", runs.party),
     ("run", runs.run),
+    ("budget", runs.budget),
     ("pem", pem.pem),
 ):
     app.command(_name)(_command)
+app.add_typer(kits.kit)
+app.add_typer(checks.party)
 
 
 def _print_version(wanted: bool) -> None:
@@ -135,6 +147,11 @@ def main() -> None:
         if error.errno not in _TOLD:
             raise
         typer.secho(f"error: {_where(error)}{error.strerror}.", err=True, fg="red")
+        code = 1
+    except ModuleNotFoundError as error:
+        if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
+            raise
+        typer.secho(f"error: this needs {error.name}: pip install 'ksdp[{extra}]'.", err=True, fg="red")
         code = 1
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED

@@ -14,7 +14,7 @@ GROUPS = {
     "Look": ("list", "show", "report", "replay", "export", "tables", "sql", "review"),
     "Decide": ("keys", "decide", "more", "clear", "verify", "log", "approve"),
     "Schedule": ("schedule", "schedules", "pause", "resume", "now", "unschedule", "serve"),
-    "Run among parties": ("party", "run", "pem"),
+    "Run among parties": ("kit", "party", "run", "budget", "pem"),
 }
 
 

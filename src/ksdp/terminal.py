@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -35,6 +36,8 @@ _WORDS = {
     "claim": "runs on the worst case",
     "start": "starting the parties",
     "iterate": "iterations",
+    "baseline": "alone, public, exact",
+    "settings": "settings",
 }
 
 
@@ -178,6 +181,9 @@ def following(progress: bool | None) -> AbstractContextManager[None]:
 
 
 class _Lines:
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
     def stage(self, name: str, total: int) -> None:
         pass
 
@@ -185,11 +191,13 @@ class _Lines:
         pass
 
     def say(self, text: str) -> None:
+        if self._as_json and not text.startswith("{"):  # what is an object already is said as it is
+            text = json.dumps({"said": text})
         print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
-def plain() -> Iterator[None]:
-    """Show progress as lines, for runs of days whose output goes into a log."""
-    with listening(_Lines()):
+def plain(*, as_json: bool = False) -> Iterator[None]:
+    """Show progress as lines, for runs of days whose output goes into a log; with `as_json`, as JSON objects."""
+    with listening(_Lines(as_json)):
         yield

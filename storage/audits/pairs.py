@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import DamagedBlock
+from ksdp.storage.checksums import whole_table
 from ksdp.storage.store import write_whole
 
 __all__ = ["PairsPart", "read_pairs", "write_pairs"]
@@ -58,7 +59,7 @@ def read_pairs(folder: Path, part: PairsPart, key: str) -> Floats | None:
     if not path.is_file():
         return None
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
+        table = whole_table(path)
         found = (table.schema.metadata or {}).get(b"ksdp.key", b"").decode()
         flat = table["advantages"].combine_chunks().flatten().to_numpy()
         advantages = flat.reshape(table.num_rows, part.stop - part.first)

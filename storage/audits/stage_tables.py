@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
-from ksdp.storage.checksums import check_sealed, write_sealed_table
+from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
 
 __all__ = ["read_stage", "stage_names", "write_stage"]
 
@@ -39,7 +38,7 @@ def read_stage(folder: Path, name: str) -> Stage:
     """
     path = _file(folder, name)
     try:
-        table = pq.read_table(check_sealed(path, f"audit {folder.name!r}") if path.exists() else path)
+        table = whole_table(check_sealed(path, f"audit {folder.name!r}") if path.exists() else path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"audit {folder.name!r} has no stage {name!r}; run it again.") from error
     about = json.loads(table.schema.metadata[b"ksdp.stage"])

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.verdicts.held_out import held_out_advantage
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
@@ -24,7 +26,7 @@ from ksdp.storage.checksums import check_sealed
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 
-__all__ = ["read_arms", "stored_statistics", "values_bytes"]
+__all__ = ["held_out_distance", "read_arms", "read_values_by_run", "stored_statistics", "values_bytes"]
 
 
 def stored_statistics(summary: Summary) -> list[str]:
@@ -74,8 +76,10 @@ def _last(store: Store, summary: Summary, document: str, place: int) -> tuple[St
     return first, place
 
 
-def read_arms(store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]) -> list[Curve]:
-    """The values of a document's statistics over the runs with it and without it, at the last look that it had.
+def read_values_by_run(
+    store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """What a document's tests read, at the last look that it had: which runs held it, and the values, run by run.
 
     Parameters
     ----------
@@ -84,20 +88,18 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
     place : int
         Its row in `verdicts.parquet`, from 0.
     statistics : sequence of str
-        Names, of `stored_statistics`.
+        Names, of `stored_statistics`; one at least.
 
     Returns
     -------
-    list of Curve
-        One a statistic, in the order asked for, values ascending.
+    held : shape (n_runs,)
+    values : shape (n_statistics, n_runs)
 
     Raises
     ------
     StoreError
         If a block is not there: values are dropped by whoever wants the space, and made again by the same audit.
     """
-    if not statistics:
-        return []
     stage, at = _last(store, summary, document, place)
     lane, row = (at, 0) if _literal(summary) else (0, at)
     precision = summary.spec.store.precision
@@ -113,7 +115,31 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
             ) from error
     one = slice(row % ROW_GROUP, row % ROW_GROUP + 1)
     (held,), found = beside(cells, one, stage.runs // summary.design.every)
-    return [
-        Curve.of(document, name, values[0].astype(np.float64), held)
-        for name, values in zip(statistics, found, strict=True)
-    ]
+    return held, np.array([values[0] for values in found], dtype=np.float64)
+
+
+def read_arms(store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]) -> list[Curve]:
+    """The values of a document's statistics over the runs with it and without it, ascending.
+
+    As `read_values_by_run`; one curve a statistic, in the order asked for.
+    """
+    if not statistics:
+        return []
+    held, values = read_values_by_run(store, summary, document, place, statistics)
+    return [Curve.of(document, name, row, held) for name, row in zip(statistics, values, strict=True)]
+
+
+def held_out_distance(store: Store, summary: Summary, document: str, place: int) -> float | None:
+    """D of a document without the bias of choosing (`audit.verdicts.held_out`), over all stored statistics.
+
+    None where its values are not in the store, or an arm is too small.
+    """
+    names = stored_statistics(summary)
+    if not names:
+        return None
+    try:
+        held, values = read_values_by_run(store, summary, document, place, names)
+    except StoreError:
+        return None
+    found = held_out_advantage(values, held)
+    return None if np.isnan(found) else found

@@ -10,21 +10,20 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyarrow import dataset
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.views_summary import ViewsSummary
-from ksdp.audit.views import Combined, ViewVerdicts
-from ksdp.storage.checksums import check_sealed, write_sealed_json, write_sealed_table
+from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_json, write_sealed_table
 from ksdp.storage.finding_tables import VIEWS, ViewsRow
 from ksdp.storage.findings import parsed
 from ksdp.storage.store import Store
+
+if TYPE_CHECKING:
+    from ksdp.audit.views import Combined, ViewVerdicts
 
 __all__ = [
     "ViewsSummary",
@@ -49,6 +48,8 @@ def _file(store: Store, name: str) -> Path:
 
 def view_verdicts(table: pa.Table) -> ViewVerdicts:
     """The verdicts of a view's audit, as `combine` takes them."""
+    from ksdp.audit.views import ViewVerdicts
+
     verdict = np.array(table["verdict"].to_pylist(), dtype=np.str_)
     adjusted, below = (table[name].to_numpy() for name in ("log10_adjusted_p", "log10_p_below"))
     return ViewVerdicts(verdict, adjusted, below)
@@ -140,7 +141,7 @@ def read_view_verdicts(store: Store, name: str) -> pa.Table:
     """One row a document, as `write_view_verdicts` says."""
     path = _finished_table(store, name)
     try:
-        table = pq.read_table(path)
+        table = whole_table(path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
     if missing := [column for column in VIEWS.columns if column not in table.schema.names]:
@@ -152,6 +153,9 @@ def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
     """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
     path = _finished_table(store, name)
     try:
+        import pyarrow.compute as pc
+        from pyarrow import dataset  # half a second of imports, which lists need not
+
         table = dataset.dataset(path, format="parquet")
         few = table.to_table(columns=["verdict", "log10_adjusted_p"])
         sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())
@@ -187,6 +191,8 @@ def read_view_document(store: Store, name: str, document: str) -> ViewsRow:
     StoreError
         If the views did not audit it.
     """
+    import pyarrow.compute as pc
+
     rows = read_view_verdicts(store, name)
     mine = VIEWS.rows(rows.filter(pc.equal(rows["document"], document)))
     if not mine:

@@ -7,33 +7,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.learning.gain import Rows
+from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.levers import lift
 from ksdp.audit.levers_spec import LeversSpec
-from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import CorpusSpec, Spec
 from ksdp.storage.corpora import column_names, find_source, load_corpus, read_source
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.levers import read_levers
 
-__all__ = ["load_rows", "with_levers"]
+__all__ = ["load_rows"]
 
 
-def with_levers(spec: Spec, base: Path) -> Corpus:
-    """The corpus as the spec's levers make it: what the run gets.
-
-    Raises
-    ------
-    InputError
-        If the mechanism is unknown or the corpus is refused.
-    """
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
-    return load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
-
-
-def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> Rows:
+def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     """Documents that have features both with and without levers.
 
     Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
@@ -61,7 +47,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> Rows:
     target = None
     if spec.gain.target is not None:
         target = _target(spec, base, without.ids)[judged]
-    return Rows(
+    return GainRows(
         with_levers.matrix[both],
         without.matrix[judged],
         back,

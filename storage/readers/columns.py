@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -73,12 +72,11 @@ class Columns:
         return ", ".join(names[:40]) + (f" and {len(names) - 40} more" if len(names) > 40 else "")
 
     def text(self, name: str) -> list[str]:
-        """Return a column of texts; none may be missing, an empty one is a text."""
+        """Return a column of texts; one that is missing is empty, and its row is left out later."""
         array = self._read(name)
         if not pa.types.is_large_string(array.type):
             raise Refused(self.path, f"holds {array.type}; text is needed.", column=name)
-        self._refuse(name, array.is_null(), "the text is missing.")
-        return cast(list[str], array.to_pylist())
+        return cast(list[str], array.fill_null("").to_pylist())
 
     def labels(self, name: str, *, unique: bool = False) -> NDArray[np.str_]:
         """Return a column of text or whole numbers (as decimal digits: `1`, not `1.0`); none may be missing.
@@ -91,7 +89,8 @@ class Columns:
         array = self._labels(name)
         if unique:
             codes = array.dictionary_encode().indices.to_numpy()
-            again = pd.Series(codes).duplicated().to_numpy()
+            again = np.ones(len(codes), dtype=np.bool_)
+            again[np.unique(codes, return_index=True)[1]] = False
             if again.any():
                 row = int(again.argmax())
                 first = int((codes == codes[row]).argmax())

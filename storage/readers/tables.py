@@ -11,7 +11,7 @@ from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import named_columns
 
-__all__ = ["read_table"]
+__all__ = ["chosen_columns", "read_table"]
 
 
 def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> sp.csr_array:
@@ -27,6 +27,22 @@ def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> sp.c
         There is no numeric column, a named one is missing or not numeric, or a number is missing, not finite or,
         if `nonnegative`, negative.
     """
+    chosen = chosen_columns(spec, columns)
+    columns.require(chosen)
+    values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
+    return sp.csr_array(np.column_stack(values))
+
+
+def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
+    """Names of the columns that a table is made of, in order.
+
+    Raises
+    ------
+    SpecError
+        `corpus.columns` is empty or repeats a name.
+    CorpusError
+        There is no numeric column; or only one, beside others that may hold text.
+    """
     if spec.columns is not None and (not spec.columns or len(set(spec.columns)) != len(spec.columns)):
         raise SpecError("`corpus.columns` must name at least one column, and each one once.")
     chosen = spec.columns
@@ -41,8 +57,9 @@ def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> sp.c
                 "(`corpus.text`), or the numeric ones (`corpus.columns`).",
             )
     if not chosen:
-        problem = f"there is no numeric column among {columns.listed()}; encode categories as numbers first."
-        raise Refused(columns.path, problem)
-    columns.require(chosen)
-    values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
-    return sp.csr_array(np.column_stack(values))
+        raise Refused(
+            columns.path,
+            f"there is no numeric column among {columns.listed()}; name the column that holds the text "
+            "(`corpus.text`), or encode categories as numbers first.",
+        )
+    return chosen

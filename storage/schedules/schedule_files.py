@@ -45,8 +45,9 @@ __all__ = [
     "write_schedule",
 ]
 
-Event = Literal["sensitive", "void", "not-run"]
-"""A document has become sensitive; controls have failed; an audit did not run."""
+Event = Literal["sensitive", "void", "not-run", "unchanged"]
+"""A document has become sensitive; controls have failed; an audit did not run; audits were missed and nothing has
+changed since, which whoever asks for `not-run` is told too."""
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 

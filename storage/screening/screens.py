@@ -18,19 +18,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.screening.screen_summary import RefusedValue, RoundSummary, ScreenSummary, SearchAnswer, TriedValue
+from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
 from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
-from ksdp.storage.findings import parsed, read_statistics, read_verdicts
+from ksdp.storage.findings import parsed, read_verdicts
 from ksdp.storage.store import Store, write_text
 
 __all__ = [
-    "RefusedValue",
     "RoundSummary",
     "RoundVerdicts",
     "ScreenSummary",
-    "SearchAnswer",
-    "TriedValue",
-    "largest_distances",
     "page_path",
     "read_excluded",
     "read_round",
@@ -91,14 +87,6 @@ def read_round(store: Store, audit: str, number: int) -> RoundVerdicts:
         If the audit is not there or not finished.
     """
     return RoundVerdicts(number, read_verdicts(store.audit(audit)))
-
-
-def largest_distances(store: Store, audit: str) -> NDArray[np.float64]:
-    """The largest D of each document, over statistics; 1 where an arm was empty and nothing is known."""
-    rows = read_statistics(store.audit(audit)).select(["document", "distance"]).to_pandas()
-    rows["distance"] = rows["distance"].fillna(1.0)
-    largest = rows.groupby("document", observed=True, sort=False)["distance"].max()
-    return np.asarray(largest, dtype=np.float64)
 
 
 def write_screen(store: Store, summary: ScreenSummary) -> Path:

@@ -31,7 +31,7 @@ PAGES = (
     "/audits/svd-09/document?id=mail-00007", "/audits/svd-01/document?id=mail-00007", "/audits/svd-09/report.html",
     "/queue", "/queue?show=decided", "/queue?audit=svd-08&show=waiting", "/log", "/log?kind=looks", "/log?check=1",
     "/screens", "/screens/screen01", "/compare", "/compare?a=svd-08&b=svd-09", "/compare?a=svd-01&b=nmf-01",
-    "/schedules", "/schedules/nightly-mail",
+    "/schedules", "/schedules/nightly-mail", "/runs",
 )  # fmt: skip
 
 

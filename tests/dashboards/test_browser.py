@@ -59,6 +59,7 @@ PAGES = {
     "compare": "/compare?a=svd-08&b=svd-09",
     "schedules": "/schedules",
     "schedule": "/schedules/nightly-mail",
+    "runs": "/runs",
     "report": "/audits/svd-09/report.html",
     "trouble": "/audits/none",
 }

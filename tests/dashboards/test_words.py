@@ -13,9 +13,10 @@ from ksdp.dashboards.words import decimal, duration, label, p_value, plural, pow
     [
         (0.0, "1.000"),
         (-2.999, "0.001"),
-        (-3.05, "10<sup>−3.0</sup>"),
-        (-388.04, "10<sup>−388.0</sup>"),
-        (-1234567.0, "10<sup>−1234567.0</sup>"),
+        (-3.05, '<span class="p" title="10^−3.0">1 in 1,120</span>'),
+        (-6.0, '<span class="p" title="10^−6.0">1 in 1,000,000</span>'),
+        (-388.04, '<span class="p" title="10^−388.0">less than 1 in a million</span>'),
+        (-1234567.0, '<span class="p" title="10^−1234567.0">less than 1 in a million</span>'),
     ],
 )
 def test_a_p_value_never_underflows(log10_p: float, written: str) -> None:

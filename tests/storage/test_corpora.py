@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import scipy.io
@@ -284,10 +285,14 @@ def test_movielens_is_its_pivot_table(data_folder):
     assert items[row.indices].tolist() == some["item_id"].tolist()
 
 
-def test_newsgroups(data_folder):
-    path = "20newsgroups/documents.parquet"
-    spec = CorpusSpec(path=path, text="text", id="id", party="label")
-    corpus = load_corpus(spec, data_folder, nonnegative=True)
+def test_newsgroups(data_folder, tmp_path):
+    """Every document, of which the beginning stands for the whole: counting all words takes half a minute."""
+    table = pq.read_table(data_folder / "20newsgroups/documents.parquet", columns=["id", "text", "label"])
+    beginnings = pc.utf8_slice_codeunits(table["text"], 0, 300)
+    path = tmp_path / "beginnings.parquet"
+    pq.write_table(table.set_column(1, "text", beginnings), path)
+    spec = CorpusSpec(path=str(path), text="text", id="id", party="label")
+    corpus = load_corpus(spec, tmp_path, nonnegative=True)
     assert len(corpus) + len(corpus.left_out) == 18_846
     assert len(set(corpus.party)) == 20
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pyarrow as pa
 import pytest
 
-from ksdp.audit.verdicts.fresh_effects import Effect
+from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.storage.finding_tables import (
     EFFECTS,
     STATISTICS,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, multivariate_normal
+from scipy.stats import binom, multivariate_normal, norm
 
 from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.folds import folds_of
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, learned_tests
 from ksdp.audit.verdicts.learners import GAUSSIAN, column_standards, fit, fold_moments, score
+from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 
 pytestmark = pytest.mark.validity
 
@@ -80,6 +81,56 @@ def test_the_boosted_learner_has_valid_p_values() -> None:
     rate = float((found.log10_p <= np.log10(0.05)).mean())
     print("boosted, ties: p <= 0.05:", rate)
     assert rate <= binom.ppf(1 - 1e-5, 150, 0.05) / 150
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "heavy tails", "ties"])
+@pytest.mark.parametrize(("design", "runs", "share"), [("balanced", 200, 0.5), ("shared", 600, 0.05)])
+def test_the_filter_on_raw_announcements_has_valid_p_values(
+    kind: str, design: str, runs: int, share: float
+) -> None:
+    """Announcements hold five documents, and nothing of the others; in batches, each with runs of its own."""
+    rng = np.random.default_rng([len(kind), len(design), runs, 1])
+    n, log10_p, wrong = 100, [], []
+    for _ in range(60):
+        inclusion = bits(rng, design, n + 5, runs, share)
+        announced = null_features(rng, kind, 1, runs, 40)[0]
+        announced += inclusion[n:].T @ rng.normal(size=(5, announced.shape[1]))
+        found = raw_tests(gram_of_runs(announced), inclusion)
+        if design == "balanced":  # bits of documents are independent: the five say nothing of the others
+            log10_p.append(found.log10_p[:n, 0])
+            arms = found.n_with[:n], found.n_without[:n]
+            wrong.append(distance_band(found.distance[:n, 0], *arms, 0.05)[0] > 0)
+            continue
+        # A fixed party size ties bits together, so that a document outside says that others are in: none leaks.
+        blind = raw_tests(gram_of_runs(null_features(rng, kind, 1, runs, 40)[0]), inclusion[:n])
+        log10_p.append(blind.log10_p[:, 0])
+        wrong.append(distance_band(blind.distance[:, 0], blind.n_with, blind.n_without, 0.05)[0] > 0)
+    p = 10 ** np.concatenate(log10_p)
+    for level in (0.05, 0.001):
+        rate = float((p <= level).mean())
+        print(f"raw, {kind}, {design}: p <= {level}: {rate:.5f}")
+        assert rate <= binom.ppf(1 - 1e-5, len(p), level) / len(p)
+    print("lower end of a 95 % band above the true advantage 0:", np.concatenate(wrong).mean())
+    assert np.concatenate(wrong).mean() <= 0.05
+    if kind == "gaussian":
+        assert (p <= 0.05).mean() > 0.008  # not vacuous
+
+
+def test_bands_of_the_filter_on_raw_announcements_hold_below_the_best_attack() -> None:
+    """One direction of 30 tells the arms apart; its advantage bounds every filter's."""
+    rng = np.random.default_rng(11)
+    best = 2 * norm.cdf(0.6) - 1
+    above, measured = [], []
+    for _ in range(300):
+        inclusion = rng.random((1, 600)) < 0.4
+        announced = rng.normal(size=(600, 30))
+        announced[:, 0] += 1.2 * inclusion[0]
+        found = raw_tests(gram_of_runs(announced), inclusion)
+        above.append(distance_band(found.distance[:, 0], found.n_with, found.n_without, 0.05)[0] > best)
+        measured.append(found.distance[0, 0])
+    print(f"best D {best:.3f}, measured {np.mean(measured):.3f}; band wrong {np.mean(above):.4f}")
+    assert np.mean(above) <= 0.05
+    assert best - 0.1 < np.mean(measured) < best + 0.01
 
 
 def test_testing_where_one_trained_would_be_wrong() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.lanes import row_times_panel
 from ksdp.audit.mechanisms.factorisation.simplex import total
 
 __all__ = [
@@ -163,6 +164,7 @@ def product(rows: Rows, T: Matrix, interleaved: Matrix, result: Matrix) -> None:
     result : shape (n, k)
     """
     topics = T.shape[0]
+    sums = np.empty(8)
     for first in range(0, topics, 8):
         block = min(8, topics - first)
         interleaved[:, block:] = 0.0
@@ -170,19 +172,7 @@ def product(rows: Rows, T: Matrix, interleaved: Matrix, result: Matrix) -> None:
             for j in range(T.shape[1]):
                 interleaved[j, u] = T[first + u, j]
         for i in range(result.shape[0]):
-            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-            for p in range(rows.indptr[i], rows.indptr[i + 1]):
-                x = rows.data[p]
-                y = interleaved[rows.columns[p]]
-                s0 += x * y[0]
-                s1 += x * y[1]
-                s2 += x * y[2]
-                s3 += x * y[3]
-                s4 += x * y[4]
-                s5 += x * y[5]
-                s6 += x * y[6]
-                s7 += x * y[7]
-            sums = (s0, s1, s2, s3, s4, s5, s6, s7)
+            row_times_panel(rows.columns, rows.data, interleaved, rows.indptr[i], rows.indptr[i + 1], sums)
             for u in range(block):
                 result[i, first + u] = sums[u]
 

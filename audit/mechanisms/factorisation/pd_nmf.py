@@ -226,12 +226,17 @@ class PDNMF:
         self, database: Database, at: frozenset[int] | None = None
     ) -> tuple[NDArray[np.float64], Factorisation | None]:
         """The start, and how PD-NMF-Init came to it."""
-        how = LocalFit(self.sweeps, self._tolerance, self.penalties, self.weighted)
-        parties, seed, at = database.parties, self.start_seed, self._at if at is None else at
+        how, parties, seed = self.local_fit, database.parties, self.start_seed
+        at = self._at if at is None else at
         if self.start == "pd-nmf-init":
             made = merged_models(parties, self.rank, how, seed=seed, coalition=database.coalition, at=at)
             return made.T, made
         return initial_topics(self.start, parties, self.rank, how, seed=seed), None
+
+    @property
+    def local_fit(self) -> LocalFit:
+        """How a party's own model is fitted, where the start is made of these."""
+        return LocalFit(self.sweeps, self._tolerance, self.penalties, self.weighted)
 
     @property
     def _tolerance(self) -> float:

@@ -19,6 +19,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, svds
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.krylov import lanczos, noise, recover, unsigned
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import column_map
 
 __all__ = ["Singular", "numerical_rank", "singular_rows"]
 
@@ -141,9 +142,16 @@ def _krylov(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None)
         small = matrix @ start - (0.0 if mean is None else mean @ start)
     basis = np.zeros((0, dimension))
     squares = np.zeros(0)
+    # Columns without an entry are zero in every product; where nothing is subtracted they need not be there.
+    used, columns = csr, matrix.shape[1]
+    if wide and mean is None:
+        position, compact = column_map(csr[1], columns)
+        touched = int(position.max(initial=-1)) + 1
+        if touched > matrix.shape[0]:
+            used, columns = (csr[0], compact, *csr[2:]), touched
     # The first pass finds the leading ones; each further pass finds one missing copy, or that there is none.
     for attempt in range(rank + 1):
-        vectors, values = lanczos(*csr, matrix.shape[1], small, basis, squares, rank, steps)
+        vectors, values = lanczos(*used, columns, small, basis, squares, rank, steps)
         if len(values) == 0 and len(basis) == 0:
             return None
         if len(basis) and (len(values) == 0 or values[0] <= squares[-1] * (1 + 1e-12)):

@@ -52,11 +52,6 @@ class VectorBlock:
     fraction_bits : int
         f: entries are whole multiples (steps) of 2^-f, rounded towards zero.
 
-    Raises
-    ------
-    InputError
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> VectorBlock(4, bound=3.0, cap=1.0, nonnegative=True).sensitivity  # at most all four entries change by one

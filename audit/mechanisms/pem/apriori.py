@@ -98,11 +98,6 @@ class PemApriori:
     keep : int
         Of more itemsets of one length than this, those with the largest noisy counts are kept: noise must not
         fill the memory. It looks at noisy numbers only.
-
-    Raises
-    ------
-    InputError
-        If a parameter is out of its range.
     """
 
     items: int

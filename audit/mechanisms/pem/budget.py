@@ -99,11 +99,6 @@ class Budget:
     sparse : Sparse, optional
         Clients send large entries only.
 
-    Raises
-    ------
-    InputError
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> from ksdp.audit.mechanisms.pem.algorithm import VectorBlock

@@ -35,11 +35,6 @@ class PemKMeans:
         A noisy count below this is not divided by.
     fraction_bits : int
         Sums are whole multiples of 2^-fraction_bits; 0 for records of whole numbers.
-
-    Raises
-    ------
-    InputError
-        If a parameter is out of its range.
     """
 
     clusters: int

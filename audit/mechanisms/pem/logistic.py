@@ -40,11 +40,6 @@ class PemLogistic:
         Of the squared weights; in the aggregator, so it costs no privacy.
     fraction_bits : int
         Gradients are whole multiples of 2^-fraction_bits.
-
-    Raises
-    ------
-    InputError
-        If a parameter is out of its range.
     """
 
     features: int

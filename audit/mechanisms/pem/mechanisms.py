@@ -53,11 +53,6 @@ class PEMKMeans(KMeansParameters, PemMechanism):
     start_seed : int
         What the parties agreed to draw the start from.
 
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> records = sp.csr_array(np.eye(4)[np.arange(40) % 4])
@@ -120,11 +115,6 @@ class PEMLogistic(LogisticParameters, PemMechanism):
         Largest L1 norm of one record's gradient.
     label : int
         Column of the label, 0 or 1; the last by default.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
     """
 
     name: ClassVar[str] = "pem-logistic"
@@ -200,11 +190,6 @@ class PEMApriori(AprioriParameters, PemMechanism):
         Most items that one record counts with.
     support : float
         Smallest part of the records for an item to enter pairs.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of its range.
     """
 
     name: ClassVar[str] = "pem-apriori"

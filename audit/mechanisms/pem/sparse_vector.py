@@ -50,11 +50,6 @@ def choose_large(
     draw : callable
         Given a scale and a number of entries, discrete Laplace noise.
 
-    Raises
-    ------
-    InputError
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> choose_large(np.array([9, -9, 7, 8]), 7, 2, 1, np.inf, lambda scale, n: np.zeros(n, dtype=np.int64))

@@ -15,21 +15,31 @@ __all__ = ["columns"]
 
 def columns(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Write the names there, one a line.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the names there, one per line.")] = None,
+    party: Annotated[
+        list[str] | None,
+        typer.Option("--party", help="NAME@HOST:PORT of each party, with NAME.pub: print a whole protocol file."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the columns that a spec's levers leave and how rows are made, for `[features]` of a protocol file."""
+    """Print the columns that a spec's levers leave and how rows are made: `[features]` of a protocol file.
+
+    With the parties named, the whole file.
+    """
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.runs.terms import features_hash
+    from ksdp.flows.runs.terms import features_hash, protocol_text
     from ksdp.storage.corpora import corpus_features
     from ksdp.storage.readers.levers import rows_hash
 
     read, base = read_spec_file(spec)
     names = corpus_features(read.corpus, base)
-    said = {"hash": features_hash(names), "count": len(names), "rows": rows_hash(read.corpus, base)}
+    said: dict[str, str | int] = {"hash": features_hash(names), "count": len(names)}
+    said["rows"] = rows_hash(read.corpus, base)
     if out is not None:
         out.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(said))
+    elif party:
+        typer.echo(protocol_text(read, said, party), nl=False)
     else:
         typer.echo("[features]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in said.items()))

@@ -31,14 +31,14 @@ def review(
     ] = None,
     proxy: Annotated[
         list[str] | None,
-        typer.Option("--proxy", help="Address of that proxy; whoever connects from there names anybody."),
+        typer.Option("--proxy", help="Address of that proxy. Whoever connects from there may name any reviewer."),
     ] = None,
     tokens: Annotated[
         Path | None, typer.Option("--tokens", help="File of `token name` lines, readable by its owner only.")
     ] = None,
     origin: Annotated[
         list[str] | None,
-        typer.Option("--origin", help="https://name[:port] under which browsers reach it, where that is another."),
+        typer.Option("--origin", help="https://name[:port] that browsers use, if it differs from host and port."),
     ] = None,
     resolver: Annotated[
         str | None,
@@ -52,7 +52,7 @@ def review(
         ),
     ] = True,
 ) -> None:
-    """Show what was found, and take decisions: the dashboard, on this machine only unless told otherwise."""
+    """Serve the dashboard, to read findings and take decisions; on this machine only by default."""
     import uvicorn
 
     from ksdp.dashboards.app import create_app

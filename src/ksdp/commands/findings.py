@@ -55,15 +55,16 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
 
 def show(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
-    document: Annotated[str | None, typer.Argument(help="Id of a document; the whole audit without.")] = None,
+    document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="How many documents to list.")] = 10,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document."""
     from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.statistic_values import held_out_distance
     from ksdp.storage.audits.views import finished_views
-    from ksdp.storage.findings import read_document, read_summary
+    from ksdp.storage.findings import place_of, read_document, read_summary
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
@@ -77,6 +78,12 @@ def show(
         tell(summary, as_json)
         if not as_json:
             _tell_documents(folder, worst)
+            chance = summary.chance
+            typer.echo(
+                f"by chance, where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}, "
+                f"19 in 20 below {chance.most_D:.3f}",
+                err=True,
+            )
         return
     try:
         found = read_document(folder, document)
@@ -84,9 +91,10 @@ def show(
         if _left_out(opened, read_summary(folder), document):
             raise StoreError(f"document {document!r} is left out: empty, without any feature.") from None
         raise
-    chance = read_summary(folder).chance
+    summary = read_summary(folder)
+    held_out = held_out_distance(opened, summary, document, place_of(folder, document))
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(found.to_json() | {"held_out_distance": held_out}))
         return
     verdict = found.verdict
     typer.echo(
@@ -94,7 +102,15 @@ def show(
         f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
         f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
     )
-    typer.echo(f"  where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}")
+    chance = summary.chance
+    typer.echo(
+        f"  where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}, "
+        f"19 in 20 below {chance.most_D:.3f}"
+    )
+    if held_out is not None:
+        typer.echo(
+            f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
+        )
     if verdict.certified_bound is not None:
         typer.echo(
             f"no attack has an advantage above {verdict.certified_bound:.3f}; whoever knows all other documents "
@@ -160,7 +176,7 @@ def replay(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Compute one number again from the seed, and say whether it is equal; exit 1 where it is not."""
+    """Compute one number again from the seed. Exit 1: it differs."""
     from ksdp.flows.audits.replay import replay as run_replay
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.store import Store
@@ -205,7 +221,7 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
 def report(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
     html: Annotated[
-        Path | None, typer.Option("--html", help="Where to write it; beside the findings without.")
+        Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
     ] = None,
     store: StoreOption = Path("ksdp-store"),
 ) -> None:

@@ -13,11 +13,11 @@ __all__ = ["init"]
 def init(
     data: Annotated[Path, typer.Argument(help="The corpus: Parquet, CSV, JSON lines, npz, mtx, UCI docword.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The spec to write; beside the data, with .toml, without.")
+        Path | None, typer.Option("--out", help="The spec to write. Default: the data file's name with .toml.")
     ] = None,
     margin: Annotated[float, typer.Option("--margin", min=0.01, max=0.99, help="The advantage accepted.")] = 0.2,
 ) -> None:
-    """Write a commented spec for a file, from its columns and sizes, whose runs can certify the margin."""
+    """Write a commented spec for a data file, with enough runs to certify the margin."""
     from ksdp.audit.errors import InputError
     from ksdp.flows.audits.first_spec import first_spec
     from ksdp.storage.store import write_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,13 +15,14 @@ __all__ = ["advise", "gain"]
 
 def gain(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; `[gain]` says how to measure.")],
+    store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what the parties gain by a run over working alone, beside public data alone and the exact run."""
+    """Measure what the parties gain over working alone, next to public data alone and the exact run."""
     from ksdp.flows.learning.gain import measure_gain
     from ksdp.flows.prepare import read_spec_file
 
-    found = measure_gain(*read_spec_file(spec))
+    found = measure_gain(*read_spec_file(spec), store)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
         return
@@ -47,19 +48,29 @@ def advise(
     write: Annotated[
         Path | None, typer.Option("--write", help="The recommended spec; SPEC.advised.toml by default.")
     ] = None,
-    tried: Annotated[int, typer.Option("--tried", min=1, help="Settings at most.")] = 16,
-    sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 150,
+    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 16,
+    sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 250,
     runs: Annotated[
-        int, typer.Option("--runs", min=20, help="Runs with each of them, and as many without.")
+        int,
+        typer.Option(
+            "--runs",
+            min=20,
+            help="Runs with each document, and as many without; four times these where it is close.",
+        ),
     ] = 200,
-    quota: Annotated[float, typer.Option("--quota", help="Share of documents that may be above.")] = 0.05,
-    levers: Annotated[str, typer.Option("--levers", help="Of the levers, only these; comma-separated.")] = "",
-    confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec whole.")] = False,
+    quota: Annotated[
+        float, typer.Option("--quota", help="Largest share of documents that may be above the margin.")
+    ] = 0.05,
+    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = "",
+    confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec in full.")] = False,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search the levers for a run that gains something and gives little away; or how many documents it takes."""
+    """Search the levers for a run that is useful and leaks little, or estimate how many documents one takes.
+
+    Exit 0: a spec is recommended. 4: none is.
+    """
     from ksdp.audit.errors import InputError
     from ksdp.audit.screening.lever_space import LEVERS
     from ksdp.flows.learning.advice import advise_spec
@@ -79,10 +90,35 @@ def advise(
     if as_json:
         typer.echo(json.dumps(out))
     else:
-        typer.echo("\n".join([*out["sentences"], *out["gain"]["sentences"]]))
-        if out["spec"]:
-            typer.echo(f"spec    {out['spec']}", err=True)
-        if out["confirmed"]:
-            typer.echo(f"audit   {out['confirmed']['audit']}: {out['confirmed']['verdicts']}", err=True)
+        typer.echo("\n".join(_advised(out)))
         typer.echo(f"report  {out['report']}", err=True)
     raise typer.Exit(0 if out["best"] is not None else 4)
+
+
+def _advised(out: dict[str, Any]) -> list[str]:
+    """What advice says, the frontier of gain against leak, and what to type next."""
+    found = [*out["sentences"]]
+    if out["confirmed"]:
+        found.append(out["confirmed"]["sentence"])
+    found += ["", *(out["gain"]["sentences"] if out["best"] is None else out["gain"]["sentences"][1:])]
+    baselines, exact = out["baselines"], out["baselines"]["exact_leak"]
+    found += ["", _row(baselines["measure"], "kept", "D", "proved", "setting (D: of 95 %, chance taken out)")]
+    leaks = {"alone": "–", "public": "–", "exact": "?" if exact is None else f"{exact['net']:.2f}"}
+    for name, leak in leaks.items():
+        if baselines[name] is not None:
+            found.append(_row(f"{baselines[name]:.4f}", "", leak, "", name))
+    for place in sorted(out["frontier"], key=lambda place: -out["tried"][place]["value"]):
+        one = out["tried"][place]
+        kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
+        proved = "" if one["promised"] is None else f"{one['promised']:.2f}"
+        named = ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in one["setting"].items())
+        mark = "  (recommended)" if place == out["best"] else ""
+        found.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, named + mark))
+    if out["spec"]:
+        found += ["", f"The recommended spec is {out['spec']}. Next:"]
+        found += [f"  {step['command']}\n      {step['why']}" for step in out["commands"]]
+    return found
+
+
+def _row(value: str, kept: str, leak: str, proved: str, named: str) -> str:
+    return f"{value:>10}  {kept:>5}  {leak:>5}  {proved:>6}  {named}"

@@ -39,9 +39,9 @@ def mechanisms(as_json: JsonOption = False) -> None:
 
 
 def claim(
-    spec: Annotated[Path, typer.Argument(help="A spec; of it the mechanism and the seed are used.")],
-    runs: Annotated[int, typer.Option(min=20, help="Runs of each arm.")] = 2000,
-    confidence: Annotated[float, typer.Option(help="With which the lower bound holds.")] = 0.95,
+    spec: Annotated[Path, typer.Argument(help="A spec; only its mechanism and seed are used.")],
+    runs: Annotated[int, typer.Option(min=20, help="Runs in each arm.")] = 2000,
+    confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.95,
     simulated: Annotated[
         bool, typer.Option(help="Draw noise by the spec's own sampler: faster, but not what real parties draw.")
     ] = False,

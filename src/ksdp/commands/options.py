@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.storage.learning.found import AboutLearning
 
 __all__ = [
     "KEYS",
@@ -34,16 +35,17 @@ _BEGAN = time.monotonic()
 
 StoreOption = Annotated[
     Path,
-    typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store; audits make it where there is none."),
+    typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed."),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Worker processes; one a core by default.")
+    int | None, typer.Option("--workers", min=1, help="Worker processes. Default: one per core.")
 ]
 DaskOption = Annotated[
-    str | None, typer.Option("--dask", help="Address of a Dask scheduler to use instead: tls://HOST:PORT.")
+    str | None, typer.Option("--dask", help="Use this Dask scheduler instead: tls://HOST:PORT.")
 ]
 InsecureDaskOption = Annotated[
-    bool, typer.Option("--insecure-dask", help="The scheduler has no TLS, and nobody else can reach it.")
+    bool,
+    typer.Option("--insecure-dask", help="Allow a scheduler without TLS; only where nobody else can reach it."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
@@ -109,11 +111,13 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
         told = summary.to_json()
         shown = {key: told[key] for key in KEYS}
         shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
-        if "views" in told:
-            shown["views"] = told["views"]
+        shown |= {key: told[key] for key in ("share", "views") if key in told}
         typer.echo(json.dumps(shown))
         return
     counts, unit = summary.verdicts, summary.design.unit
+    gained = None if isinstance(summary, ViewsSummary) else _gained(summary)
+    if gained is not None and gained.nothing_gained:
+        typer.echo(gained.nothing_gained, err=True)
     if not summary.valid:
         typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)
     for view in summary.views if isinstance(summary, ViewsSummary) else ():
@@ -130,9 +134,23 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
         err=True,
     )
     if not isinstance(summary, ViewsSummary):
+        if gained is not None and gained.gain and not gained.nothing_gained:
+            typer.echo(f"gain    {gained.gain['sentences'][0]}", err=True)
         _tell_claim(summary)
         _tell_certificate(summary)
+        if summary.share is not None:
+            from ksdp.dashboards.audits.strength_sentences import drawn_share
+
+            typer.echo(f"of all    {drawn_share(summary)}", err=True)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
+
+
+def _gained(summary: Summary) -> AboutLearning:
+    """What the store has about what this run gains (`ksdp gain`, `ksdp advise`)."""
+    from ksdp.storage.learning.found import learning_of
+    from ksdp.storage.store import Store
+
+    return learning_of(Store.open(Path(summary.store), create=False), summary.spec.hash, summary.corpus)
 
 
 def _clear(counts: VerdictCounts) -> str:

@@ -36,8 +36,8 @@ def entry_line(entry: Entry) -> str:
 
 
 def log(
-    audit: Annotated[str | None, typer.Argument(help="Entries of one audit; all without.")] = None,
-    document: Annotated[str | None, typer.Argument(help="Entries of one document of it.")] = None,
+    audit: Annotated[str | None, typer.Argument(help="Only entries of this audit.")] = None,
+    document: Annotated[str | None, typer.Argument(help="Only entries of this document.")] = None,
     set_torn_aside: Annotated[
         bool,
         typer.Option("--set-torn-aside", help="Move a last line that a crash cut short into a file of its own."),
@@ -52,7 +52,7 @@ def log(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Print the review log, or its head; 1 where it is not whole."""
+    """Print the review log, or its head. Exit 1: the log is damaged."""
     from ksdp.storage.reviews.decisions import read_log
     from ksdp.storage.store import Store
 

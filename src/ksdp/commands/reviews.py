@@ -27,7 +27,7 @@ __all__ = ["approve", "clear", "decide", "more"]
 AuditArgument = Annotated[str, typer.Argument(help="Id of a finished audit (`ksdp list`).")]
 ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
 KeyOption = Annotated[Path, typer.Option("--key", help="The private key that signs (`ksdp keys`).")]
-WhoOption = Annotated[str, typer.Option("--who", help="Your name; it stands in the record.")]
+WhoOption = Annotated[str, typer.Option("--who", help="Your name, for the record.")]
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
 
 
@@ -39,12 +39,17 @@ def decide(
     ] = "",
     reason: Annotated[
         str,
-        typer.Option("--reason", help="Why; never a document's text. `-`: from standard input, unseen by `ps`."),
+        typer.Option(
+            "--reason",
+            help="The reason; never a document's text. `-` reads it from standard input, unseen by `ps`.",
+        ),
     ] = "",
     who: WhoOption = "",
     saw: Annotated[
         int | None,
-        typer.Option("--saw", min=0, help="Newest entry you had seen: a newer one is shown."),
+        typer.Option(
+            "--saw", min=0, help="Number of the newest entry you have seen; refused if there is a newer one."
+        ),
     ] = None,
     policy: Annotated[
         str | None,
@@ -57,7 +62,7 @@ def decide(
         Path | None, typer.Option("--key", help="Your private key (`ksdp keys`): it signs what you decide.")
     ] = None,
     documents_from: Annotated[
-        Path | None, typer.Option("--documents-from", help="A file of ids, one a line: unseen by `ps`.")
+        Path | None, typer.Option("--documents-from", help="A file of ids, one per line; `ps` does not show them.")
     ] = None,
     run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, like `ksdp more`.")] = False,
     store: StoreOption = Path("ksdp-store"),
@@ -79,6 +84,7 @@ def decide(
         raise InputError("an audit and at least one document must be named.")
     if run and decision != "more-runs":
         raise InputError("`--run` goes with `--decision more-runs`.")
+    audit = _known(store, audit)
     named = [*(documents or []), *(_lines(documents_from) if documents_from else [])]
     reason = sys.stdin.read() if reason == "-" else reason
     private = signing_key(key) if key else None
@@ -97,6 +103,14 @@ def decide(
         more(audit, store=store, as_json=as_json)
     elif decision == "more-runs":
         typer.echo(f"`ksdp more {audit}` runs them.", err=True)
+
+
+def _known(store: Path, audit: str) -> str:
+    """The audit that an abbreviated id, or `latest`, means."""
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.store import Store
+
+    return find_audit(Store.open(store, create=False), audit)
 
 
 def _lines(path: Path) -> list[str]:
@@ -119,10 +133,10 @@ def _set_policy(store: Path, policy: str) -> None:
 def more(
     audit: AuditArgument,
     documents: Annotated[
-        list[str] | None, typer.Argument(help="Ids; without any, those with the decision more-runs.")
+        list[str] | None, typer.Argument(help="Ids. Default: those with the decision more-runs.")
     ] = None,
     with_runs: Annotated[
-        int | None, typer.Option("--with-runs", min=2, help="Runs in the smaller arm; forecast without.")
+        int | None, typer.Option("--with-runs", min=2, help="Runs in the smaller arm. Default: as forecast.")
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for another audit that is running in the store.")
@@ -142,7 +156,7 @@ def more(
     with terminal():
         out = more_runs(
             store,
-            audit,
+            _known(store, audit),
             WantedRuns(tuple(documents) if documents else None, with_runs),
             workers=workers,
             dask=dask,
@@ -159,12 +173,12 @@ def clear(
     key: KeyOption,
     who: WhoOption,
     days: DaysOption = 90,
-    salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    salted: Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")] = False,
     leave_out_waiting: Annotated[
         bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
     ] = False,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Sign although a newer audit asked the same.")
+        bool, typer.Option("--superseded", help="Sign even if a newer audit asked the same question.")
     ] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -179,7 +193,7 @@ def clear(
     now = datetime.now(UTC)
     signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days), salted)
     out = clearance_from_decisions(
-        store, audit, signing, leave_out_waiting=leave_out_waiting, superseded=superseded
+        store, _known(store, audit), signing, leave_out_waiting=leave_out_waiting, superseded=superseded
     )
     _tell_cleared(out, as_json)
 
@@ -207,7 +221,7 @@ def approve(
     insecure_dask: InsecureDaskOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit, wait until every sensitive document is decided, then sign what may be used. It resumes."""
+    """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
     from datetime import UTC, datetime, timedelta
 
     from ksdp.flows.prepare import read_spec_file

@@ -10,11 +10,19 @@ import typer
 
 from ksdp.commands.options import JsonOption, signing_key
 
-__all__ = ["party", "run"]
+__all__ = ["budget", "party", "purse_files", "run"]
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
-    bool, typer.Option("--uncleared", help="Enter every document without a clearance; everybody is told.")
+    bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
+]
+
+LedgerOption = Annotated[
+    Path | None, typer.Option("--ledger", help="What runs on this data gave away; NAME.ledger beside the key.")
+]
+BudgetOption = Annotated[
+    Path | None,
+    typer.Option("--budget", help="The party's [budget]; NAME.budget.toml beside the key, if it is there."),
 ]
 
 
@@ -35,45 +43,79 @@ def party(
     ] = None,
     uncleared: UnclearedOption = False,
     listen: Annotated[
-        str | None, typer.Option("--listen", help="HOST:PORT, where it is not the address that others dial.")
+        str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
     ] = None,
+    ledger: LedgerOption = None,
+    budget: BudgetOption = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", envvar="KSDP_STORE", help="Keep what the run was, for `ksdp review`.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
+    ] = None,
+    metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")] = "127.0.0.1",
     as_json: JsonOption = False,
 ) -> None:
-    """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result."""
+    """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.
+
+    `ksdp party check` takes the same and only looks what would fail, before any data.
+    """
+    import contextlib
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError
-    from ksdp.flows.runs.node_run import check_name, guarantee_words
-    from ksdp.flows.runs.take_part import enter_documents, run_party, run_server
+    from ksdp.flows.metrics_port import serve_metrics
+    from ksdp.flows.runs.budget import open_purse, spent, spent_words
+    from ksdp.flows.runs.node_run import check_name, guarantee_words, utc_now
+    from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
     from ksdp.flows.runs.terms import read_run
+    from ksdp.flows.runs.watch import Watch
     from ksdp.protocols.network.mesh import Address
     from ksdp.storage.keys import load_public
+    from ksdp.storage.runs.party_runs import keep_party_run
     from ksdp.storage.runs.results import require_no_result
+    from ksdp.storage.store import Store
 
     read = read_run(protocol)
     require_no_result(out)
     address = Address.parse(listen) if listen else None
     private = signing_key(key)
     check_name(read, me, private)
-    if me == read.server:
-        if corpus or clearance or signer or uncleared:
-            raise InputError(f"{me} is the server, which enters nothing: give no `--corpus` and no clearance.")
-        typer.echo(f"{me} collects and enters no documents; waiting.", err=True)
-        outcome = run_server(read, private, out, listen=address)
-    else:
-        if corpus is None:
-            raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
-        entered = enter_documents(
-            read,
-            corpus,
-            clearance=clearance,
-            uncleared=uncleared,
-            signer=load_public(signer) if signer else private.public_key(),
-            now=datetime.now(UTC),
-        )
-        grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
-        typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
-        outcome = run_party(read, me, private, entered, out, listen=address)
+    watch, stack = Watch(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
+    kept = Store.open(store) if store else None
+    spent_now = ""
+    with stack:
+        if metrics_port is not None:
+            port = stack.enter_context(serve_metrics(watch, metrics_port, metrics_host))
+            typer.echo(f"metrics: http://{metrics_host}:{port}/metrics", err=True)
+        if me == read.server:
+            if corpus or clearance or signer or uncleared:
+                raise InputError(f"{me} is the server, which enters nothing: give no `--corpus` and no clearance.")
+            typer.echo(f"{me} collects and enters no documents; waiting.", err=True)
+            outcome = run_server(read, private, out, listen=address, watch=watch)
+        else:
+            if corpus is None:
+                raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
+            entered = enter_documents(
+                read,
+                corpus,
+                clearance=clearance,
+                uncleared=uncleared,
+                signer=load_public(signer) if signer else private.public_key(),
+                now=datetime.now(UTC),
+            )
+            written, limits = purse_files(me, key, ledger, budget)
+            purse = open_purse(read, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
+            purse.check()
+            grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
+            typer.echo(
+                f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True
+            )
+            outcome = run_party(read, me, private, entered, out, listen=address, purse=purse, watch=watch)
+            spent_now = spent_words(spent(purse.ledger), purse.budget.delta)
+            typer.echo(spent_now, err=True)
+    if kept is not None:
+        keep_party_run(kept, outcome, spent_now)
     if as_json:
         typer.echo(json.dumps(outcome | {"out": str(out.resolve())}))
         return
@@ -88,11 +130,56 @@ def party(
     )
 
 
+def purse_files(me: str, key: Path, ledger: Path | None, budget: Path | None) -> tuple[Path, Path | None]:
+    """The ledger and the budget of a party: those that are named, or its own beside its key."""
+    beside = key.parent / f"{me}.budget.toml"
+    return ledger or key.parent / f"{me}.ledger", budget or (beside if beside.is_file() else None)
+
+
+def budget(
+    ledger: Annotated[Path, typer.Argument(help="The party's ledger.")],
+    delta: Annotated[float, typer.Option("--delta", help="At which epsilon is stated.")] = 1e-5,
+    as_json: JsonOption = False,
+) -> None:
+    """What all runs on a party's data have given away together."""
+    from ksdp.audit.errors import InputError
+    from ksdp.flows.runs.budget import entries, spent, spent_words
+    from ksdp.storage.runs.ledger import Ledger
+
+    if not ledger.is_file():
+        raise InputError(f"there is no ledger {ledger}.")
+    found, total = entries(Ledger(ledger)), spent(Ledger(ledger))
+    if as_json:
+        listed = [
+            {
+                "run": entry.run,
+                "time": entry.time,
+                "corpus": entry.corpus,
+                "mechanism": entry.mechanism,
+                "finished": entry.finished,
+                "mu": entry.price.mu,
+                "why": entry.price.why,
+            }
+            for entry in found
+        ]
+        together = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
+        together |= {"advantage": total.advantage, "unbounded": total.unbounded}
+        typer.echo(json.dumps({"runs": listed, "together": together}))
+        return
+    for entry in found:
+        cost = "nothing promised" if entry.price.mu is None else f"mu {entry.price.mu:.4g}"
+        state = "" if entry.finished else "  (did not finish: counted at the most it may have given away)"
+        typer.echo(f"{entry.time}  {entry.mechanism:16} {cost:18} {entry.price.why}{state}")
+    typer.echo(spent_words(total, delta))
+
+
 def run(
     protocol: ProtocolArgument,
     local: Annotated[
         Path | None,
-        typer.Option("--local", help="Folder of all nodes' files: start them all on this machine, to try out."),
+        typer.Option(
+            "--local", help="Folder with every node's files: start them all on this machine, to try the run out."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="With --local: folder of the parties' results.")] = Path(
         "run"
@@ -101,7 +188,7 @@ def run(
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the parties.")] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a protocol file, and tell which parties are there; with --local, start them all on this machine."""
+    """Check a protocol file and list which parties are up. With --local, start them all on this machine."""
     from ksdp.flows.runs.local_run import run_local, wait_for_parties
     from ksdp.flows.runs.node_run import guarantee_words
     from ksdp.flows.runs.terms import read_run

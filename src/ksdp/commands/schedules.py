@@ -22,8 +22,8 @@ def schedule(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; read again at every run.")],
     cron: Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week.")],
     timezone: Annotated[str, typer.Option("--timezone", help="IANA name, such as Europe/Vienna.")] = "UTC",
-    name: Annotated[str | None, typer.Option("--name", help="The spec's file name without.")] = None,
-    full_every: Annotated[int, typer.Option("--full-every", help="Every n-th audit is of all documents.")] = 0,
+    name: Annotated[str | None, typer.Option("--name", help="Default: the spec's file name.")] = None,
+    full_every: Annotated[int, typer.Option("--full-every", help="Audit all documents every n-th time.")] = 0,
     budget: Annotated[
         str, typer.Option("--budget", help="lord: fresh runs, discoveries earn level; spending: runs reused.")
     ] = "lord",
@@ -130,7 +130,7 @@ def list_schedules(store: StoreOption = Path("ksdp-store"), as_json: JsonOption 
 
 
 def pause(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
-    """Pause a schedule; what is planned meanwhile is not made up for."""
+    """Pause a schedule; runs planned in the meantime are skipped."""
     _set(store, name, True)
 
 
@@ -200,10 +200,13 @@ def serve(
         int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
     ] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")] = "127.0.0.1",
+    json_log: Annotated[
+        bool, typer.Option("--json-log", help="Every line is a JSON object, for a log collector.")
+    ] = False,
 ) -> None:
     """Run the schedules of a store until stopped (Ctrl-C); `PREFECT_API_URL` names a Prefect server to use."""
     from ksdp.flows.schedules.serve import serve as run_server
     from ksdp.terminal import plain
 
-    with plain():
-        run_server(store, metrics_port=metrics_port, metrics_host=metrics_host)
+    with plain(as_json=json_log):
+        run_server(store, metrics_port=metrics_port, metrics_host=metrics_host, json_log=json_log)

@@ -42,33 +42,23 @@ def screen(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
     key: Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")],
-    who: Annotated[str, typer.Option("--who", help="Who decides; stands in the clearance.")],
+    who: Annotated[str, typer.Option("--who", help="Who decides; written into the clearance.")],
     days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
-    salted: Annotated[bool, typer.Option("--salted", help="Salted hashes in place of ids.")] = False,
+    salted: Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")] = False,
     list_excluded: Annotated[
-        bool, typer.Option("--list-excluded", help="Name what was left out, in plain.")
+        bool, typer.Option("--list-excluded", help="Also list the excluded documents, by id.")
     ] = False,
-    allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided ones too.")] = False,
+    allow_undecided: Annotated[
+        bool, typer.Option("--allow-undecided", help="Clear undecided documents too.")
+    ] = False,
     proof: Annotated[
         bool,
-        typer.Option("--proof/--no-proof", help="Last, audit the documents to be cleared without any others."),
+        typer.Option("--proof/--no-proof", help="At the end, audit the documents to be cleared by themselves."),
     ] = True,
     most: Annotated[
-        float, typer.Option("--most", help="Share of sensitive documents above which exclusion is called no help.")
+        float, typer.Option("--most", help="Stop if more than this share of the documents is sensitive.")
     ] = 0.5,
-    search: Annotated[
-        bool,
-        typer.Option(
-            "--search", help="Where exclusion does not help, turn one lever after the other (see `ksdp advise`)."
-        ),
-    ] = False,
-    quota: Annotated[
-        float, typer.Option("--quota", help="Search: the share of documents that may exceed the margin.")
-    ] = 0.05,
-    sampled: Annotated[
-        int, typer.Option("--sampled", min=1, help="Search: documents drawn for each audit.")
-    ] = 200,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
@@ -79,7 +69,6 @@ def screen(
     from datetime import UTC, datetime, timedelta
 
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.screening.lever_search import SearchLimits
     from ksdp.flows.screening.rounds import Rules
     from ksdp.flows.screening.screen import NO_HELP
     from ksdp.flows.screening.screen import screen as run_screen
@@ -92,17 +81,13 @@ def screen(
     expires = now + timedelta(days=days)
     signing = Signing(clearance, signing_key(key), who, now, expires, salted, list_excluded)
     rules = Rules(rounds, most, ("clear", "undecided") if allow_undecided else ("clear",), proof)
-    limits = SearchLimits(quota, sampled) if search else None
     with terminal():
-        out = run_screen(read, base, store, signing, rules, search=limits, workers=workers, dask=dask)
+        out = run_screen(read, base, store, signing, rules, workers=workers, dask=dask)
     if as_json:
         typer.echo(json.dumps(out.to_json()))
     else:
         typer.echo(f"{out.outcome}: {out.reason}", err=True)
-        if out.search:
-            reasons = [answer.reason for answer in out.search.answers]
-            typer.echo("\n".join([out.search.reason, *reasons]), err=True)
-        elif out.outcome in NO_HELP:
+        if out.outcome in NO_HELP:
             typer.echo("`ksdp advise` searches the levers for a run that gives less away.", err=True)
         typer.echo(f"screen  {out.screen}\nreport  {out.report}", err=True)
     raise typer.Exit(_SCREENED.get(out.outcome, 3))
@@ -115,6 +100,9 @@ def verify(
         list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
     ] = None,
     spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="The party's: state what runs on its data gave away already.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a clearance: whole, signed, in force, made for this corpus, mechanism and spec. Or a review log."""
@@ -131,6 +119,11 @@ def verify(
         return
     read, base = read_spec_file(spec) if spec else (None, None)
     out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
+    if ledger is not None:
+        from ksdp.flows.runs.budget import spent, spent_words
+        from ksdp.storage.runs.ledger import Ledger
+
+        out["spent"] = spent_words(spent(Ledger(ledger)))
     if as_json:
         typer.echo(json.dumps(out, default=str))
         return

@@ -25,7 +25,7 @@ class TableName(StrEnum):
 def export(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
     to: Annotated[Path, typer.Option("--to", help="A file: .csv, .json or .parquet says the format.")],
-    table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.verdicts,
+    table: Annotated[TableName, typer.Option("--table", help="The table to write.")] = TableName.verdicts,
     store: StoreOption = Path("ksdp-store"),
 ) -> None:
     """Write a table of an audit as CSV, JSON or Parquet."""
@@ -42,7 +42,7 @@ def tables(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
     store: StoreOption = Path("ksdp-store"),
 ) -> None:
-    """Name the tables that `ksdp sql` opens, with their columns and rows."""
+    """List the tables that `ksdp sql` opens, with their columns and rows."""
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.sql import described_tables
     from ksdp.storage.store import Store
@@ -54,11 +54,11 @@ def tables(
 
 def sql(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
-    query: Annotated[str, typer.Argument(help="A question in SQL; `ksdp tables` names what can be asked.")],
+    query: Annotated[str, typer.Argument(help="A query in SQL; `ksdp tables` lists the tables.")],
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Ask an audit's tables a question in SQL (DuckDB), with the values and the inclusion of every run."""
+    """Query an audit's tables in SQL (DuckDB), including the values and the inclusion of every run."""
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.sql import ask
     from ksdp.storage.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
-from ksdp.interface.asked import asked
+from ksdp.interface.call_spec import call_spec
 from ksdp.interface.result import Audit, Forecast
 
 __all__ = ["audit", "load", "plan", "screen"]
@@ -70,7 +70,7 @@ def audit(
     """
     from ksdp.flows.audits.audit_here import HERE
 
-    wanted = asked(data, mechanism, settings)
+    wanted = call_spec(data, mechanism, settings)
     if workers is not None and workers > 1 and wanted.objects:
         raise InputError(
             "`workers` need names: functions and objects of a program stay in its process. "
@@ -102,7 +102,7 @@ def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:
     """
     from ksdp.flows.audits.forecast import forecast
 
-    wanted = asked(data, mechanism, settings)
+    wanted = call_spec(data, mechanism, settings)
     with wanted.known():
         return Forecast(forecast(wanted.spec, wanted.base))
 
@@ -147,7 +147,7 @@ def screen(
     from ksdp.storage.keys import load_private
 
     days, rounds = int(settings.pop("days", 90)), int(settings.pop("rounds", 5))
-    wanted, now = asked(data, mechanism, settings), datetime.now(UTC)
+    wanted, now = call_spec(data, mechanism, settings), datetime.now(UTC)
     signing = Signing(Path(clearance), load_private(Path(key)), who, now, now + timedelta(days=days))
     with _shown(None), wanted.known():
         done = run_screen(wanted.spec, wanted.base, Path(store), signing, Rules(rounds), dask=HERE)

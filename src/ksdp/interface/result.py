@@ -80,6 +80,24 @@ class Audit:
         place = list(self.verdicts.index).index(str(document))
         return read_arms(Store(self.store), self.summary, str(document), place, [wanted])[0]
 
+    def unbiased(self, document: str) -> float | None:
+        """D of a document without the bias of choosing: chosen on half of the runs, measured on the other.
+
+        On average it is not above the true advantage, and 0 where nothing leaks; `verdicts.distance` is the
+        largest of many gaps and too large on average. None where values are not in the store.
+
+        Raises
+        ------
+        StoreError
+            If the document was not audited.
+        """
+        from ksdp.storage.audits.statistic_values import held_out_distance
+        from ksdp.storage.findings import place_of
+
+        self.document(document)
+        place = place_of(self._folder, str(document))
+        return held_out_distance(Store(self.store), self.summary, str(document), place)
+
     def plot(self, document: str | None = None, statistic: str | None = None) -> Figure:
         """Draw a document's two distributions: what an adversary sees with it and without it.
 
@@ -169,7 +187,6 @@ class Audit:
             f"<td>{one.sensitive}</td></tr>"
             for name, one in about.statistics.items()
         )
-        chance = f"Where nothing leaks, half of the documents measure a D below {about.chance.median_D:.2f}."
         chance = f"Where nothing leaks, half of the documents measure a D below {about.chance.median_D:.2f}."
         return (
             f"<div>{void}<p><strong>{html.escape(about.mechanism)}</strong>, {about.documents} "

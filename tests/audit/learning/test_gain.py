@@ -9,7 +9,7 @@ from scipy.stats import t as student
 from sklearn.decomposition import TruncatedSVD
 
 from ksdp.audit.gain_spec import GainSpec
-from ksdp.audit.learning.gain import ALL, Rows, gain_scores, interval
+from ksdp.audit.learning.gain import ALL, GainRows, gain_scores, interval
 from ksdp.audit.learning.gain_summary import summarise_gain
 from ksdp.audit.learning.learners import Learnt, exact_of
 from ksdp.audit.learning.measures import coherence, diversity, rated, topic_match
@@ -18,17 +18,17 @@ from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 
 
-def unlike(n: int = 240, seed: int = 0) -> Rows:
+def unlike(n: int = 240, seed: int = 0) -> GainRows:
     """Three parties, each with its own direction."""
     rng = np.random.default_rng(seed)
     party = np.arange(n) % 3
     matrix = 0.05 * rng.standard_normal((n, 9))
     matrix[np.arange(n), party] += 1
     found = sp.csr_array(matrix)
-    return Rows(found, found, None, np.array(["ada", "bob", "cy"])[party])
+    return GainRows(found, found, None, np.array(["ada", "bob", "cy"])[party])
 
 
-def table(mechanism, rows: Rows, asked: GainSpec) -> dict:
+def table(mechanism, rows: GainRows, asked: GainSpec) -> dict:
     scores = list(gain_scores(mechanism, rows, asked, 1))
     return {(s.split, s.learner, s.party, s.judged, s.measure): s.value for s in scores}
 
@@ -63,7 +63,7 @@ def test_scores_are_those_of_a_plain_svd() -> None:
 def test_alike_parties_with_many_documents_gain_nothing_and_that_is_said_first() -> None:
     rng = np.random.default_rng(0)
     matrix = sp.csr_array(rng.standard_normal((900, 4)) * [3.0, 2.0, 0.1, 0.1])
-    rows, asked = Rows(matrix, matrix, None), GainSpec(splits=4, parties=3, public=100)
+    rows, asked = GainRows(matrix, matrix, None), GainSpec(splits=4, parties=3, public=100)
     summary = summarise_gain(list(gain_scores(PDSVD(rank=2), rows, asked, 1)), "pd-svd", asked, False)
     assert summary.alike
     assert summary.sentences[0].startswith("Joining gains nothing here, for parties drawn alike")
@@ -88,7 +88,7 @@ def test_the_exact_run_has_no_noise() -> None:
 
 def test_levers_are_judged_in_the_columns_of_the_corpus() -> None:
     rows, lift = unlike(), sp.csr_array(np.eye(9)[:, :2])
-    levered = Rows(sp.csr_array(rows.judge @ lift), rows.judge, lift, rows.party)
+    levered = GainRows(sp.csr_array(rows.judge @ lift), rows.judge, lift, rows.party)
     found = table(PDSVD(rank=1), levered, GainSpec(splits=2, held_out=0.2))
     # The third party's direction is no column any more: two of three directions, one of them learnt.
     assert 0.15 < found[0, "run", "", ALL, "energy"] < 0.5

@@ -14,6 +14,7 @@ from ksdp.audit.results.parts import (
     FreshSummary,
     GuaranteeSummary,
     PaperAlone,
+    ShareSummary,
     VerdictCounts,
 )
 from ksdp.audit.results.stored_summary import VERSION
@@ -27,6 +28,7 @@ KEYS = [
     "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
     "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
     "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
+    "share",
 ]  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def full() -> Summary:
         certificate=CertificateSummary(200, 0.005, 1200, 3, 1, 0, 0.1, 0.3, 0.05, 0.2),
         knows_all=1.0,
         damaged_blocks=("values/00-0000.parquet",),
+        share=ShareSummary(5, 40, 0.05, 0.125, 0.75),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -10,17 +11,20 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.advice import Baselines, Tried, advise, documents_needed
+from ksdp.audit.screening.advice_words import advice_sentences
 from ksdp.audit.screening.leak import Leak, chance_distance, sampled_leak
 from ksdp.audit.screening.lever_space import at_setting, lever_space, settings
 from ksdp.audit.spec import parse_spec
 
-LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.1, "row-space-energy", (), False)
+LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, "row-space-energy", (), False)
 BASE = Baselines("energy", 0.1, 0.3, 0.2)
 
 
-def tried(value: float, high: float, limit: float, low: float = 0.01) -> Tried:
-    leak = Leak(100, 400, high / 2, high, 3, limit, 0.1, "row-space-energy", (), False)
-    return Tried({"rank": 3}, Interval(value - 0.1, low, 1.0), (value - 0.1) / 0.2, value, leak)
+def tried(value: float, high: float, limit: float, low: float = 0.01, **more) -> Tried:
+    leak = Leak(100, 400, high / 2, high, 3, limit, limit / 2, 0.05, high, "row-space-energy", (), False)
+    share = (value - 0.1) / 0.2
+    gain, kept = Interval(value - 0.1, low, 1.0), Interval(share, share - 0.1, share + 0.1)
+    return Tried({"rank": 3}, gain, kept, value, leak, **more)
 
 
 def advice(*found: Tried):
@@ -31,36 +35,62 @@ def test_of_the_useful_and_safe_the_one_that_gains_most_is_advised() -> None:
     found = advice(tried(0.29, 0.5, 0.9), tried(0.25, 0.15, 0.04), tried(0.28, 0.18, 0.05), tried(0.2, 0.4, 0.5))
     assert found.best == 2
     assert found.frontier == (0, 1, 2)
-    assert found.sentences[0].startswith("Run with rank 3: at most 5.0%")
-    assert "keeps 90%" in found.sentences[0]
+    said = advice_sentences(found)
+    assert said[0].startswith("Run rank 3: it gains +0.1800")
+    assert "90% (80% to 100%)" in said[0]
+    assert any("at least 95.0% of the documents" in sentence for sentence in said)
+
+
+def test_of_those_that_gain_nearly_as_much_the_safest_is_advised() -> None:
+    found = advice(tried(0.28, 0.18, 0.05), tried(0.275, 0.12, 0.04), tried(0.2, 0.05, 0.01))
+    assert found.best == 1
+
+
+def test_a_proof_is_safe_whatever_chance_measures_and_comes_first() -> None:
+    found = advice(tried(0.28, 0.1, 0.04), tried(0.275, 0.21, 0.2, promised=0.2))
+    assert found.best == 1
+    said = advice_sentences(found)
+    assert any("above 0.20: the mechanism's noise proves it" in sentence for sentence in said)
+    assert any("by chance" in sentence for sentence in said)
+    # A promise beyond the margin proves nothing.
+    assert advice(tried(0.275, 0.21, 0.2, promised=0.3)).best is None
+
+
+def test_what_parties_cannot_run_is_advised_only_where_nothing_else_is_good() -> None:
+    stuck = tried(0.29, 0.1, 0.03, cannot_run="no program.")
+    assert advice(stuck, tried(0.2, 0.1, 0.03)).best == 1
+    assert "Parties cannot run it yet as it is: no program." in advice_sentences(advice(stuck))
 
 
 def test_where_none_is_safe_it_says_from_how_many_documents_on() -> None:
-    found = advice(tried(0.29, 0.5, 0.9), tried(0.05, 0.1, 0.03, low=-0.1))
+    leaky = tried(0.29, 0.5, 0.9)
+    found = advice(leaky, tried(0.05, 0.1, 0.03, low=-0.1))
     assert found.best is None
-    assert found.needed == documents_needed(found.tried[0].leak, 0.2, 1000)
-    assert f"{found.needed:,} documents" in found.sentences[0]
+    assert found.needed == documents_needed(leaky.leak, 0.2, 1000)
+    assert f"{found.needed:,} documents" in advice_sentences(found)[0]
+
+
+def test_what_more_runs_may_settle_is_not_called_unsafe() -> None:
+    found = advice(tried(0.29, 0.18, 0.09))
+    assert (found.best, found.unsettled, found.needed) == (None, (0,), 1440)
+    assert "not settled" in advice_sentences(found)[0]
 
 
 def test_where_none_gains_it_says_to_work_alone() -> None:
     found = advice(tried(0.05, 0.1, 0.03, low=-0.1))
     assert found.best is None
     assert found.needed is None
-    assert "gains anything" in found.sentences[0]
-
-
-def test_public_data_that_are_as_good_are_named() -> None:
-    assert any("Public data alone" in sentence for sentence in advice(tried(0.19, 0.1, 0.03)).sentences)
+    assert "gains anything" in advice_sentences(found)[0]
 
 
 def test_what_nobody_looks_at_is_not_safe() -> None:
-    unread = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.1, "x", ("sums",), False)
-    assert not Tried({}, Interval(0.1, 0.05, 0.2), 1.0, 0.2, unread).good(0.05)
+    unread = dataclasses.replace(LEAK, unread=("sums",))
+    assert not Tried({}, Interval(0.1, 0.05, 0.2), None, 0.2, unread, promised=0.1).good(0.05, 0.2)
+    assert Tried({}, Interval(0.1, 0.05, 0.2), None, 0.2, LEAK).good(0.05, 0.2)
 
 
 def test_four_times_the_documents_halve_the_distance() -> None:
-    leak = Leak(100, 400, 0.2, math.hypot(0.3, 0.1), 9, 0.5, 0.1, "x", (), False)
-    assert documents_needed(leak, 0.2, 1000) == 4000
+    assert documents_needed(dataclasses.replace(LEAK, net=0.3), 0.2, 1000) == 4000
     assert documents_needed(LEAK, 0.2, 1000) == 1000
 
 
@@ -92,6 +122,21 @@ def test_moments_have_a_promise_to_turn() -> None:
     assert chosen.mechanism.parameters["row_bound"] == 0.5
 
 
+def test_fewer_iterations_announce_no_later_ones() -> None:
+    asked = spec({"name": "pd-nmf", "rank": 4, "sweeps": 12, "announce": ["T"], "at": [1, 12, "last"]})
+    lever = next(lever for lever in lever_space(asked, 5000) if lever.name == "iterations")
+    assert lever.values == (12, 6, 3)
+    assert at_setting(asked, {"iterations": 12}, 5000).mechanism == asked.mechanism
+    fewer = at_setting(asked, {"iterations": 6}, 5000).mechanism.parameters
+    assert fewer == asked.mechanism.parameters | {"sweeps": 6, "at": [1, "last"]}
+    noisy = {"mechanism": "pd-nmf", "noise": 0.5, "parameters": {"rank": 4, "announce": ["T"], "at": [12]}}
+    around = at_setting(spec({"name": "noisy"} | noisy), {"iterations": 5}, 5000).mechanism.parameters
+    assert around["parameters"] == noisy["parameters"] | {"sweeps": 5, "at": ["last"]}
+    # The limit has no number of iterations, and one that is done already cannot be halved.
+    for none in ({"name": "pd-svd", "rank": 4}, {"name": "pd-nmf", "sweeps": 1}):
+        assert "iterations" not in [lever.name for lever in lever_space(spec(none), 5000)]
+
+
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:
     quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
     loud = spec({"name": "pd-svd", "rank": 2})
@@ -99,4 +144,17 @@ def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus)
     assert found[0].median < found[1].median
     assert found[0].above <= found[1].above
     assert found[0].runs == 80
-    assert found[0].chance == pytest.approx(chance_distance(40, 40), rel=0.05)
+    # The largest of several statistics exceeds what one shows by chance; the quiet run shows no more than chance.
+    assert found[0].chance > chance_distance(40, 40)
+    assert found[0].net < found[1].net
+    assert found[0].least <= found[0].above / 15 <= found[0].limit
+
+
+def test_a_leak_is_settled_as_soon_as_its_limits_say_so(corpus: Corpus) -> None:
+    quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
+    tables = quiet.model_dump(mode="json")
+    tables["design"]["with_runs"] = 320
+    tables["decision"]["margin"] = 0.5
+    plan = make_plan(parse_spec(tables), corpus)
+    assert sampled_leak(plan, level=0.05, population=90, quota=0.5).runs < 640
+    assert sampled_leak(plan, level=0.05, population=90).runs == 640

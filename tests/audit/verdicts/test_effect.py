@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy.stats import binomtest, norm
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
 
 
+@cache
 def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
     """Each side at `level`."""
     interval = binomtest(hits, trials).proportion_ci(1 - 2 * level, method="exact")

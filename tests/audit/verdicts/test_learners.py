@@ -9,7 +9,7 @@ from sklearn.naive_bayes import GaussianNB
 from ksdp.audit.verdicts.learners import (
     CLIP,
     GAUSSIAN,
-    Moments,
+    FoldMoments,
     Standards,
     column_standards,
     fit,
@@ -166,6 +166,6 @@ def test_an_arm_of_one_teaches_nothing(learner: str) -> None:
 
 
 def test_unknown_learners_are_refused() -> None:
-    moments = Moments(np.full((1, 2), 9.0), np.zeros((1, 2, 1)), np.ones((1, 2, 1, 1)))
+    moments = FoldMoments(np.full((1, 2), 9.0), np.zeros((1, 2, 1)), np.ones((1, 2, 1, 1)))
     with pytest.raises(ValueError, match="`learner` must be one of"):
         fit(moments, "svm")

@@ -16,15 +16,23 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.gain_spec import GainSpec
+from ksdp.audit.learning.gain import GainRows, gain_scores
+from ksdp.audit.learning.gain_summary import summarise_gain
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.dashboards.audits.audit_model import LISTED, read_audit_model
 from ksdp.dashboards.audits.report import render_report
+from ksdp.storage.findings import read_summary
+from ksdp.storage.learning.found import write_gain
 from ksdp.storage.store import Store
 
 DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards"
 SECTIONS = (
-    "result", "asked", "chance", "statistics", "worst", "undecided", "controls", "cost", "limits", "provenance",
+    "result", "asked", "gain", "chance", "statistics", "worst", "undecided", "controls", "cost", "limits",
+    "provenance",
 )  # fmt: skip
 VOID_ELEMENTS = {"meta", "link", "br"}
 EIGHT = (
@@ -97,6 +105,24 @@ def test_every_section_is_there_in_order_and_in_the_navigation(page: ReportPage)
     ids = [attrs["id"] for _, attrs, _ in page.elements if "id" in attrs]
     assert len(set(ids)) == len(ids)
     assert {link[1:] for link in links} <= set(ids)
+
+
+def test_that_joining_gains_nothing_is_said_first(make_audit: MakeAudit) -> None:
+    store, audit = make_audit(documents=40, runs=8, leaking=0.0, seed=14)
+    before = render_report(store, audit)
+    assert "It was not measured" in section(ReportPage(before), "gain")
+    summary = read_summary(store.audit(audit))
+    matrix = sp.csr_array(np.random.default_rng(0).standard_normal((300, 3)) * [3.0, 2.0, 0.1])
+    asked = GainSpec(splits=3, parties=3)
+    scores = tuple(gain_scores(PDSVD(rank=2), GainRows(matrix, matrix, None), asked, 1))
+    write_gain(
+        store, summary.spec.hash, summary.corpus, summarise_gain(scores, "pd-svd", asked, named=False).to_json()
+    )
+    told = ReportPage(render_report(store, audit))
+    said = [text for _, text in told.all("p", **{"class": "headline"})]
+    assert said[0].startswith("Joining gains nothing here, for parties drawn alike")
+    assert len(said) == 2
+    assert "energy" in section(told, "gain")
 
 
 def test_headings_never_skip_a_level(page: ReportPage) -> None:
@@ -285,7 +311,7 @@ def test_other_parties_damage_and_skips_are_told(make_audit: MakeAudit) -> None:
     assert "1,234 rows of honest parties" in asked
     assert "the coalition’s own 1 row is in every run" in asked
     assert "It announces V (7 × 12,164)." in asked
-    assert "w-max-revealed (needs sigma, which is not announced)" in asked
+    assert "w-max-revealed (needs sigma, which is not announced)" in section(page, "provenance")
     assert "10 stored blocks were found damaged" in section(page, "cost")
     assert "and 2 more" in section(page, "cost")
     assert "largest p below 10−300.0" in section(page, "controls")

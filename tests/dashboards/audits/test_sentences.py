@@ -10,9 +10,11 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary
+from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.dashboards.audits.guarantee_words import promised, proved
+from ksdp.dashboards.audits.sentences import adversary
+from ksdp.dashboards.audits.strength_sentences import drawn_share
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 
 from ...summaries import example
@@ -70,3 +72,19 @@ def test_an_epsilon_that_follows_from_the_sizes() -> None:
 
 def test_where_nothing_is_claimed_nothing_is_said() -> None:
     assert promised(claiming(PDSVD())) is None
+
+
+def test_who_looks_depends_on_what_a_run_opens() -> None:
+    assert "subtract everything that is theirs" in adversary(example())
+    final = adversary(replace(example(), opens="final"))
+    assert "no two of the three parties that compute put together what they hold" in final
+    assert "subtract" not in final
+
+
+def test_documents_that_were_drawn_speak_for_all() -> None:
+    told = drawn_share(example(share=ShareSummary(300, 17706, 0.05, 0.125, 0.75)))
+    assert told is not None
+    assert "300 documents are drawn at random from 17,706" in told
+    assert "between 12.5 % and 75 % have" in told
+    assert "once in 20 audits" in told
+    assert drawn_share(example()) is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.prepare import read_spec_file
@@ -25,6 +27,8 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
     assert said["coverage"]["span"] == ["span-energy", "span-leverage"]
     assert said["bytes"] == 300 * (3 * 60 + 30 + (120 + 32) * len(said["statistics"])) * 4
     assert said["seconds_a_run"] > 0
+    assert set(said["cpu_seconds"]) == {"start", "sample", "test", "confirm"}
+    assert said["cpu_hours"] * 3600 == pytest.approx(sum(said["cpu_seconds"].values()))
 
 
 def at_margin(path: Path, margin: float) -> tuple[Spec, Path]:

@@ -14,8 +14,9 @@ from ksdp.audit.spec import parse_spec
 from ksdp.flows.learning.advice import advise_spec
 from ksdp.flows.learning.advise import Limits
 from ksdp.flows.learning.gain import measure_gain
-from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.learning.advice import read_advice
+from ksdp.storage.learning.found import learning_of, write_gain
 from ksdp.storage.store import Store
 
 ROWS, TERMS = 600, 12
@@ -64,6 +65,21 @@ def test_unlike_parties_gain_by_a_run_that_is_safe_by_construction(base: Path) -
     assert found.sentences[0].startswith("Joining gains +")
 
 
+def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
+    found = measure_gain(spec(), base, base / "store")
+    store, corpus = Store.open(base / "store"), spec_corpus(spec(), base).hash
+    kept = learning_of(store, spec().hash, corpus)
+    assert kept.gain is not None
+    assert kept.gain["sentences"] == list(found.sentences)
+    assert kept.nothing_gained is None
+    assert learning_of(store, spec(rank=3).hash, corpus).gain is None
+    # A gain that may be nothing is said before everything else.
+    nothing = found.to_json()
+    nothing["measures"][0]["gain"]["low"] = -1.0
+    write_gain(store, spec().hash, corpus, nothing)
+    assert learning_of(store, spec().hash, corpus).nothing_gained == found.sentences[0]
+
+
 def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
     limits = Limits(tried=3, documents=60, runs=150, quota=0.2, levers=("advantage",))
     out = advise_spec(spec(), base, base / "store", limits, write=base / "advised.toml")
@@ -77,8 +93,20 @@ def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
     assert advised.design == spec().design
     page = Path(out["report"]).read_text()
     assert out["sentences"][0].split(":")[0] in page
+    assert "exact run</text>" in page
+    assert [step["command"].split()[1] for step in out["commands"]] == ["audit", "screen", "columns", "party"]
+    assert out["gain"]["measures"][0]["run"]["mean"] == out["tried"][out["best"]]["value"]
     assert "<script" not in page
-    assert read_advice(Store.open(base / "store"), out["name"])["spec"] == str(base / "advised.toml")
+    store = Store.open(base / "store")
+    assert read_advice(store, out["name"])["spec"] == str(base / "advised.toml")
+    # Audits of the spec that was asked about, and of the recommended one, both find it.
+    asked = learning_of(store, spec().hash, spec_corpus(spec(), base).hash)
+    assert asked.advice is not None
+    assert not asked.recommended
+    told = learning_of(store, advised.hash, spec_corpus(advised, base).hash)
+    assert told.recommended
+    assert told.gain is not None
+    assert told.gain["measures"][0]["run"]["mean"] == out["tried"][out["best"]]["value"]
 
 
 def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:

@@ -17,6 +17,7 @@ from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.terms import read_run
+from ksdp.protocols.runs.trust import who_must_be_trusted
 
 from .test_protocol import Organisations, organisations, results
 
@@ -99,6 +100,23 @@ def test_a_clearance_of_every_round_covers_the_final_output(three: Organisations
     other = three.clear(final, "bob", ["2"], mechanism=_identity('name = "pd-svd"\nrank = 3'))
     with pytest.raises(ClearanceError, match="rank"):
         three.enter(final, "bob", clearance=other)
+
+
+@pytest.mark.parametrize(("tolerance", "covers"), [("0.0", True), ("1e-4", False)])
+def test_topics_of_a_run_that_may_stop_early_are_others(
+    three: Organisations, tolerance: str, covers: bool
+) -> None:
+    table = f'name = "pd-nmf"\nrank = 2\nbeta = 0.1\ndelta = 0.1\ntolerance = {tolerance}'
+    final = read_run(three.protocol(f'{table}\nopens = "final"'))
+    assert final.terms.final is not None
+    assert "rows, its documents entry by entry" in who_must_be_trusted(final.terms)
+    seen = Covered("every round", tuple(sorted(make_mechanism("pd-nmf", {}).opened)))
+    every = three.clear(final, "cyd", ["2", "3", "5", "6"], coverage=seen, mechanism=_identity(table))
+    if covers:
+        assert three.enter(final, "cyd", clearance=every).statement.cleared
+    else:
+        with pytest.raises(ClearanceError, match="opens"):
+            three.enter(final, "cyd", clearance=every)
 
 
 def _identity(table: str) -> MechanismIdentity:

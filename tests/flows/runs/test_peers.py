@@ -19,7 +19,7 @@ from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.flows.runs.local_run import run_local
 from ksdp.flows.runs.node_run import claimed, guarantee_words
-from ksdp.flows.runs.take_part import run_server
+from ksdp.flows.runs.party_run import run_server
 from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import load_private, make_identity
 

@@ -23,7 +23,7 @@ from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database, opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
-from ksdp.flows.runs.take_part import enter_documents, run_party
+from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.screening.clearances import write_clearance

@@ -117,7 +117,7 @@ Make = Callable[..., tuple[Store, Schedule]]
     [
         ({}, ["sensitive"]),
         ({"became_sensitive": 0}, []),
-        ({"became_sensitive": 0, "outcome": "unchanged", "missed": 2}, ["not-run"]),
+        ({"became_sensitive": 0, "outcome": "unchanged", "missed": 2}, ["unchanged"]),
         ({"missed": 1}, ["sensitive", "not-run"]),
         ({"outcome": "void", "became_sensitive": 0}, ["void"]),
         ({"outcome": "timed-out", "became_sensitive": 0}, ["not-run"]),

@@ -133,6 +133,7 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
     with served(store) as (process, log):
         (run,) = until(lambda: read_runs(store, "nightly"), "the run that was interrupted")
         assert (run.outcome, run.missed, run.planned) == ("audited", 2, mark.planned)
+        until(lambda: "nightly: audited" in log.read_text(), "its line in the log")
         until(lambda: "COMPLETED Completed" in states(store), "its flow to end")
         assert states(store).count("COMPLETED Completed") == 1
         assert "CRASHED Crashed" in states(store)  # the killed one is no zombie

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from pydantic_core import to_jsonable_python
 
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec, parse_spec
-from ksdp.flows.prepare import spec_corpus
-from ksdp.flows.screening.lever_search import SearchLimits, plan_search, run_search
 from ksdp.flows.screening.rounds import Rules
 from ksdp.flows.screening.screen import screen
 from ksdp.flows.screening.signing import Signing
@@ -60,22 +57,6 @@ class Fading(Masking):
     def run(self, database, rng):
         sums = total(database) / database.rows
         return Observables({"total": sums + self.noise * rng.standard_normal(len(sums))})
-
-@dataclass(frozen=True)
-class Shown:
-    """A first row that says nothing, a second one that shows who is there."""
-    name: ClassVar[str] = "shown"
-    version: ClassVar[int] = 1
-    rank: int = 2
-
-    def observables(self, features):
-        return (Announced("V", (self.rank, features)),)
-
-    def run(self, database, rng):
-        sums = total(database) / database.rows
-        rows = np.zeros((2, len(sums)))
-        rows[0, -1], rows[1, :-1] = sums[-1], sums[:-1] + 1e-3 * rng.standard_normal(len(sums) - 1)
-        return Observables({"V": rows[: self.rank]})
 
 @dataclass(frozen=True)
 class Overlap:
@@ -135,16 +116,10 @@ def call(
             rules["allowed"] = ("clear", "undecided")
         return screen(asked, base, base / "store", signing, Rules(**rules), dask=leaky_workers, **arguments)
 
-    def run(what: str, spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    def run(spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         asked = parse_spec(spec)
         with temporary_settings(there):
-            if what == "screen":
-                told = screened(asked, arguments).to_json()
-            else:
-                corpus = spec_corpus(asked, base)
-                search = plan_search(asked, corpus, **arguments)
-                told = to_jsonable_python(run_search(search, corpus, base / "store", dask=leaky_workers))
-        return dict(told)
+            return screened(asked, arguments).to_json()
 
     return run
 
@@ -183,7 +158,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
 ) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
     asked = spec("Masking")
-    found = call("screen", asked, rounds=4, **SIGNED)
+    found = call(asked, rounds=4, **SIGNED)
     assert (found["outcome"], found["helps"]) == ("cleared", True), found["reason"]
     assert [about["sensitive"] for about in found["rounds"]] == [20, 6, 0]
     assert [about["documents"] for about in found["rounds"]] == [120, 100, 94]
@@ -223,7 +198,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
 
     # The same call reads every round; hashes instead of ids, and the exclusions named.
-    again = call("screen", asked, rounds=4, salted=True, list_excluded=True, **SIGNED)
+    again = call(asked, rounds=4, salted=True, list_excluded=True, **SIGNED)
     assert again["screen"] == found["screen"]
     assert all(about["cached_runs"] == about["runs"] for about in again["rounds"])
     salted = read_clearance(path)
@@ -233,34 +208,18 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     assert salted.excluded_documents == tuple(sorted(excluded["document"]))
 
 
-def test_where_everything_stands_out_it_says_so_and_a_larger_party_helps(
-    base: Path, call: Callable[..., dict[str, Any]]
-) -> None:
+def test_where_everything_stands_out_it_says_so(base: Path, call: Callable[..., dict[str, Any]]) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.eye(120)))
     asked = spec("Fading", party_size=8, with_runs=80)
-    found = call("screen", asked, **SIGNED)
+    found = call(asked, **SIGNED)
     assert (found["outcome"], found["helps"], len(found["rounds"])) == ("hopeless", False, 1)
     assert "does not help" in found["reason"]
     assert found["clearance"] is None
     assert not (base / "clearance.json").exists()
 
-    assert found["search"] is None
     page = Path(found["report"]).read_text()
-    assert "<code>ksdp screen --search</code>" in page
+    assert "<code>ksdp advise</code>" in page
     assert "No clearance was written." in page
-
-    # D = 2 Phi(s / 2) - 1 with s = 32 / party size: 0.95 at 8 rows, 0.85 at 11, 0.68 at 16.
-    fading = asked | {"decision": {"margin": 0.8}}
-    searched = call("search", fading, documents=60, quota=0.2, names=["party-size", "rank"])
-    assert not searched["present"]["good"]
-    assert searched["present"]["upper_limit"] > 0.9
-    size, rank = searched["answers"]
-    assert (size["search"], size["present"], size["found"]) == ("party-size", 8, 16), size
-    assert [about["value"] for about in size["tried"]] == [11, 16, 23]
-    assert [about["good"] for about in size["tried"]] == [False, True, True]
-    assert size["quality"] == {"from_all": None, "from_a_party": None}
-    assert "16 in place of 8" in size["reason"]
-    assert (rank["found"], rank["reason"]) == (None, "Nothing to search: the mechanism has no rank.")
 
 
 def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_alone(
@@ -270,7 +229,7 @@ def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_al
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers(2e4)))
     named = [str(row) for row in range(21, 66)]  # the quiet ones are 21 to 26
     asked = spec("Masking", party_size=20, documents=named, with_runs=80)
-    found = call("screen", asked, **SIGNED)
+    found = call(asked, **SIGNED)
     assert found["outcome"] == "cleared", found["reason"]
     seen = [(about["proof"], about["among"], about["documents"], about["sensitive"]) for about in found["rounds"]]
     assert seen == [(False, 120, 45, 0), (True, 45, 45, 6), (True, 39, 39, 0)]
@@ -283,13 +242,13 @@ def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_al
     assert len({about["seed"] for about in found["rounds"]}) == 3
 
     # Without the proof, the hidden ones are cleared and the clearance says what was beside them.
-    hasty = call("screen", asked, proof=False, **SIGNED)
+    hasty = call(asked, proof=False, **SIGNED)
     assert [about["audit"] for about in hasty["rounds"]] == [found["rounds"][0]["audit"]]
     assert (hasty["exact"], hasty["allowed"], hasty["beside"]) == (False, 45, 75)
     assert "also held 75 documents that are not listed" in read_clearance(base / "clearance.json").statement
 
     # Ten are too few for databases of 20: it is said so, and nothing is hidden.
-    few = call("screen", asked | {"design": asked["design"] | {"documents": named[6:16]}}, **SIGNED)
+    few = call(asked | {"design": asked["design"] | {"documents": named[6:16]}}, **SIGNED)
     assert (few["outcome"], few["exact"], len(few["rounds"])) == ("cleared", False, 1)
     assert few["why_beside"] == "10 listed documents are too few for databases of 20 (at least 35 are needed)"
     assert few["why_beside"] in read_clearance(base / "clearance.json").statement
@@ -300,7 +259,7 @@ def test_undecided_ones_are_taken_out_until_all_that_was_audited_together_is_cle
     base: Path, call: Callable[..., dict[str, Any]]
 ) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # nothing leaks; the margin is close
-    found = call("screen", spec("Masking") | {"decision": {"margin": 0.36}}, **SIGNED)
+    found = call(spec("Masking") | {"decision": {"margin": 0.36}}, **SIGNED)
     first, last = found["rounds"][0], found["rounds"][-1]
     assert (first["sensitive"], first["undecided"] > 0, first["proof"]) == (0, True, False)
     assert (last["undecided"], last["proof"]) == (0, True)
@@ -310,52 +269,19 @@ def test_undecided_ones_are_taken_out_until_all_that_was_audited_together_is_cle
     assert found["reason"].endswith("It audited the listed documents by themselves.")
 
 
-def test_a_lower_rank_is_searched_with_what_it_costs(base: Path, call: Callable[..., dict[str, Any]]) -> None:
-    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.hstack([np.eye(60), np.ones((60, 1))])))
-    asked = spec("Shown", party_size=30, with_runs=40) | {"decision": {"margin": 0.6}}
-    asked["statistics"] = {"families": [], "names": ["row-space-energy"]}
-    found = call("search", asked, documents=20, quota=0.4, names=["rank", "iterations"])
-    assert (found["design"], found["sampled"], found["population"]) == ("balanced", 20, 60)
-    assert found["level_each"] == pytest.approx(0.05 / 2)
-    assert found["present"]["above_margin"] == 20
-    rank, iterations = found["answers"]
-    assert (rank["found"], rank["values"], rank["tried"][0]["above_margin"]) == (1, [1], 0)
-    assert "at most" in rank["reason"]
-    assert iterations["reason"] == "Nothing to search: the mechanism has no number of iterations."
-    assert found["reason"].startswith("What would help: rank.")
-    # In all 60 rows the energy is 120, and 60 of it is in the shared column: all that rank 1 keeps.
-    assert rank["quality"]["from_all"] == pytest.approx(0.5)
-    assert found["present"]["quality"]["from_all"] < 0.5
-
-
-def test_a_search_that_can_show_nothing_is_refused_before_anything_is_written(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))
-    monkeypatch.syspath_prepend(base)
-    signing = Signing(base / "c.json", load_private(base / "ana.key"), "Ana", NOW, NOW + timedelta(days=1))
-    for limits, message in (
-        (SearchLimits(documents=5), "even if none of 5 documents"),
-        (SearchLimits(quota=1.5), "`quota` must be in"),
-    ):
-        with pytest.raises(InputError, match=message):
-            screen(parse_spec(spec("Masking")), base, base / "store", signing, search=limits)
-    assert not (base / "store").exists()
-
-
 def test_undecided_documents_are_listed_only_if_the_reviewer_says_so(
     base: Path, call: Callable[..., dict[str, Any]]
 ) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # all alike: nothing leaks
     asked = spec("Masking", with_runs=20) | {"decision": {"margin": 0.1}}
-    found = call("screen", asked, **SIGNED)
+    found = call(asked, **SIGNED)
     assert (found["outcome"], found["helps"], found["allowed"]) == ("nothing-proved", None, 0)
     assert "40 documents are undecided" in found["reason"]
     assert not (base / "clearance.json").exists()
     # Of a margin that these runs could not find, undecided says nothing.
     with pytest.raises(InputError, match="only where these runs find a leak of `decision.margin`"):
-        call("screen", asked, allow_undecided=True, **SIGNED)
-    allowed = call("screen", asked | {"decision": {"margin": 0.58}}, allow_undecided=True, **SIGNED)
+        call(asked, allow_undecided=True, **SIGNED)
+    allowed = call(asked | {"decision": {"margin": 0.58}}, allow_undecided=True, **SIGNED)
     assert (allowed["outcome"], allowed["allowed"]) == ("cleared", 40)
     cleared = read_clearance(base / "clearance.json")
     assert cleared.verdicts["sensitive"] == 0

@@ -42,15 +42,12 @@ def test_an_encrypted_key_asks_for_its_passphrase(
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize(
-    ("option", "message"), [(["--most", "0"], "`most` must be in"), (["--quota", "2", "--search"], "nothing.npz")]
-)
-def test_options_reach_the_flow(asked: list[str], option: list[str], message: str) -> None:
-    done = CliRunner().invoke(app, [*asked, *option], input="correct horse\n")
-    assert message in str(done.exception)
+def test_options_reach_the_flow(asked: list[str]) -> None:
+    done = CliRunner().invoke(app, [*asked, "--most", "0"], input="correct horse\n")
+    assert "`most` must be in" in str(done.exception)
 
 
-def test_where_exclusion_does_not_help_the_search_is_offered(
+def test_where_exclusion_does_not_help_advice_is_offered(
     tmp_path: Path, spec: Callable[..., Path], ksdp: Callable[..., Any]
 ) -> None:
     make_identity(tmp_path, "ana")

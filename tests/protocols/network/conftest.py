@@ -19,7 +19,7 @@ from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
-from ksdp.protocols.network.take_part import take_part
+from ksdp.protocols.network.mesh_run import run_over_mesh
 from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program, sum_entries
@@ -84,7 +84,7 @@ class Party:
         program = party_program(self.mechanism, party_matrix(self.name, self.seed))
         rounds = party_rounds(self.terms, self.name, self.keys[self.name], program, Statement(cleared=False))
         async with self.mesh() as mesh:
-            return await take_part(rounds, mesh, present=self.present, note=self.note)
+            return await run_over_mesh(rounds, mesh, present=self.present, note=self.note)
 
 
 def parties(m: int = 3) -> dict[str, Party]:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.norms.normed_material import OwnMasks, check_correlations, deal
+from ksdp.protocols.norms.normed_material import OwnMasks, deal
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
+
+from .correlations import check_correlations
 
 TERMS = NormedSumParameters(3, 4, 20, 2)
 

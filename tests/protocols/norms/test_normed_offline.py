@@ -10,7 +10,6 @@ from scipy import stats
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum
-from ksdp.protocols.norms.normed_material import check_correlations
 from ksdp.protocols.norms.normed_offline import batch_of, offline_script
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_simulation import (
@@ -21,6 +20,8 @@ from ksdp.protocols.norms.normed_simulation import (
 )
 from ksdp.protocols.norms.normed_sum import online_script
 from ksdp.protocols.norms.ot_setup import OtSetup, setup_script
+
+from .correlations import check_correlations
 
 
 @pytest.fixture(scope="module")

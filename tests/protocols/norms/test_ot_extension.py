@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.protocols.norms.ot_extension import (
     SECURITY,
+    announced_bytes,
     extend_receiver,
     extend_sender,
     hash_rows,
@@ -47,12 +48,15 @@ def test_rows_differ_by_delta_where_the_bit_is_one() -> None:
 def test_the_announcement_hides_the_bits() -> None:
     """Every column of it is balanced and uncorrelated with the choices."""
     bits, _, _, announced, _ = extension(20_000, 1)
-    columns = np.unpackbits(
-        np.frombuffer(announced, dtype=np.uint8).reshape(SECURITY, -1), axis=1, bitorder="little"
-    )
+    told = np.frombuffer(announced, dtype=np.uint8)[: SECURITY * (16 + 20_000 // 8)]
+    columns = np.unpackbits(told.reshape(SECURITY, -1), axis=1, bitorder="little")[:, 128:]
     signs = 1.0 - 2.0 * columns
     assert np.abs(signs.mean(axis=1)).max() < 5 / np.sqrt(20_000)
     assert np.abs((signs * (1.0 - 2.0 * bits)).mean(axis=1)).max() < 5 / np.sqrt(20_000)
+
+
+def test_its_length_is_known_beforehand() -> None:
+    assert len(extension(80, 1)[3]) == announced_bytes(80)
 
 
 def test_streams_of_two_extensions_differ_and_continue() -> None:

@@ -1,0 +1,107 @@
+r"""What runs on the same records give away together.
+
+Gaussian releases add up exactly: runs with :math:`\mu_1, \ldots, \mu_n` (one over the noise multiplier of all
+releases of a run together), each chosen after seeing the earlier ones, are as private as one Gaussian release
+with :math:`\mu^2 = \sum_i \mu_i^2` (Dong, Roth & Su 2019, https://arxiv.org/abs/1905.02383, corollary 3.3). To
+replace a record is to remove one and to add one: :math:`\mu` for "added or removed" counts twice (group privacy,
+there). So epsilon at any delta, and the largest advantage of any attack that tells one record from another,
+:math:`2 \Phi(\mu / 2) - 1`, follow without loss. Runs that promise nothing of a record cannot be added up: they
+are counted, and only an audit of all their announcements together says what they give away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.mechanisms.privacy.noise import epsilon_together
+from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+
+__all__ = ["UNIT", "Price", "Spent", "price_of", "spent_together", "worst_price"]
+
+UNIT = "one record replaced by any other"
+_COMES_OR_GOES = "one record added or removed"
+_MANY = 2**31
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one run gives away of a record."""
+
+    mu: float | None
+    """For a record that is replaced; None where nothing is promised of a record."""
+    why: str
+    """What is promised, or why nothing is."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What several runs give away together."""
+
+    runs: int
+    mu: float
+    """Of those that promise something."""
+    unbounded: int
+    """Runs that promise nothing of a record: only a joint audit says what they give away."""
+
+    def epsilon(self, delta: float) -> float:
+        """Of the runs that promise something.
+
+        Examples
+        --------
+        >>> round(Spent(1, 1 / 3.7306, 0).epsilon(1e-5), 3)
+        1.0
+        """
+        return epsilon_together([1 / self.mu], delta) if self.mu > 0 else 0.0
+
+    @property
+    def advantage(self) -> float:
+        """The largest of any attack on the runs that promise something.
+
+        Examples
+        --------
+        >>> round(Spent(1, 1.0, 0).advantage, 4)
+        0.3829
+        """
+        return math.erf(self.mu / math.sqrt(8))
+
+
+def price_of(mechanism: Mechanism, sizes: Sequence[int], features: int) -> Price:
+    """What one run among parties with so many records gives away."""
+    promise = guarantee_of(mechanism)
+    if promise.kind != "(epsilon, delta)" or not isinstance(mechanism, GaussianReleases):
+        return Price(None, "no noise: what it gives away is measured, not promised")
+    if not promise.sound:
+        return Price(None, "what is promised does not hold as printed")
+    if not promise.unit.startswith((UNIT, _COMES_OR_GOES)):
+        return Price(None, "what is promised is not of a whole record")
+    try:
+        multipliers = mechanism.multipliers(sizes, features)
+    except SpecError:
+        return Price(None, "nothing is promised with these parameters")
+    mu = math.sqrt(math.fsum(1 / m**2 for m in multipliers))
+    said = f"{promise.unit}; trust: {promise.trust}"
+    return Price(2 * mu if promise.unit.startswith(_COMES_OR_GOES) else mu, said)
+
+
+def worst_price(mechanism: Mechanism, own: int, parties: int, features: int) -> Price:
+    """The price before the others' sizes are known: the highest of one, as many, and very many records each."""
+    prices = [price_of(mechanism, (own, *(other,) * (parties - 1)), features) for other in (1, own, _MANY)]
+    unbounded = next((price for price in prices if price.mu is None), None)
+    return unbounded or max(prices, key=lambda price: price.mu or 0.0)
+
+
+def spent_together(prices: Sequence[Price]) -> Spent:
+    """Of all runs on the same records.
+
+    Examples
+    --------
+    >>> spent_together([Price(3.0, ""), Price(4.0, ""), Price(None, "")])
+    Spent(runs=3, mu=5.0, unbounded=1)
+    """
+    known = [price.mu for price in prices if price.mu is not None]
+    return Spent(len(prices), math.sqrt(math.fsum(mu**2 for mu in known)), len(prices) - len(known))

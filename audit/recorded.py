@@ -1,0 +1,132 @@
+"""Runs that were made elsewhere: their announcements and who was in which, as a mechanism and its design.
+
+Nothing is run again. What the tests assume has to have been so: in every run the documents that took part were
+drawn at random, whatever they are and however earlier runs came out, and the mechanism's own randomness was fresh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.design import Bits, Block, Rows
+from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.statistics.arrays import statistics_of_arrays
+
+__all__ = ["RecordedDesign", "RecordedRuns"]
+
+_FEWEST = 2
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedDesign:
+    """Who was in which run, as it was recorded."""
+
+    bits: Bits
+    """Shape (n_runs, n_documents)."""
+    audited: Rows
+    runs: int
+    seed: int
+
+    lanes = 1
+
+    @property
+    def share(self) -> float:
+        """Probability that a run holds a document, as it came out."""
+        return float(self.bits.mean())
+
+    def targets(self, lane: int) -> Rows:
+        """Every audited document."""
+        return self.audited
+
+    def rows(self, lane: int, run: int) -> Rows:
+        """Who was in the run."""
+        return np.flatnonzero(self.bits[run])
+
+    def inclusion(self, block: Block) -> Bits:
+        """Bits of the audited documents."""
+        return np.ascontiguousarray(self.bits[block.start : block.stop, self.audited].T)
+
+
+class RecordedRuns:
+    """A mechanism whose runs were made elsewhere.
+
+    Parameters
+    ----------
+    observables : mapping of name to array
+        What was announced; the first axis is the run.
+    bits : bool array, shape (n_runs, n_documents)
+        Documents in the corpus's order.
+    features : int
+        Columns of the corpus.
+
+    Raises
+    ------
+    InputError
+        If lengths differ, numbers are not finite, or a document was in all runs, or in none, but for one.
+    """
+
+    version = 1
+
+    def __init__(self, observables: Mapping[str, NDArray[Any]], bits: Bits, features: int) -> None:
+        self._arrays = {name: np.asarray(array, dtype=np.float64) for name, array in sorted(observables.items())}
+        self._bits = np.ascontiguousarray(bits, dtype=np.bool_)
+        if not self._arrays:
+            raise InputError("the recorded runs announce nothing: `observables` has no array.")
+        runs = len(self._bits)
+        digest = hashlib.sha256(self._bits.tobytes())
+        for name, array in self._arrays.items():
+            if len(array) != runs:
+                raise InputError(f"{name!r} was recorded for {len(array)} runs, and who was in them for {runs}.")
+            if not np.isfinite(array).all():
+                raise InputError(f"the recorded {name!r} holds NaN or infinity.")
+            digest.update(f"{name}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        arms = np.minimum(self._bits.sum(axis=0), (~self._bits).sum(axis=0))
+        if (arms < _FEWEST).any():
+            raise InputError(
+                f"{int((arms < _FEWEST).sum())} documents were in fewer than {_FEWEST} recorded runs, or outside "
+                "of fewer: nothing can be said of them; leave them out of the data."
+            )
+        self.name = f"recorded#{digest.hexdigest()[:12]}"
+        """Other tables are another mechanism, so that a store never takes their runs for these."""
+        shapes = tuple(Announced(name, array.shape[1:]) for name, array in self._arrays.items())
+        self.statistics = statistics_of_arrays(shapes, features)
+        self._shapes = shapes
+
+    @property
+    def rows(self) -> int:
+        """Documents that a run held: the median."""
+        return int(np.median(self._bits.sum(axis=1)))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every run held equally many."""
+        return bool(np.ptp(self._bits.sum(axis=1)) == 0)
+
+    @property
+    def smaller_arm(self) -> int:
+        """Runs in the smaller arm, on average."""
+        share = self._bits.mean()
+        return int(min(share, 1 - share) * len(self._bits))
+
+    def design(self, audited: Rows, seed: int) -> RecordedDesign:
+        """Who was in which run."""
+        return RecordedDesign(self._bits, audited, len(self._bits), seed)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """What was recorded."""
+        return self._shapes
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Refuse: no run can be made here."""
+        raise KsdpError("the runs were recorded elsewhere; none can be made here.")
+
+    def of_run(self, run: int) -> Observables:
+        """What one recorded run announced."""
+        return Observables({name: array[run] for name, array in self._arrays.items()})

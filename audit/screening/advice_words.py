@@ -1,0 +1,63 @@
+"""Advice in sentences that a person can act on; the most important first."""
+
+from __future__ import annotations
+
+from ksdp.audit.screening.advice import Advice, Tried
+from ksdp.audit.screening.lever_space import described
+
+__all__ = ["advice_sentences"]
+
+
+def advice_sentences(found: Advice) -> tuple[str, ...]:
+    """What to run, what it gives away, gains and costs; or why nothing is recommended."""
+    if found.best is not None:
+        return _recommended(found, found.tried[found.best])
+    tried = f"{len(found.tried)} tried"
+    if not any(one.useful for one in found.tried):
+        return (
+            f"No setting within these levers gains anything over working alone: {tried}. Work alone, or with "
+            "other parties.",
+        )
+    if found.unsettled:
+        named = described(found.tried[found.unsettled[0]].setting) or "the spec as it stands"
+        return (
+            f"No setting within these levers was shown to be both useful and safe: {tried}. It is not settled for "
+            f"{len(found.unsettled)} of them ({named}, for one): draw more documents and runs.",
+        )
+    said = f"No setting within these levers is both useful and safe: {tried}."
+    if found.needed is not None:
+        said += f" Useful and safe from about {found.needed:,} documents on; there are {found.documents:,}."
+    return (said,)
+
+
+def _recommended(found: Advice, one: Tried) -> tuple[str, ...]:
+    assert one.leak is not None
+    assert one.gain is not None
+    gained = (
+        f"Run {described(one.setting) or 'the spec as it stands'}: it gains {one.gain.mean:+.4f} "
+        f"({one.gain.low:+.4f} to {one.gain.high:+.4f}) over working alone"
+    )
+    if one.kept is not None:
+        gained += (
+            f", {one.kept.mean:.0%} ({one.kept.low:.0%} to {one.kept.high:.0%}) of what the exact run gains "
+            "without any protection"
+        )
+    said = [f"{gained}."]
+    if one.promised is not None:
+        said.append(
+            f"No attack on any document has an advantage above {one.promised:.2f}: the mechanism's noise proves "
+            "it."
+        )
+    limit = (
+        f"at least {1 - one.leak.limit:.1%} of the documents are at or below it"
+        if one.leak.limit <= found.quota or not one.proved(found.margin)
+        else f"up to {one.leak.limit:.1%} of all may measure above it by chance"
+    )
+    said.append(
+        f"Measured, on {one.leak.documents} random documents: {one.leak.above} above the margin of "
+        f"{found.margin:g}, so that {limit}, to {found.confidence:.0%} certain over all settings together."
+    )
+    said.append(f"A run opens {one.announced:,} numbers.")
+    if one.cannot_run is not None:
+        said.append(f"Parties cannot run it yet as it is: {one.cannot_run}")
+    return tuple(said)

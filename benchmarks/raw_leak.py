@@ -1,0 +1,115 @@
+"""Whether the columns that an audit tests by default see what a filter on the raw announcement sees.
+
+::
+
+    python -m benchmarks raw-leak
+
+Documents of which an audit might say "clear" are looked for where parties are large beside what is announced of
+them: few documents and features, where energies and spans hardly move. For each setting: D of each document under
+the default columns, and the advantage of `learned-raw` on everything that is declared, on PD-NMF's sums of sweeps
+1 to 3, and on those of one sweep. It learns from a part of the runs and is tested on later ones, as in an audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from benchmarks import ROOT
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.design import Block
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.planning import make_plan
+from ksdp.audit.sampling import run_observables
+from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
+from ksdp.flows.prepare import read_spec_file, spec_corpus
+
+__all__ = ["run"]
+
+
+def topics() -> Corpus:
+    """300 documents of 30 words over 40 terms, mixtures of three topics."""
+    rng = np.random.default_rng(2)
+    words = rng.dirichlet(np.full(40, 0.1), size=3)
+    mixtures = rng.dirichlet(np.full(3, 0.4), size=300) @ words
+    return _corpus(np.array([rng.multinomial(30, row / row.sum()) for row in mixtures], dtype=float))
+
+
+def table() -> Corpus:
+    """300 rows of 15 positive numbers."""
+    return _corpus(np.random.default_rng(2).gamma(2.0, size=(300, 15)))
+
+
+def mails() -> Corpus:
+    """enron-mail6, its 500 most frequent terms."""
+    read, base = read_spec_file(ROOT / "examples" / "specs" / "enron-mail6-nmf.toml")
+    tables = read.model_dump(mode="json")
+    tables["corpus"]["levers"] = {"most_frequent": 500}
+    return spec_corpus(Spec.model_validate(tables), base)
+
+
+def _corpus(rows: NDArray[np.float64]) -> Corpus:
+    return Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(len(rows))]))
+
+
+SETTINGS: tuple[tuple[Callable[[], Corpus], str, int, float, int, int], ...] = (
+    (topics, "pd-nmf", 2, 0.5, 3000, 60),
+    (table, "pd-nmf", 2, 0.5, 3000, 60),
+    (mails, "pd-svd", 7, 0.33, 886, 100),
+    (mails, "pd-nmf", 7, 0.1, 800, 100),
+)
+"""Corpus, mechanism, rank, party size, runs, documents looked at."""
+
+
+def run() -> None:
+    """Print one block a setting."""
+    for corpus, mechanism, rank, size, runs, documents in SETTINGS:
+        print(f"{corpus.__name__}, {mechanism}, rank {rank}, party {size:.0%}, {runs} runs, {documents} documents")
+        _setting(corpus(), {"name": mechanism, "rank": rank}, size, runs, documents)
+
+
+def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: int, documents: int) -> None:
+    design = {"party_size": size, "with_runs": int(runs * size), "without_runs": "all", "documents": documents}
+    plan = make_plan(
+        parse_spec({"seed": 3, "corpus": {"path": "x"}, "mechanism": mechanism, "design": design}), corpus
+    )
+    looked = plan.documents(0)
+    values: dict[str, list[NDArray[np.float64]]] = {}
+    arrays: dict[str, list[NDArray[np.float32]]] = {}
+    for number in range(plan.design.runs):
+        stored = run_observables(plan, 0, number)
+        seen = Observables({name: stored[name].astype(float) for name in plan.seen})
+        for statistic in plan.tested:
+            values.setdefault(statistic.name, []).append(statistic.evaluate(seen, looked))
+        arrays.setdefault("declared", []).append(np.concatenate([stored[name].ravel() for name in plan.seen]))
+        if "sums" in stored:
+            arrays.setdefault("sums of sweeps 1 to 3", []).append(stored["sums"].ravel())
+            arrays.setdefault("sums of sweep 1", []).append(stored["sums"][0].ravel())
+            arrays.setdefault("sums of sweep 3", []).append(stored["sums"][-1].ravel())
+    bits = plan.design.inclusion(Block(0, 0, plan.design.runs))
+    found = {
+        name: ks_table(np.ascontiguousarray(np.array(column, dtype=np.float32).T), bits).distance
+        for name, column in values.items()
+    }
+    largest = np.max(list(found.values()), axis=0)
+    noise = ks_table(np.random.default_rng(0).normal(size=bits.shape), bits).distance
+    _say("noise, one column", noise, largest)
+    _say("largest of the default columns", largest, largest)
+    for name in sorted(found, key=lambda name: -float(np.median(found[name])))[:3]:
+        _say(name, found[name], largest)
+    for name, rows in arrays.items():
+        _say(f"learned-raw on {name}", raw_tests(gram_of_runs(np.stack(rows)), bits).distance[:, 0], largest)
+
+
+def _say(name: str, distance: NDArray[np.float64], largest: NDArray[np.float64]) -> None:
+    above = float((distance > largest + 0.05).mean())
+    print(
+        f"  {name:40} {np.median(distance):.3f}, 95 % {np.quantile(distance, 0.95):.3f}; "
+        f"above all default columns by 0.05: {above:.0%}",
+        flush=True,
+    )

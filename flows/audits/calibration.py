@@ -1,0 +1,93 @@
+"""What the stages of an audit will cost, in CPU seconds, from some seconds of trying each.
+
+Timed are a few runs of the mechanism with their statistics, and the tests of some documents at the sizes that the
+audit's arms will have. What cannot be tried without writing (blocks, their checksums, reading them again) and the
+start of server and workers are constants that were measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksdp.audit.design import Block
+from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.testing import compare_arms
+
+__all__ = ["Calibration", "calibrate"]
+
+_TESTED = 256
+"""Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
+_TRIED = 64
+"""Runs at most: more would tell nothing more."""
+_WRITTEN, _READ = 6e-9, 4e-9
+"""CPU seconds a stored byte: Parquet and checksum, and reading it for the tests."""
+_START = 30.0
+"""CPU seconds of a server, a scheduler and what each process imports."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """CPU seconds."""
+
+    sample: float
+    """A run of the mechanism, its statistics, and writing both."""
+    test: float
+    """All tests of a document."""
+    fresh: float
+    """All fresh runs, where every document is flagged: at most."""
+    start: float
+
+    def stages(self, plan: Plan, runs: int) -> dict[str, float]:
+        """CPU seconds by stage, for so many runs."""
+        return {
+            "start": self.start,
+            "sample": self.sample * runs,
+            "test": self.test * len(plan.audited),
+            "confirm": self.fresh,
+        }
+
+
+def _tested(plan: Plan, clock: Callable[[], float]) -> float:
+    """Seconds for the tests of one document, half of the documents leaking and half not."""
+    rng, rows = np.random.default_rng(0), min(_TESTED, len(plan.audited))
+    bits = rng.random((rows, plan.read_runs)) < min(plan.arms[0] / plan.read_runs, 0.5)
+    shift = np.where(np.arange(rows) % 2, 1.5, 0.0)[:, None] * bits
+    values = {s.name: (rng.normal(size=bits.shape) + shift).astype(np.float32) for s in plan.tested}
+    compare_arms({name: column[:2] for name, column in values.items()}, bits[:2])  # compiles
+    began = clock()
+    compare_arms(values, bits)
+    return (clock() - began) / rows
+
+
+def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = time.process_time) -> Calibration:
+    """Try each stage for some seconds in this process.
+
+    Parameters
+    ----------
+    budget : float
+        Seconds for the runs; 64 of them at most, and four at least.
+    clock : CPU seconds of this process by default
+    """
+    first = Block(0, 0, 1)
+    measure(plan, first, sample(plan, first), plan.statistics)  # compiles
+    done, spent, most = 0, 0.0, min(plan.block_runs, plan.design.runs, _TRIED)
+    while done < most and (spent < budget or done < 4):
+        some = Block(0, done, min(done + max(done, 4), most))
+        began = clock()
+        measure(plan, some, sample(plan, some), plan.statistics)
+        spent += clock() - began
+        done = some.stop
+    share = plan.design.share + (1 - plan.design.share) / plan.every
+    columns = len(plan.statistics) + 1  # and the canary
+    stored = (len(plan.audited) / plan.design.lanes + CONTROLS) * columns * plan.bytes_a_value
+    observables = plan.kept_values * plan.bytes_a_value
+    a_run = spent / done + _WRITTEN * (stored * share + observables)
+    a_test = _tested(plan, clock) + _READ * plan.read_runs * columns * plan.bytes_a_value
+    kept = plan.design.share + (1 - plan.design.share) / plan.fresh_every
+    fresh = plan.fresh_runs * plan.design.lanes * (spent / done * kept / share)
+    return Calibration(a_run, a_test, fresh, _START)

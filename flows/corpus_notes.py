@@ -1,0 +1,69 @@
+"""What a person must know of the rows of a corpus before an audit of them is worth anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ksdp.audit.corpus import Corpus, twins
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import Spec
+from ksdp.storage.table_columns import taken_columns
+
+__all__ = ["corpus_notes"]
+
+_SHOWN = 12
+_LABELS = frozenset({"label", "labels", "target", "class", "y", "outcome", "response"})
+_FAR = 2.0
+"""Rows longer than so many times the bound lose more than half of their length."""
+
+
+def corpus_notes(spec: Spec, base: Path, corpus: Corpus) -> list[str]:
+    """A sentence each, where there are any: rows left out, rows alike, columns taken, rows that are clipped.
+
+    Parameters
+    ----------
+    base : Path
+        Folder that the spec's paths are relative to.
+    """
+    notes = []
+    if corpus.left_out:
+        some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
+        notes.append(
+            f"{len(corpus.left_out)} rows without any feature are left out ({some}): nothing is said of them."
+        )
+    if alike := twins(corpus):
+        notes.append(f"{alike} documents are twins of another: they look safer than they are.")
+    if columns := taken_columns(spec.corpus, base):
+        notes.append(_taken(columns))
+    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    if clipped := _clipped(corpus, getattr(mechanism, "row_bound", None)):
+        notes.append(clipped)
+    return notes
+
+
+def _taken(columns: tuple[str, ...]) -> str:
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    said = f"the table's {len(columns)} columns are taken: {', '.join(columns[:_SHOWN])}{more}."
+    labels = [name for name in columns if name.lower() in _LABELS]
+    if labels:
+        said += f" `{labels[0]}` looks like a label: `corpus.columns` names those that are meant."
+    return said
+
+
+def _clipped(corpus: Corpus, bound: float | None) -> str:
+    """Of rows longer than the norm to which a mechanism clips them."""
+    if bound is None:
+        return ""
+    matrix = corpus.matrix
+    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    longer = lengths[lengths > bound * (1 + 1e-9)]
+    if not len(longer):
+        return ""
+    times = float(np.median(longer)) / bound
+    advice = " Scale the rows (`corpus.rows`, `corpus.weighting`) or raise the bound." if times > _FAR else ""
+    return (
+        f"{len(longer)} of {len(corpus)} rows are longer than the mechanism's `row_bound` of {bound:g} and are "
+        f"clipped to it; half of these are over {times:.3g} times as long.{advice}"
+    )

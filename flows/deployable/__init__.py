@@ -1,0 +1,1 @@
+"""Flows for one's own Prefect server."""

@@ -1,0 +1,100 @@
+"""The protocol among real parties and PEM, as flows for one's own Prefect server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from ksdp.audit.errors import InputError
+from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged
+from ksdp.flows.progress import listening
+from ksdp.flows.runs.node_run import check_name
+from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
+from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
+from ksdp.flows.runs.terms import read_run
+from ksdp.protocols.network.mesh import Address
+from ksdp.storage.keys import load_private
+from ksdp.storage.runs.results import require_no_result
+
+__all__ = ["party_flow", "pem_flow"]
+
+
+@flow(name="ksdp-party", retries=0, **RESULTS)
+def party_flow(
+    protocol: str,
+    me: str,
+    key: str,
+    out: str,
+    corpus: str | None = None,
+    clearance: str | None = None,
+    uncleared: bool = False,
+    listen: str | None = None,
+) -> dict[str, Any]:
+    """Take part in a run among real parties, on this party's own machine. Never tried again: it is a new session.
+
+    Parameters
+    ----------
+    protocol : str
+        The protocol file, the same at every party.
+    me, key : str
+        Which of the parties this is, and its private key, without a passphrase.
+    out : str
+        Folder of the result and the transcript.
+    corpus : str, optional
+        The audit's spec, or a count matrix; none for a server.
+    clearance : str, optional
+        The signed list of documents that may enter; its signer is the party's own key.
+    uncleared : bool
+        Enter every document without one; everybody is told.
+    listen : str, optional
+        `HOST:PORT`, where it is not the address that others dial.
+
+    Returns
+    -------
+    dict
+        What `run.json` says.
+    """
+    tagged("party", f"party:{me}")
+    run, private, folder = read_run(Path(protocol)), load_private(Path(key)), Path(out)
+    require_no_result(folder)
+    check_name(run, me, private)
+    address = Address.parse(listen) if listen else None
+    with listening(Logged()):
+        if me == run.server:
+            return run_server(run, private, folder, listen=address)
+        if corpus is None:
+            raise InputError(f"`corpus` must be given for {me}: only a server enters no documents.")
+        entered = enter_documents(
+            run,
+            Path(corpus),
+            clearance=None if clearance is None else Path(clearance),
+            uncleared=uncleared,
+            signer=private.public_key(),
+            now=datetime.now(UTC),
+        )
+        return run_party(run, me, private, entered, folder, listen=address)
+
+
+@flow(name="ksdp-pem", retries=0, **RESULTS)
+def pem_flow(spec: str, out: str) -> dict[str, Any]:
+    """Run PEM, every party a process of this machine. Never tried again: each attempt spends privacy.
+
+    Parameters
+    ----------
+    spec : str
+        Path of the spec of the run.
+    out : str
+        Folder of the result; new or empty.
+
+    Returns
+    -------
+    dict
+        What `result.json` says: what was found, what it cost.
+    """
+    prepared = prepare_pem(*read_pem_spec(Path(spec)))
+    tagged("pem", f"algorithm:{prepared.algorithm.name}")
+    with listening(Logged()):
+        return run_prepared(prepared, Path(out), lambda: datetime.now(UTC))

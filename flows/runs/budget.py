@@ -1,0 +1,202 @@
+"""A budget over time: what runs on a party's data have given away together, and whether one more is within it.
+
+All runs of a ledger count together, whatever their corpus: one that has grown by a document has another hash, and
+holds the same documents. Data that has nothing in common is kept in ledgers of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, spent_together, worst_price
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.randomness import os_random
+from ksdp.audit.spec import Section, validated
+from ksdp.flows.runs.terms import Run
+from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.runs.ledger import Ledger
+
+__all__ = ["BudgetSpec", "Entry", "Purse", "entries", "open_purse", "spent", "spent_words"]
+
+_DELTA = 1e-5
+
+
+class BudgetSpec(Section, frozen=True):
+    """The most that all runs together may give away; what is left out is not limited."""
+
+    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    delta: Annotated[float, Field(gt=0, lt=1)] = _DELTA
+    """At which epsilon is stated."""
+    advantage: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Of any attack that tells one record from another."""
+    unbounded: Annotated[int, Field(ge=0)] | None = None
+    """Runs that promise nothing of a record, those without noise first of all."""
+
+
+class BudgetFile(Section, frozen=True):
+    """The party's own file."""
+
+    budget: BudgetSpec
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a ledger."""
+
+    run: str
+    time: str
+    corpus: str
+    mechanism: str
+    finished: bool
+    session: str
+    price: Price
+
+
+@dataclass(frozen=True, eq=False)
+class Purse:
+    """A party's ledger and its budget, for one run."""
+
+    ledger: Ledger
+    budget: BudgetSpec
+    run: Run
+    corpus: str
+    """Hash of the whole corpus."""
+    own: int
+    """Documents that enter."""
+    clock: Callable[[], datetime]
+    name: str
+    """Of this run in the ledger."""
+
+    def check(self) -> Spent:
+        """What was spent so far; refuses a run that would go beyond the budget.
+
+        Raises
+        ------
+        InputError
+            Saying which limit, what was spent and what this run costs.
+        """
+        mechanism, terms = self.run.terms.mechanism, self.run.terms
+        price = worst_price(mechanism, self.own, terms.parties, terms.features)
+        before = spent(self.ledger)
+        after = spent_together([*(entry.price for entry in entries(self.ledger)), price])
+        delta = self.budget.delta
+        limits: tuple[tuple[str, float | None, float, float, str], ...] = (
+            ("unbounded", self.budget.unbounded, before.unbounded, after.unbounded, f" ({price.why})"),
+            ("epsilon", self.budget.epsilon, before.epsilon(delta), after.epsilon(delta), f" at delta {delta:g}"),
+            ("advantage", self.budget.advantage, before.advantage, after.advantage, ""),
+        )
+        for name, limit, was, would, more in limits:
+            if limit is not None and would > limit and would > was:
+                raise InputError(
+                    f"this run is beyond the budget: `{name}` may be {limit:g}{more}; {was:.4g} is spent by "
+                    f"{_runs(before.runs)}, and with this one it would be {would:.4g}. Nothing was sent. "
+                    + (_JOINT if name == "unbounded" else "")
+                )
+        return before
+
+    def begin(self) -> None:
+        """Write down that the run begins, at the highest price that it may have; once more within the budget.
+
+        Raises
+        ------
+        InputError
+            If another run was faster, and there is not enough left.
+        """
+        with self.ledger.locked():
+            self.check()
+            mechanism, terms = self.run.terms.mechanism, self.run.terms
+            price = worst_price(mechanism, self.own, terms.parties, terms.features)
+            identity = {"name": mechanism.name, "version": mechanism.version, **parameters_of(mechanism)}
+            self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=identity)
+
+    def finish(self, about: dict[str, Any]) -> None:
+        """Write down what it came to."""
+        terms = self.run.terms
+        price = worst_price(terms.mechanism, self.own, terms.parties, terms.features)
+        if about["sizes"]:
+            price = price_of(terms.mechanism, about["sizes"], terms.features)
+        with self.ledger.locked():
+            self._add("finished", price, session=about["session"], result=about["result"])
+
+    def _add(self, what: str, price: Price, **more: Any) -> None:
+        line = {"run": self.name, "time": self.clock().isoformat(timespec="seconds"), "what": what}
+        self.ledger.add(line | {"mu": price.mu, "why": price.why} | more)
+
+
+_JOINT = (
+    "A joint audit is needed: what runs without noise give away together is in all their announcements at once. "
+    "Audit with noise, or raise `unbounded` once you have looked."
+)
+
+
+def open_purse(
+    run: Run, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Callable[[], datetime]
+) -> Purse:
+    """The purse of one run.
+
+    Parameters
+    ----------
+    budget : Path, optional
+        The party's file with `[budget]`; nothing is limited without.
+
+    Raises
+    ------
+    SpecError
+        If the file is refused.
+    """
+    limits = BudgetSpec()
+    if budget is not None:
+        limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
+    return Purse(Ledger(ledger), limits, run, corpus, own, clock, os_random(8).hex())
+
+
+def entries(ledger: Ledger) -> tuple[Entry, ...]:
+    """The runs of a ledger, in the order in which they began: at what they came to, or at what they may have."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in ledger.read():
+        found[line["run"]] = found.get(line["run"], {}) | line
+    return tuple(
+        Entry(
+            name,
+            str(line["time"]),
+            str(line["corpus"]),
+            str(line["mechanism"]["name"]),
+            line["what"] == "finished",
+            str(line.get("session", "")),
+            Price(line["mu"], str(line["why"])),
+        )
+        for name, line in found.items()
+    )
+
+
+def spent(ledger: Ledger) -> Spent:
+    """What all runs of a ledger give away together."""
+    return spent_together([entry.price for entry in entries(ledger)])
+
+
+def spent_words(total: Spent, delta: float = _DELTA) -> str:
+    """The same in a sentence."""
+    if not total.runs:
+        return "No run has used this data."
+    bounded = total.runs - total.unbounded
+    said = []
+    if bounded:
+        said.append(
+            f"{_runs(bounded)} with noise: epsilon {total.epsilon(delta):.4g} at delta {delta:g} together "
+            f"({UNIT}; Gaussian releases composed exactly; each against those that it names); no attack on them "
+            f"has an advantage above {total.advantage:.3f}."
+        )
+    if total.unbounded:
+        said.append(f"{_runs(total.unbounded)} without a promise of a record: a joint audit is needed.")
+    return " ".join(said)
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

@@ -1,0 +1,121 @@
+"""What a check says: to peers about this end, and to a person about each fault and what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from ksdp.audit.errors import InputError
+from ksdp.flows.provenance import code_hash
+from ksdp.flows.runs.terms import Run
+from ksdp.protocols.runs.about import About
+from ksdp.storage.runs.sealed import read_sealed
+
+__all__ = ["CLEARANCE_MENDS", "MENDS", "Finding", "about_of", "mend"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    party: str
+    """At which party."""
+    hop: str
+    """What was looked at: `protocol`, `key`, `documents`, `budget`, `clearance`, `listen`, `name`, `connect`,
+    `tls`, `certificate`, `clock`, `version`, `terms`, `kit`, `answer`."""
+    said: str
+    """In one line."""
+    code: str = ""
+    """Which fault it is; empty where there is none."""
+    mend: str = ""
+    """What to do."""
+
+    @property
+    def fine(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.code
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        names = ("party", "hop", "said", "code", "mend")
+        return {name: getattr(self, name) for name in names} | {"fine": self.fine}
+
+
+def about_of(run: Run, grounds: str, now: datetime) -> About:
+    """What this end says of itself in a check; with the kit, where the protocol file came with one."""
+    kit = None
+    if (run.base / "accepted.kit").is_file():
+        try:
+            kit = dict(read_sealed(run.base / "accepted.kit", "kit").whole)
+        except InputError:
+            kit = None  # `ksdp kit` says what is wrong with it
+    return About(version("ksdp"), code_hash(), now.timestamp(), run.terms.terms, grounds, kit)
+
+
+MENDS: Mapping[str, str] = {
+    "file": "correct that line in {protocol}, at all parties; `ksdp kit accept` writes it anew",
+    "me": "--me must be one of {names}",
+    "whose": "--me {other}, or --key with the key of {me}",
+    "key": "ksdp keys {me}, or --key where it is",
+    "mode": "chmod 600 {key}",
+    "documents": "--corpus with the spec or count matrix of this party's documents",
+    "columns": "[corpus] vocabulary = the vocabulary of {protocol}; `ksdp columns SPEC` shows what it has",
+    "clearance": "--clearance FILE (`ksdp screen` or `ksdp clear` makes it), or --uncleared",
+    "budget": "ksdp budget {ledger}; more noise in the protocol, or another limit in {budget}",
+    "out": "--out with another folder",
+    "taken": "ss -ltnp 'sport = :{port}' names it; stop it, or --listen with another port that is forwarded here",
+    "not-here": "--listen 0.0.0.0:{port} (or [::]:{port}), and a firewall that forwards {address} to it",
+    "not-allowed": "--listen 0.0.0.0:PORT with a port above 1023 that is forwarded here",
+    "listen": "--listen HOST:{port}",
+    "name": "getent hosts {host}; correct `address` of {peer} (ksdp kit renew --same-key --address)",
+    "refused": "at {peer}: ksdp party check ..., and {address} must lead to where it listens (--listen)",
+    "silent": "nc -vz {host} {port}; let TCP to {address} through the firewalls of {peer} and of this network",
+    "route": "ip route get {host}; correct `address` of {peer}, or the route",
+    "mute": "at {peer}: ss -ltnp 'sport = :{port}'; lead the port to ksdp itself, not to a balancer that waits",
+    "tls": "correct `address` of {peer}: something else listens there",
+    "not-tls": "correct `address` of {peer}: something else listens there",
+    "hung-up": "at {peer}: ksdp party check ... says why; a proxy on the way must pass TCP through",
+    "proxy": "let the proxy pass TCP through to {peer} (no TLS termination, no inspection), or use another port",
+    "key-there": "compare by telephone: ksdp kit show at {peer} and here; then ksdp kit accept the newest kit",
+    "swapped": "correct the addresses of {peer} and of who answers there: ksdp kit renew --same-key --address ...",
+    "date": "at {peer}: timedatectl set-ntp true",
+    "our-clock": "timedatectl set-ntp true",
+    "clock": "timedatectl set-ntp true, at whoever is wrong",
+    "refuses-us": "compare {me} in ksdp kit show at {peer} and here; ksdp kit accept the newest kit at both",
+    "old": "at {peer}: install ksdp {ksdp}",
+    "version": "install the same ksdp at both: {ksdp} here",
+    "terms": "agree on one protocol file: ksdp kit accept the same kit at both",
+    "kit": "ksdp kit accept {newer} --folder {folder}",
+    "kit-there": "at {peer}: ksdp kit accept edition {edition}",
+    "nobody": "at {peer}: ksdp party check ...; it must reach {own}",
+    "uncleared": "at {peer}: ksdp screen or ksdp clear, and --clearance",
+}
+"""By fault; words in braces are filled in."""
+
+CLEARANCE_MENDS: Mapping[str, str] = {
+    "file": "--clearance with a file of `ksdp screen` or `ksdp clear`",
+    "content": "copy the clearance again from where it was made: this one was changed",
+    "signature": "copy the clearance again from where it was made: this one was changed",
+    "signer": "--signer FILE.pub of who signed it, or sign with this party's key: ksdp clear ... --key {key}",
+    "early": "timedatectl set-ntp true, or wait",
+    "expired": "ksdp screen or ksdp clear again",
+    "corpus": "--corpus with the corpus that was audited, or audit this one: ksdp screen SPEC",
+    "mechanism": "audit the mechanism of {protocol}: its [mechanism] in the spec, then ksdp screen SPEC",
+    "spec": "--corpus with the spec that the clearance was made from",
+    "coverage": "audit what the run opens: the same `opens` in the spec, then ksdp screen SPEC",
+}
+"""By the check that failed."""
+
+
+def mend(code: str, **words: object) -> str:
+    """What to do, in one line.
+
+    Examples
+    --------
+    >>> mend("mode", key="ada.key")
+    'chmod 600 ada.key'
+    """
+    return MENDS[code].format(**words)

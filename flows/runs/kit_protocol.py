@@ -1,0 +1,67 @@
+"""What both sides of a kit make: a request, and the protocol file of an invitation and its parties."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.errors import InputError
+from ksdp.flows.runs.kit_files import REQUEST, Request, header, open_request
+from ksdp.flows.runs.terms import read_run
+from ksdp.protocols.network.mesh import Address
+from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.runs.sealed import Sealed, seal
+from ksdp.storage.store import write_text
+
+__all__ = ["VOCABULARY", "make_request", "write_protocol"]
+
+VOCABULARY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.txt")
+"""Names that a vocabulary may have: it is written into every party's folder."""
+
+
+def make_request(
+    invitation: Sealed,
+    me: str,
+    identity: Ed25519PrivateKey,
+    address: str,
+    *,
+    server: bool,
+    old: Ed25519PrivateKey | None = None,
+) -> Request:
+    """Sign a request; with the old key too, where it is for a new one."""
+    said = header() | {
+        "invitation": invitation.digest,
+        "name": me,
+        "address": str(Address.parse(address)),
+        "server": server,
+        "key": identity.public_key().public_bytes_raw().hex(),
+        "renews": old.public_key().public_bytes_raw().hex() if old else None,
+    }
+    keys = (identity, old) if old else (identity,)
+    return open_request(seal(REQUEST, said, *keys).whole, "the request")
+
+
+def write_protocol(to: Path, invitation: Sealed, members: tuple[Request, ...], edition: int) -> str:
+    """Write a protocol file and its vocabulary into a folder; its hash, in hex."""
+    text = str(invitation.said["text"])
+    vocabulary = invitation.said["vocabulary"]
+    whose = invitation.said["organiser"]
+    lines = [f"# Edition {edition} of the kit of {whose}, written by `ksdp kit accept`.", text.rstrip()]
+    for member in members:
+        table = "[server]" if member.server else "[[parties]]"
+        values = {"name": member.name, "address": member.address, "key": member.raw.hex()}
+        lines += ["", table, *(f'{key} = "{value}"' for key, value in values.items()), f"# {member.fingerprint}"]
+    path = to / "protocol.toml"
+    write_text(path, "\n".join(lines) + "\n")
+    named = read_toml(path).get("features", {}).get("vocabulary")
+    if named is not None:
+        if not VOCABULARY.fullmatch(str(named)) or not isinstance(vocabulary, str):
+            raise InputError("the invitation names a vocabulary that does not come with it.")
+        write_text(to / str(named), vocabulary)
+    run = read_run(path)
+    named_there = [(node.name, node.address, node.key) for node in run.spec.nodes]
+    if sorted(named_there) != [(member.name, member.address, member.raw.hex()) for member in members]:
+        raise InputError("the invitation names parties of its own.")
+    return run.terms.digest.hex()

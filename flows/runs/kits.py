@@ -1,0 +1,176 @@
+"""The organiser's side of kits: invite, approve what was compared, package one kit for all.
+
+1. The organiser invites: everything but who takes part (`invite`).
+2. Each party makes its key and asks to take part, having compared the organiser's fingerprint (`kit_party.ask`).
+3. The organiser compares each party's fingerprint (`approve`) and packages one kit for all (`package`).
+4. Each party accepts it (`kit_party.accept`): checks first, then writes its protocol file.
+
+Whoever joins, leaves or renews a key is a new edition of the kit, some lines long; nobody else does anything but
+accept it, and nobody's key is touched.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.randomness import os_random
+from ksdp.audit.registry import make_mechanism
+from ksdp.flows.runs.kit_files import (
+    INVITATION,
+    KIT,
+    REQUEST,
+    Kit,
+    Request,
+    check_version,
+    compared,
+    header,
+    open_kit,
+    open_request,
+)
+from ksdp.flows.runs.kit_folder import KitFolder
+from ksdp.flows.runs.kit_protocol import VOCABULARY, make_request, write_protocol
+from ksdp.protocols.runs.protocol_file import parse_draft
+from ksdp.storage.readers.files import read_text
+from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.runs.sealed import Sealed, read_sealed, seal, write_sealed
+
+__all__ = ["approve", "invite", "latest", "package", "remove"]
+
+
+def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey, address: str | None) -> Sealed:
+    """Write the invitation into the organiser's folder; with an address the organiser takes part.
+
+    Raises
+    ------
+    InputError
+        If the draft is refused, or the folder has an invitation already.
+    """
+    tables = read_toml(draft, "the draft")
+    for key in ("parties", "server"):
+        if key in tables:
+            raise InputError(f"a draft names no `{key}`: they come from requests (`ksdp kit request`).")
+    spec = parse_draft(tables)
+    make_mechanism(spec.mechanism.name, spec.mechanism.parameters, installed=True)
+    named = spec.features.vocabulary
+    if named is not None and not VOCABULARY.fullmatch(named):
+        raise InputError(
+            "`features.vocabulary` of a draft must be a file NAME.txt beside it: it goes with the kit."
+        )
+    if folder.invitation_path.exists():
+        raise InputError(f"{folder.invitation_path} exists; one folder is for one invitation.")
+    said = {
+        "organiser": me,
+        "nonce": os_random(16).hex(),
+        "text": read_text(draft, "utf-8"),
+        "vocabulary": None if named is None else read_text(draft.parent / named, "utf-8"),
+    }
+    sealed = seal(INVITATION, header() | said, identity)
+    write_sealed(folder.invitation_path, sealed)
+    folder.remember(me, sealed)
+    if address is not None:
+        request = make_request(sealed, me, identity, address, server=False)
+        write_sealed(folder.approved_path(me), request.sealed)
+    return sealed
+
+
+def approve(folder: KitFolder, request: Path, told: str | None) -> tuple[Request, str]:
+    """Take a party's request into the next edition of the kit: the request, and how it was known.
+
+    Parameters
+    ----------
+    told : str, optional
+        The party's fingerprint, as it came by another way; not needed where the key that was approved before has
+        signed for this one.
+
+    Raises
+    ------
+    InputError
+        If the request is for another invitation, its fingerprint was not compared or is another, or its name,
+        address or key is another party's.
+    """
+    invitation = folder.require_organiser()
+    found = open_request(read_sealed(request, REQUEST).whole, request.name)
+    check_version(found.sealed, request.name)
+    if found.sealed.said["invitation"] != invitation.digest:
+        raise InputError(f"{request.name} was made for another invitation.")
+    before = {known.name: known for known in folder.approved}
+    for name, known in before.items():
+        if name != found.name and known.address == found.address:
+            raise InputError(f"{found.name} gives the address {found.address}, which is {name}'s.")
+        if name != found.name and known.raw == found.raw:
+            raise InputError(f"{found.name} gives the key of {name}: each must have its own.")
+        if name != found.name and known.server and found.server:
+            raise InputError(f"{found.name} asks to be the server, which {name} is.")
+    old = before.get(found.name)
+    how = "its fingerprint was compared"
+    if told is not None:
+        compared(told, found.key, found.name)
+    elif old and old.raw == found.raw:
+        how = "its key is the one that was approved"
+    elif old and found.renews and found.renews.public_bytes_raw() == old.raw:
+        how = "the key that was approved before signed for the new one"
+    else:
+        raise InputError(
+            f"{found.name} is not known by this key yet. Ask {found.name} by telephone to read its fingerprint, "
+            f"and give what you hear: `--fingerprint ...` (the file says {found.fingerprint})."
+        )
+    write_sealed(folder.approved_path(found.name), found.sealed)
+    return found, how
+
+
+def remove(folder: KitFolder, name: str) -> None:
+    """Leave a party out of the next edition.
+
+    Raises
+    ------
+    InputError
+        If it is not in it.
+    """
+    folder.require_organiser()
+    try:
+        folder.approved_path(name).unlink()
+    except OSError:
+        names = ", ".join(request.name for request in folder.approved)
+        raise InputError(f"{name!r} is not approved; approved are: {names or 'nobody'}.") from None
+
+
+def package(folder: KitFolder, identity: Ed25519PrivateKey) -> tuple[Path, Kit]:
+    """Write the next edition of the kit, one file for all; where it is. The same edition where nothing changed.
+
+    Raises
+    ------
+    InputError
+        If the approved parties do not make a run: too few, no server where one is needed.
+    """
+    invitation = folder.require_organiser()
+    if invitation.signer.public_bytes_raw() != identity.public_key().public_bytes_raw():
+        raise InputError("the key is not the one that signed the invitation.")
+    members, before = folder.approved, latest(folder)
+    said = header() | {"invitation": invitation.digest, "members": [member.sealed.whole for member in members]}
+    if before and all(before.sealed.said[name] == value for name, value in said.items()):
+        return _kit_path(folder, before.edition), before
+    with tempfile.TemporaryDirectory() as tried:
+        edition = before.edition + 1 if before else 1
+        agreement = write_protocol(Path(tried), invitation, members, edition)
+    sealed = seal(KIT, said | {"edition": edition, "agreement": agreement}, identity)
+    path = _kit_path(folder, edition)
+    write_sealed(path, sealed)
+    return path, open_kit(sealed, path.name)
+
+
+def latest(folder: KitFolder) -> Kit | None:
+    """The newest edition that the organiser has packaged."""
+    stems = (path.stem.removeprefix("edition-") for path in folder.path.glob("edition-*.kit"))
+    editions = [int(stem) for stem in stems if stem.isdigit()]
+    if not editions:
+        return None
+    path = _kit_path(folder, max(editions))
+    return open_kit(read_sealed(path, KIT), path.name)
+
+
+def _kit_path(folder: KitFolder, edition: int) -> Path:
+    return folder.path / f"edition-{edition}.kit"

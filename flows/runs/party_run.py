@@ -1,0 +1,233 @@
+"""A run among parties that share nothing but secure sums: what one of them does, from its files to its result."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from ksdp.audit.corpus import Corpus, restrict
+from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.mechanisms.contract import opened
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.screening.clearance import MechanismIdentity
+from ksdp.audit.spec import CorpusSpec
+from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.runs.budget import Purse
+from ksdp.flows.runs.node_run import Clock, run_node, utc_now
+from ksdp.flows.runs.terms import Run, features_hash
+from ksdp.flows.runs.watch import Watch
+from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.runs.final_terms import covers_final, opens_final
+from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
+from ksdp.protocols.runs.run_terms import Statement
+from ksdp.protocols.runs.server_rounds import server_rounds
+from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.readers.levers import rows_hash
+from ksdp.storage.screening.clearances import verify_clearance
+
+__all__ = ["Entered", "enter_documents", "run_party", "run_server"]
+
+
+@dataclass(frozen=True, eq=False)
+class Entered:
+    """The documents that a party enters, and on what grounds."""
+
+    corpus: Corpus
+    statement: Statement
+    of: int
+    """Documents of its corpus; the others are not on the clearance."""
+    clearance: dict[str, Any] | None
+    """Who signed it and what was checked."""
+
+
+def enter_documents(
+    run: Run,
+    corpus: Path,
+    *,
+    clearance: Path | None,
+    uncleared: bool,
+    signer: Ed25519PublicKey,
+    now: datetime,
+) -> Entered:
+    """Load a party's corpus and keep the documents that its clearance lists.
+
+    The clearance must be for the mechanism of the run with every parameter; of a mechanism with noise all but
+    `sampler`: audits simulate noise of the same law by a faster sampler, which no run takes.
+
+    Parameters
+    ----------
+    corpus : Path
+        An audit's spec (TOML), of which `[corpus]` counts, or a count matrix with the columns of the run.
+    clearance : Path, optional
+    uncleared : bool
+        Enter every document without one; everybody is told.
+    signer : Ed25519PublicKey
+        Who must have signed the clearance.
+    now : datetime
+        With a time zone.
+
+    Raises
+    ------
+    InputError
+        If the corpus is refused, its columns are not those of the run, or no document is left; if there is neither
+        a clearance nor `uncleared`, or both.
+    ClearanceError
+        Naming the first check that failed.
+    """
+    if clearance is None and not uncleared:
+        raise InputError("a party enters documents on a clearance (`--clearance FILE`), or says `--uncleared`.")
+    if clearance is not None and uncleared:
+        raise InputError("`--clearance` and `--uncleared` exclude each other.")
+    spec_hash, me = None, None
+    if corpus.suffix == ".toml":
+        spec, base = read_spec_file(corpus, own_code=False)
+        found, spec_hash, me = spec.corpus, spec.hash, spec.parties.me
+    else:
+        if run.spec.features.vocabulary is None:
+            raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
+        vocabulary = str((run.base / run.spec.features.vocabulary).resolve())
+        found, base = CorpusSpec(path=str(corpus.resolve()), vocabulary=vocabulary), run.base
+    if features_hash(corpus_features(found, base)) != run.terms.vocabulary:
+        raise InputError("the features of the corpus, or their order, are not those of the protocol file.")
+    if run.terms.rows and rows_hash(found, base) != run.terms.rows:
+        raise InputError(
+            "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf."
+        )
+    mechanism = run.terms.mechanism
+    whole = load_corpus(found, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    if whole.features != run.terms.features:
+        raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
+    mine = np.arange(len(whole)) if me is None or whole.party is None else np.flatnonzero(whole.party == me)
+    if clearance is None:
+        return Entered(restrict(whole, mine), Statement(cleared=False), len(mine), None)
+    if is_noisy(mechanism):
+        check_audited(mechanism)
+    verified = verify_clearance(
+        clearance,
+        now=now,
+        public_key=signer,
+        corpus_hash=whole.hash,
+        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+        spec_hash=spec_hash,
+        # A run that opens less than was audited is covered: `opened` is compared with what the audit looked at.
+        left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if covers_final(mechanism) else (),
+        opened=opened(mechanism, whole.features),
+    )
+    rows = mine[verified.clearance.allows(whole.ids[mine])]
+    if not len(rows):
+        raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
+    said = {
+        "signer": verified.fingerprint,
+        "checked": list(verified.checked),
+        "reviewer": verified.clearance.reviewer,
+    }
+    digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
+    return Entered(restrict(whole, rows), Statement(True, digest), len(mine), said)
+
+
+def run_party(
+    run: Run,
+    name: str,
+    identity: Ed25519PrivateKey,
+    entered: Entered,
+    out: Path,
+    *,
+    listen: Address | None = None,
+    clock: Clock = utc_now,
+    purse: Purse | None = None,
+    watch: Watch | None = None,
+) -> dict[str, Any]:
+    """Take part, and write the result into a folder: what its `run.json` says. `listen` as for `run_node`.
+
+    Parameters
+    ----------
+    purse : Purse, optional
+        Where it is written down what the run gives away, and how much is left.
+    watch : Watch, optional
+        Told of all that happens.
+
+    Raises
+    ------
+    InputError
+        If the name, the key, or the folder is refused; if the run is beyond the budget.
+    ProtocolError
+        If the run ends without a result; then none is written.
+    """
+    mechanism, matrix = run.terms.mechanism, entered.corpus.matrix
+    if purse is not None:
+        purse.check()
+    if opens_final(mechanism):
+        # MPyC is loaded by those who compute with it.
+        from ksdp.protocols.runs.final_rounds import final_rounds
+
+        rounds = final_rounds(run.terms, name, identity, matrix, entered.statement)
+    else:
+        program = party_program(mechanism, matrix, run.terms.parties)
+        rounds = party_rounds(run.terms, name, identity, program, entered.statement)
+    entering = {
+        "documents": len(entered.corpus),
+        "of": entered.of,
+        "uncleared": not entered.statement.cleared,
+    }
+    checked = entered.clearance["checked"] if entered.clearance else None
+    about = run_node(
+        run,
+        name,
+        identity,
+        rounds,
+        out,
+        said=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
+        about=entering | {"clearance": entered.clearance},
+        own={"ids": entered.corpus.ids},
+        listen=listen,
+        clock=clock,
+        before_data=purse.begin if purse else None,
+        watch=watch,
+    )
+    if purse is not None:
+        purse.finish(about)
+    return about
+
+
+def run_server(
+    run: Run,
+    identity: Ed25519PrivateKey,
+    out: Path,
+    *,
+    listen: Address | None = None,
+    clock: Clock = utc_now,
+    watch: Watch | None = None,
+) -> dict[str, Any]:
+    """Collect, as the server of a run, and write the public result: what its `run.json` says.
+
+    Raises
+    ------
+    InputError
+        If the run has no server, or the key or the folder is refused.
+    ProtocolError
+        If the run ends without a result; then none is written.
+    """
+    if not run.server:
+        raise InputError("the protocol file names no server.")
+    rounds = server_rounds(run.terms, identity)
+    collects = {"collects": True}
+    return run_node(
+        run,
+        run.server,
+        identity,
+        rounds,
+        out,
+        said=collects,
+        about=collects,
+        own={},
+        listen=listen,
+        clock=clock,
+        watch=watch,
+    )

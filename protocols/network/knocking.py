@@ -1,0 +1,279 @@
+"""Is a peer there, and is it the one that is meant: hop by hop, until something fails, and then what.
+
+A check uses the connections of a run (same address, same certificates), told apart by TLS's application protocol:
+so a party that waits in a run answers a check, and its run is not disturbed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.x509.oid import NameOID
+
+from ksdp.audit.errors import ProtocolError
+from ksdp.protocols.network.certificates import SKEW, Credentials, holder_of, peer_of
+from ksdp.protocols.network.framing import FrameStream
+from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
+
+__all__ = ["Doorway", "KnockError", "knock"]
+
+_BUFFER = 1 << 20
+_NOT_YET, _EXPIRED = 9, 10
+"""OpenSSL's codes of a certificate that is not valid yet, or no more."""
+
+
+class KnockError(ProtocolError):
+    """A check got no further.
+
+    Parameters
+    ----------
+    code : str
+        Which fault it is, of a fixed list.
+    hop : str
+        Where: `listen`, `name`, `connect`, `tls`, `certificate`, `clock`, `answer`.
+    """
+
+    def __init__(self, code: str, hop: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.hop = code, hop
+
+
+async def knock(
+    peer: Peer,
+    credentials: Credentials,
+    keys: Mapping[str, Ed25519PublicKey],
+    message: bytes,
+    *,
+    seconds: float,
+    limit: int,
+) -> bytes:
+    """Say one thing to a peer and hear one thing.
+
+    Parameters
+    ----------
+    keys : mapping
+        Of all peers: whoever answers in another's place is named.
+    seconds : float
+        For each hop.
+    limit : int
+        Most bytes of the answer.
+
+    Raises
+    ------
+    KnockError
+        Naming the hop that fails.
+    """
+    connected = await _connect(peer.address, seconds)
+    try:
+        reader, writer = await asyncio.open_connection(
+            sock=connected,
+            ssl=_for_checks(credentials.clients[peer.name]),
+            server_hostname="",
+            ssl_handshake_timeout=seconds,
+            limit=_BUFFER,
+        )
+    except ssl.SSLCertVerificationError as error:
+        connected.close()
+        raise await _who_is_it(peer, keys, error.verify_code, seconds) from None
+    except (OSError, TimeoutError) as error:
+        connected.close()
+        raise _no_tls(peer, error) from None
+    try:
+        shown = writer.get_extra_info("ssl_object")
+        peer_of(shown, {peer.name: peer.key})
+        if shown.selected_alpn_protocol() != CHECK_PROTOCOL:
+            raise KnockError("old", "answer", f"{peer.name} has a ksdp that answers no checks")
+        stream = FrameStream(reader, writer, limit)
+        await stream.send(message)
+        return await asyncio.wait_for(stream.receive(), seconds)
+    except TimeoutError:
+        raise KnockError("mute", "answer", f"{peer.name} does not answer within {seconds:g} s") from None
+    except (OSError, asyncio.IncompleteReadError) as error:
+        raise _refused_us(peer, error) from None
+    finally:
+        writer.close()
+
+
+async def _connect(address: Address, seconds: float) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    try:
+        looked = loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        found = await asyncio.wait_for(looked, seconds)
+    except (socket.gaierror, UnicodeError):
+        raise KnockError("name", "name", f"the name {address.host!r} is not known here") from None
+    except TimeoutError:
+        said = f"nobody tells the address of {address.host!r}: the name server is silent"
+        raise KnockError("name", "name", said) from None
+    last: BaseException = OSError()
+    for family, kind, protocol, _, where in found:
+        tried = socket.socket(family, kind, protocol)
+        tried.setblocking(False)
+        try:
+            await asyncio.wait_for(loop.sock_connect(tried, where), seconds)
+        except (OSError, TimeoutError) as error:
+            tried.close()
+            last = error
+        else:
+            return tried
+    if isinstance(last, TimeoutError):
+        said = f"{address} is silent: connecting ended after {seconds:g} s without a word (a firewall that drops)"
+        raise KnockError("silent", "connect", said)
+    if isinstance(last, ConnectionRefusedError):
+        raise KnockError("refused", "connect", f"nobody listens at {address}")
+    assert isinstance(last, OSError)
+    raise KnockError("route", "connect", f"there is no way to {address}: {last.strerror or 'unknown reason'}")
+
+
+def _no_tls(peer: Peer, error: BaseException) -> KnockError:
+    where = peer.address
+    if isinstance(
+        error, TimeoutError | ConnectionAbortedError
+    ):  # asyncio's word for a handshake that takes too long
+        return KnockError(
+            "mute", "tls", f"{where} takes the connection and says nothing (a firewall or a balancer)"
+        )
+    if isinstance(error, ssl.SSLError) and "EOF" not in str(error.reason):
+        if "ALERT" in str(error.reason):
+            return KnockError("tls", "tls", f"{where} refuses TLS 1.3 ({error.reason}): it is no ksdp")
+        return KnockError("not-tls", "tls", f"{where} answers, and not with TLS: it is no ksdp")
+    return KnockError("hung-up", "tls", f"{where} hangs up before it has said who it is")
+
+
+def _refused_us(peer: Peer, error: BaseException) -> KnockError:
+    reason = str(error.reason) if isinstance(error, ssl.SSLError) else ""
+    if "EXPIRED" in reason:
+        return KnockError("our-clock", "clock", f"{peer.name} finds that our certificate is out of date")
+    return KnockError("refuses-us", "certificate", f"{peer.name} does not know the key that is shown to it")
+
+
+async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int, seconds: float) -> KnockError:
+    """Whose certificate it is that was refused: looked at once more, and believed in nothing."""
+    where, name = peer.address, peer.name
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        connected = await _connect(where, seconds)
+        with contextlib.closing(connected):
+            _, writer = await asyncio.open_connection(
+                sock=connected, ssl=context, server_hostname="", ssl_handshake_timeout=seconds
+            )
+            shown = x509.load_der_x509_certificate(
+                writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            )
+            writer.close()
+    except (OSError, ProtocolError, TimeoutError, ValueError, TypeError):
+        return KnockError("key", "certificate", f"whoever answers at {where} does not have the key of {name}")
+    holder, is_ours = holder_of(shown, keys)
+    if holder == name and code in (_NOT_YET, _EXPIRED):
+        there = shown.not_valid_before_utc + SKEW
+        off = (there - datetime.now(UTC)).total_seconds()
+        how = f"{abs(off) / 86400:.0f} days {'ahead of' if off > 0 else 'behind'} the clock here"
+        return KnockError("date", "clock", f"the certificate of {name} is out of date: its clock is {how}")
+    if holder is not None and holder != name:
+        said = f"{holder} answers at {where}, the address that is named for {name}"
+        return KnockError("swapped", "certificate", said)
+    if is_ours:
+        said = f"a ksdp answers at {where}, and not with the key that is named for {name}"
+        return KnockError("key", "certificate", said)
+    return KnockError(
+        "proxy",
+        "certificate",
+        f"something at {where} ends TLS with a certificate of its own ({_called(shown)}): a proxy, not {name}",
+    )
+
+
+def _called(shown: x509.Certificate) -> str:
+    names = shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    text = str(names[0].value)[:60] if names else ""
+    return repr(text) if text and text.isprintable() else "without a name"
+
+
+def _for_checks(context: ssl.SSLContext) -> ssl.SSLContext:
+    context.set_alpn_protocols([CHECK_PROTOCOL])
+    return context
+
+
+class Doorway:
+    """Listens where a run would, and answers those who knock; an asynchronous context.
+
+    Parameters
+    ----------
+    answer : callable
+        Makes what is said.
+    """
+
+    def __init__(
+        self,
+        listen: Address,
+        credentials: Credentials,
+        keys: Mapping[str, Ed25519PublicKey],
+        answer: Callable[[], bytes],
+        *,
+        seconds: float,
+        limit: int,
+    ) -> None:
+        self._listen, self._credentials, self._keys = listen, credentials, keys
+        self._answer, self._seconds, self._limit = answer, seconds, limit
+        self.heard: dict[str, bytes | None] = {}
+        """By peer; None of one that is in a run, and waits for others there."""
+        self.came = asyncio.Condition()
+
+    async def __aenter__(self) -> Doorway:
+        where = self._listen
+        try:
+            self._server = await asyncio.start_server(
+                self._open,
+                where.host,
+                where.port,
+                ssl=_for_checks(self._credentials.server),
+                ssl_handshake_timeout=self._seconds,
+                limit=_BUFFER,
+            )
+        except socket.gaierror:
+            raise KnockError("name", "listen", f"the name {where.host!r} is not known here") from None
+        except OSError as error:
+            code, why = _WHY_NOT.get(
+                error.errno or 0, ("listen", f"cannot be listened on: {error.strerror or error}")
+            )
+            raise KnockError(code, "listen", f"{where} {why}") from None
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+
+    async def _open(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard: bytes | None = None
+        shown: Any = writer.get_extra_info("ssl_object")
+        try:
+            name = peer_of(shown, self._keys)
+            if shown.selected_alpn_protocol() == CHECK_PROTOCOL:
+                stream = FrameStream(reader, writer, self._limit)
+                heard = await asyncio.wait_for(stream.receive(), self._seconds)
+                await stream.send(self._answer())
+        except (OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+        async with self.came:
+            if heard is not None or name not in self.heard:
+                self.heard[name] = heard
+            self.came.notify_all()
+
+
+_WHY_NOT = {
+    errno.EADDRINUSE: ("taken", "is taken: another process listens there"),
+    errno.EADDRNOTAVAIL: ("not-here", "is no address of this machine"),
+    errno.EACCES: ("not-allowed", "may not be listened on by this user (ports below 1024)"),
+}

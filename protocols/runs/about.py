@@ -1,0 +1,123 @@
+"""What two parties tell each other in a check, before any data: who they are, what they mean, what time it is.
+
+Nothing in it depends on data but whether there is a clearance. It travels over the connections of a run, which
+prove both keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ksdp.audit.errors import ProtocolError
+from ksdp.protocols.runs.run_terms import RunTerms
+
+__all__ = ["GROUNDS", "LARGEST_ABOUT", "About", "different_terms"]
+
+LARGEST_ABOUT = 4 << 20
+"""Bytes."""
+GROUNDS = ("cleared", "uncleared", "collects", "not said")
+_MOST_TERMS = 256
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class About:
+    """One end of a check."""
+
+    ksdp: str
+    """Version of the package."""
+    code: str
+    """Hash of what computes."""
+    clock: float
+    """Seconds since 1970."""
+    terms: Mapping[str, Any]
+    """As `RunTerms.terms`."""
+    grounds: str = "not said"
+    """On what grounds it will take part, one of `GROUNDS`."""
+    kit: Mapping[str, Any] | None = None
+    """The signed kit in force, where there is one."""
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        return json.dumps(asdict(self), ensure_ascii=True, allow_nan=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> About:
+        """What `to_bytes` wrote.
+
+        Raises
+        ------
+        ProtocolError
+            If it is something else.
+        """
+        try:
+            said = json.loads(data)
+            found = cls(**said)
+            texts = all(isinstance(text, str) and len(text) <= 80 for text in (found.ksdp, found.code))
+            fits = texts and isinstance(found.clock, float) and math.isfinite(found.clock)
+            fits = fits and isinstance(found.terms, dict) and len(found.terms) <= _MOST_TERMS
+            if not (fits and found.grounds in GROUNDS and isinstance(found.kit, dict | None)):
+                raise ValueError
+        except (TypeError, ValueError, RecursionError):
+            raise ProtocolError("said something that no check says") from None
+        return found
+
+
+def different_terms(own: RunTerms, theirs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The lines of two protocol files that differ: what stands here and what stands there.
+
+    Of the parties only those are named that are not the same. Terms that only the other end knows are its own
+    words, and are not repeated.
+    """
+    lines = []
+    for name, here in own.terms.items():
+        there = theirs.get(name)
+        if _same(here, there):
+            continue
+        if name == "parties":
+            lines += _different_parties(here, there)
+        else:
+            lines.append(f"`{name}` is {_shown(here)} here and {_shown(there)} there")
+    if theirs.keys() - own.terms.keys():
+        lines.append("the other end has a term that is not known here")
+    return tuple(lines)
+
+
+def _different_parties(here: Any, there: Any) -> list[str]:
+    ours = dict(here)
+    try:
+        others = {str(name): str(key) for name, key in there}
+    except (TypeError, ValueError):
+        return ["`parties` cannot be read there"]
+    lines = [f"`parties`: {name} is named here, not there" for name in sorted(ours.keys() - others.keys())]
+    unknown = len(others.keys() - ours.keys())
+    lines += [f"`parties`: there are {unknown} there that are not named here"] if unknown else []
+    for name in sorted(ours.keys() & others.keys()):
+        if ours[name] != others[name]:
+            lines.append(
+                f"`parties`: {name} has another key there ({_hash(others[name])}; {_hash(ours[name])} here)"
+            )
+    return lines
+
+
+def _hash(key: str) -> str:
+    """The first groups of the fingerprint of a key in hex."""
+    try:
+        digest = hashlib.sha256(bytes.fromhex(key)).hexdigest()
+    except ValueError:
+        return "no key"
+    return f"{digest[:4]}-{digest[4:8]}-..."
+
+
+def _same(here: Any, there: Any) -> bool:
+    return json.dumps(here, sort_keys=True) == json.dumps(there, sort_keys=True)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,140 @@
+"""PD-NMF that opens its topics alone, one party's side.
+
+1. greeting, statement: as every run (`handshake`)
+2. everybody tells its number of rows
+3. with PD-NMF-Init: shares of every party's own topics, weighted, go to the three computing parties
+4. shares of rows go to them, block by block
+5. rounds of the sweeps on shares, a fixed number; then T is opened, and nothing else
+6. what was opened goes to all, who compare the three copies; result: as every run
+
+Coefficients are each party's own: with T it fits its rows by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
+from ksdp.audit.mechanisms.party_side import PartyResult
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds
+from ksdp.protocols.channel.wire import number_of, pack_number
+from ksdp.protocols.runs.computing_side import ComputingSide, Entered
+from ksdp.protocols.runs.run_terms import RunTerms
+from ksdp.protocols.shared.field import BYTES, limbs_of_bytes
+from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
+from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
+
+__all__ = ["MOST_ENTRIES", "largest_rows_message", "topic_rounds"]
+
+MOST_ENTRIES = 1 << 25
+"""Rows of all parties times features: 1.3 GB of limbs at each computing party."""
+_BLOCK = 1 << 19
+"""Entries of a message of shares, unless a row is longer."""
+
+
+def largest_rows_message(terms: RunTerms) -> int:
+    """No message of a run has more bytes."""
+    mechanism = terms.mechanism
+    assert isinstance(mechanism, PDNMF)
+    return BYTES * max(_BLOCK, 13 * terms.features) + 16 * terms.features * mechanism.rank + (1 << 20)
+
+
+def topic_rounds(
+    terms: RunTerms, engine: RoundEngine, side: ComputingSide, matrix: sp.csr_array
+) -> Rounds[tuple[PartyResult, tuple[int, ...]]]:
+    """The result, and the rows of every party.
+
+    Raises
+    ------
+    InputError
+        If this party's numbers are out of bounds, or all parties have too many rows.
+    """
+    mechanism, final = terms.mechanism, terms.final
+    assert isinstance(mechanism, PDNMF)
+    assert final is not None
+    largest = terms.parties * terms.precision.bound
+    sizes = Sizes(mechanism.rank, mechanism.penalties, largest)
+    _check(matrix, terms.precision.bound)
+    rows = yield from _rows_of_all(terms, engine, matrix.shape[0])
+    wanted, models = Sweeps(sizes, mechanism.cap), None
+    if mechanism.start == "pd-nmf-init":
+        own = pseudo_documents(local_models([matrix], mechanism.rank, mechanism.local_fit)[0])
+        _check(own, terms.precision.bound)
+        models = yield from _entered(side, own, dict.fromkeys(rows, mechanism.rank), largest)
+        wanted = Sweeps(sizes, mechanism.cap, mechanism.sweeps)
+    entered = yield from _entered(side, matrix, rows, largest)
+    start = random_topics(terms.features, mechanism.rank, mechanism.start_seed)
+
+    async def work(runtime: object) -> dict[str, NDArray[np.float64]]:
+        assert entered is not None
+        return {"T": await topics_of(runtime, entered, start, wanted, models)}
+
+    public = yield from side.learn(None if entered is None else work)
+    # Opened numbers are to 2^-40: what is below zero is zero.
+    public["T"] = np.maximum(public["T"], 0.0)
+    own_weights = fit_coefficients(matrix, public["T"], gamma=mechanism.gamma, delta=mechanism.delta)
+    return PartyResult(public, {"W": own_weights}), tuple(rows.values())
+
+
+def _check(matrix: sp.csr_array, bound: float) -> None:
+    data = matrix.data
+    if data.size and not (data.min() >= 0 and float(data @ data) <= bound):
+        raise InputError(
+            f"entries must not be negative, and their squares add up to at most `precision.bound` ({bound:g})."
+        )
+
+
+def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict[str, int]]:
+    told = yield from engine.everybody("rows", pack_number(mine))
+    rows = {name: number_of(body) for name, body in told.items()} | {engine.name: mine}
+    if min(rows.values()) < 1:
+        raise ProtocolError("A party has no rows.")
+    most = MOST_ENTRIES // terms.features
+    if sum(rows.values()) > most:
+        raise InputError(
+            f"all parties together may have {most} rows of {terms.features} features in a run that opens its "
+            f"final output alone; they have {sum(rows.values())}."
+        )
+    return dict(sorted(rows.items()))
+
+
+def _entered(
+    side: ComputingSide, matrix: sp.csr_array, rows: dict[str, int], largest: float
+) -> Rounds[SharedRows | None]:
+    """Shares of every party's rows, one party's after the other's, in the order of their names."""
+    features = matrix.shape[1]
+    most = max(1, _BLOCK // features)
+    entries = {
+        name: [features * min(most, count - first) for first in range(0, count, most)]
+        for name, count in rows.items()
+    }
+    found = yield from side.blocks_of(_blocks(matrix, most, largest), entries)
+    return None if found is None else SharedRows(_limbs(found, sum(rows.values()), features))
+
+
+def _blocks(matrix: sp.csr_array, most: int, largest: float) -> Iterator[NDArray[np.int64]]:
+    for first in range(0, matrix.shape[0], most):
+        part = matrix[first : first + most].toarray().ravel() * (2.0**ROW_BITS / np.sqrt(largest))
+        yield np.rint(part).astype(np.int64)
+
+
+def _limbs(found: dict[str, list[Entered]], rows: int, features: int) -> NDArray[np.float32]:
+    limbs: NDArray[np.float32] | None = None
+    at = 0
+    for name in sorted(found):
+        for number, block in enumerate(found[name]):
+            part = limbs_of_bytes(block).reshape(-1, len(block) // features, features)
+            found[name][number] = block[:0]  # not held twice
+            if limbs is None:
+                limbs = np.empty((len(part), rows, features), dtype=np.float32)
+            limbs[:, at : at + part.shape[1]] = part
+            at += part.shape[1]
+    assert limbs is not None
+    return limbs

@@ -1,0 +1,259 @@
+"""How a run answers what a party's program requests (`mechanisms.party_side`), one party's side.
+
+Every party draws its own noise. Where there is a server, it does not know the algorithm: before each answer the
+parties tell it, and each other, what is requested, one round of a few bytes. Rounds of an answer:
+
+==============  =========================================================================================
+`SecSum`        one secure sum among the parties (`sum_rounds`)
+`NormedSecSum`  see `normed_rounds`
+`NoisySum`      as `SecSum`, of shares with noise; a server is told nothing
+`OneNoiseSum`   see `one_noise_rounds`
+`Upload`        every party tells the server, then the server tells all what it made of it
+`LocalNoise`    none: the noise stays here, and nobody is told
+`Broadcast`     the first party tells the others
+`Sizes`         everybody tells everybody its number of rows
+==============  =========================================================================================
+
+At the end the parties hand the public result to the server, which takes part in the comparison of hashes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import ProtocolError
+from ksdp.audit.mechanisms.party_side import (
+    Broadcast,
+    LocalNoise,
+    NoisySum,
+    NormedSecSum,
+    OneNoiseSum,
+    PartyProgram,
+    PartyResult,
+    Request,
+    SecSum,
+    Sizes,
+    Upload,
+)
+from ksdp.audit.randomness import RandomBytes
+from ksdp.protocols.channel.arrays import pack_array, pack_arrays, unpack_array
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds
+from ksdp.protocols.channel.wire import number_of, pack, pack_number
+from ksdp.protocols.runs.handshake import OpenedRun, Outcome, agree_on_result
+from ksdp.protocols.runs.one_noise_rounds import OneNoiseDevice
+from ksdp.protocols.runs.party_noise import Noised, NoiseSource, noised
+from ksdp.protocols.runs.programs import needs_norms, program_of
+from ksdp.protocols.runs.run_terms import RunTerms
+from ksdp.protocols.runs.sum_rounds import SumRounds
+from ksdp.protocols.sums.sum_messages import what_follows
+
+if TYPE_CHECKING:
+    from ksdp.protocols.runs.normed_rounds import NormedRounds
+
+__all__ = ["ProgramRounds", "request_body", "what_is_requested", "what_noise_leaves"]
+
+_WORDS = {
+    SecSum: "secsum",
+    NormedSecSum: "normedsecsum",
+    LocalNoise: "keep",
+    Sizes: "sizes",
+    Broadcast: "show",
+    NoisySum: "sum",
+    Upload: "upload",
+    OneNoiseSum: "one-noise",
+}
+_EXACT = ("secsum", "normedsecsum")
+
+
+def what_is_requested(request: Request) -> str:
+    """The word for it."""
+    return _WORDS[type(request)]
+
+
+def request_body(request: Request | None) -> bytes:
+    """What a server is told before the answer; the same at every party. None: nothing more is requested.
+
+    Nothing that only one party knows is in it: deviations of uploads depend on data.
+    """
+    if request is None:
+        return pack("ask", b"done", b"")
+    deviation = request.deviation.hex().encode() if isinstance(request, OneNoiseSum) else b""
+    shape = () if isinstance(request, LocalNoise | Broadcast | Sizes) else request.share.shape
+    return pack("ask", what_is_requested(request).encode(), deviation, *(pack_number(size) for size in shape))
+
+
+class ProgramRounds:
+    """One party's side of a run, once its terms are agreed and the secure sums have begun.
+
+    Parameters
+    ----------
+    terms : RunTerms
+        Agreed on.
+    opened : OpenedRun
+        What the handshake came to.
+    engine : RoundEngine
+        Of this party.
+    sums : SumRounds
+        Begun.
+    identity : Ed25519PrivateKey
+        The party's signing key.
+    noise : NoiseSource
+        The party's own.
+    random_bytes : callable
+        Source of secrets.
+    """
+
+    def __init__(
+        self,
+        terms: RunTerms,
+        opened: OpenedRun,
+        engine: RoundEngine,
+        sums: SumRounds,
+        identity: Ed25519PrivateKey,
+        noise: NoiseSource,
+        random_bytes: RandomBytes,
+    ) -> None:
+        self._terms, self._opened, self._engine, self._sums = terms, opened, engine, sums
+        self._identity, self._source, self._random_bytes = identity, noise, random_bytes
+        self._session = opened.sums.session
+        self._names = tuple(p.name for p in terms.participants)
+        self._peers = tuple(name for name in self._names if name != engine.name)
+        self._server = terms.server.name if terms.server else ""
+        self._one_noise: OneNoiseDevice | None = None
+        self._normed: NormedRounds | None = None
+        self._asked: Counter[str] = Counter()
+        self._sizes: tuple[int, ...] = ()
+
+    def play(self, program: PartyProgram) -> Rounds[Outcome]:
+        """Answer all requests, then agree on the result.
+
+        Raises
+        ------
+        InputError
+            If a share, with or without its noise, is out of bounds.
+        ProtocolError
+            If anybody deviates.
+        """
+        yield from self._begin()
+        answer: Any = None
+        while True:
+            try:
+                request = program.send(answer)
+            except StopIteration as stop:
+                result: PartyResult = stop.value
+                break
+            self._asked[what_is_requested(request)] += 1
+            answer = yield from self._answer(request)
+        public = {name: np.asarray(array, dtype=np.float64) for name, array in result.public.items()}
+        if self._server:
+            yield from self._announce(None)
+            yield from self._engine.tell("public", {self._server: pack_arrays(public)})
+        digest = yield from agree_on_result(self._engine, self._session, public, self._sizes)
+        return Outcome(
+            PartyResult(public, result.own),
+            self._session.hex(),
+            digest,
+            self._opened.statements,
+            self._sums.taken,
+            self._normed.taken if self._normed else 0,
+            self._reveals(),
+            {word: times for word, times in self._asked.items() if word not in _EXACT},
+            self._sizes,
+        )
+
+    def _begin(self) -> Rounds[None]:
+        if program_of(self._terms.mechanism).one_noise:
+            self._one_noise = OneNoiseDevice(
+                self._terms, self._session, self._engine, self._identity, self._random_bytes
+            )
+            yield from self._one_noise.begin()
+        if needs_norms(self._terms.mechanism):
+            # Oblivious transfer takes a second to import, which other runs need not pay.
+            from ksdp.protocols.runs.normed_rounds import NormedRounds
+
+            self._normed = NormedRounds(self._terms, self._session, self._engine, self._random_bytes)
+            yield from self._normed.begin()
+
+    def _answer(self, request: Request) -> Rounds[Any]:
+        if isinstance(request, LocalNoise):
+            return self._noised(request.array, request.deviation).values
+        yield from self._announce(request)
+        match request:
+            case SecSum(share=share):
+                return (yield from self._sums.total(share))
+            case NormedSecSum(share=share):
+                assert self._normed is not None
+                return (yield from self._normed.total(share))
+            case Sizes(rows=rows):
+                return (yield from self._tell_sizes(rows))
+            case Broadcast(array=array):
+                return (yield from self._broadcast(array))
+        mine = self._noised(request.share, request.deviation)
+        if isinstance(request, NoisySum):
+            total = yield from self._sums.total(mine.values)
+        elif isinstance(request, OneNoiseSum):
+            assert self._one_noise is not None
+            total = yield from self._one_noise.total(mine.values, mine.noise, request.deviation)
+        else:
+            sent = pack("upload", pack_array(request.send(mine.values)), pack_array(request.beside))
+            yield from self._engine.tell("upload", {self._server: sent})
+            total = unpack_array((yield from self._engine.hear("told", self._server)))
+        return request.after(total)
+
+    def _announce(self, request: Request | None) -> Rounds[None]:
+        """Say what comes; without a server the rounds that come say it themselves."""
+        if not self._server:
+            return
+        body = request_body(request)
+        for peer, theirs in (yield from self._engine.exchange("ask", self._to_all(body), self._peers)).items():
+            if theirs != body:
+                raise ProtocolError(f"{peer} asks for something else: the parties drifted apart.")
+
+    def _tell_sizes(self, rows: int) -> Rounds[tuple[int, ...]]:
+        arrived = yield from self._engine.exchange("sizes", self._to_all(pack_number(rows)), self._peers)
+        found = {peer: number_of(body) for peer, body in arrived.items()} | {self._engine.name: rows}
+        self._sizes = tuple(found[name] for name in self._names)
+        if not all(self._sizes):
+            raise ProtocolError("A party says that it has no rows.")
+        return self._sizes
+
+    def _broadcast(self, array: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
+        first = self._names[0]
+        if self._engine.name != first:
+            return unpack_array((yield from self._engine.hear("show", first)))
+        yield from self._engine.tell("show", dict.fromkeys(self._peers, pack_array(array)))
+        return array
+
+    def _to_all(self, body: bytes) -> dict[str, bytes]:
+        return dict.fromkeys(self._engine.others, body)
+
+    def _noised(self, share: NDArray[np.float64], deviation: float) -> Noised:
+        return noised(share, deviation, self._terms.precision.bound, self._source)
+
+    def _reveals(self) -> str:
+        said = [what_follows(self._terms.parties)] if self._asked["secsum"] else []
+        said += [self._normed.reveals] if self._normed else []
+        return " ".join(filter(None, (*said, what_noise_leaves(self._asked, self._terms.parties))))
+
+
+def what_noise_leaves(asked: Counter[str], parties: int) -> str:
+    """What follows from what was announced with noise, in plain words."""
+    said = []
+    if asked["sum"]:
+        who = "Each party learns the other's" if parties == 2 else f"Any {parties - 1} learn the last one's"
+        said.append(f"{who} share of every sum, with its noise.")
+    if asked["upload"]:
+        said.append("The server learns every party's uploads, with that party's noise, and what goes beside them.")
+    if asked["show"]:
+        said.append("Everybody learns what the first party showed, without noise.")
+    if asked["one-noise"]:
+        said.append(
+            "Every sum has the noise of one device: that device can subtract it; the first device and the server "
+            "together know which one it is, and the neighbours of a device with the server its noise."
+        )
+    return " ".join(said)

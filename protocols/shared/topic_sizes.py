@@ -1,0 +1,97 @@
+"""How the numbers of PD-NMF are written on shares, and how large they can be: public, and checked beforehand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+
+__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "SIGNED", "Sizes"]
+
+ROW_BITS = 60
+"""Fraction bits of X'."""
+KEPT = 50
+"""Fraction bits of W' and T', and of products of them."""
+SIGNED = 40
+"""Fraction bits of what a sign is taken of: a word has no room for more."""
+LEAST_RHO = 2.0**-12
+_SIGN_BITS = 62
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How the numbers of a factorisation are written; public.
+
+    Raises
+    ------
+    InputError
+        If the regularisers are so small beside the bound that numbers would not fit.
+    """
+
+    rank: int
+    penalties: Penalties
+    largest: float
+    """What the squares of all parties' entries add up to at most: s^2."""
+
+    def __post_init__(self) -> None:
+        alpha, _, gamma, _ = self.penalties
+        if self.rho < LEAST_RHO:
+            least = LEAST_RHO**2 * self.largest
+            raise InputError(
+                f"`beta` times `delta` must be at least {least:.3g} in a run that opens its final output alone, "
+                f"or `precision.bound` smaller; got {self.penalties[1] * self.penalties[3]:.3g}."
+            )
+        if max(self.rho, self.fixed_alpha, self.fixed_gamma) > 1.0:
+            raise InputError(
+                "`alpha`, `beta`, `gamma` and `delta` must be smaller, or `precision.bound` larger: nothing would "
+                f"be left of data of that size; got {alpha:g}, {self.penalties[1]:g}, {gamma:g} and "
+                f"{self.penalties[3]:g}."
+            )
+        if 1.0 / self.tau > self.reach:
+            raise InputError("`beta` must be smaller beside `delta`: the start would be out of reach.")
+        if SIGNED + self.terms_bits > _SIGN_BITS:
+            raise InputError("`rank` is too large for regularisers this small.")
+
+    @property
+    def tau(self) -> float:
+        """T = tau T'."""
+        _, beta, _, delta = self.penalties
+        return float((self.largest * delta / beta) ** 0.25)
+
+    @property
+    def rho(self) -> float:
+        """Both quadratic regularisers."""
+        _, beta, _, delta = self.penalties
+        return math.sqrt(beta * delta / self.largest)
+
+    @property
+    def fixed_alpha(self) -> float:
+        """Of |T'|."""
+        return self.penalties[0] * self.tau / self.largest
+
+    @property
+    def fixed_gamma(self) -> float:
+        """Of |W'|; W = (s / tau) W'."""
+        return self.penalties[2] / (self.tau * math.sqrt(self.largest))
+
+    @property
+    def reach(self) -> float:
+        """No column of W' and no row of T' is longer."""
+        return 0.5 / math.sqrt(self.rho)
+
+    @property
+    def reach_bits(self) -> int:
+        """2^this is above `reach`, and what rounding adds to it."""
+        return math.ceil(math.log2(self.reach)) + 1
+
+    @property
+    def scale_bits(self) -> int:
+        """2^this is above every denominator."""
+        return math.ceil(math.log2(self.reach**2 + 2.0 * self.rho))
+
+    @property
+    def terms_bits(self) -> int:
+        """2^this is above every number whose sign decides: |X' T'| <= reach, (k - 1) reach^3, a regulariser."""
+        return math.ceil(math.log2(self.reach + (self.rank - 1) * self.reach**3 + 1.0)) + 1

@@ -1,0 +1,97 @@
+"""`ksdp party check`: before any data, what would fail, at whom, and what mends it; and `ksdp party` itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ksdp.commands.options import JsonOption, signing_key
+from ksdp.commands.runs import BudgetOption, LedgerOption, ProtocolArgument, UnclearedOption, purse_files
+from ksdp.commands.runs import party as take_part
+
+if TYPE_CHECKING:
+    from ksdp.flows.runs.check_words import Finding
+
+__all__ = ["party"]
+
+_TAKE_PART = "in"
+
+
+class _Parties(TyperGroup):
+    """`ksdp party FILE ...` takes part; `ksdp party check FILE ...` only looks."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Whatever is no command is what `party` itself is given."""
+        if not args or args[0] not in self.commands:
+            args = [_TAKE_PART, *args]
+        return list(super().parse_args(ctx, args))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Usage lines show what a person types: `ksdp party FILE`."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return "" if name == _TAKE_PART else name, command, rest
+
+
+party = typer.Typer(
+    name="party",
+    cls=_Parties,
+    help="Take part in a run, once `ksdp party check` finds nothing: shares only what the protocol says.",
+    rich_markup_mode=None,
+)
+party.command(_TAKE_PART)(take_part)
+
+
+@party.command("check")
+def check(
+    protocol: ProtocolArgument,
+    me: Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")],
+    key: Annotated[Path, typer.Option("--key", help="Its private key.")],
+    corpus: Annotated[Path | None, typer.Option("--corpus", help="As `ksdp party` will be given it.")] = None,
+    clearance: Annotated[Path | None, typer.Option("--clearance", help="Likewise.")] = None,
+    signer: Annotated[Path | None, typer.Option("--signer", help="Likewise.")] = None,
+    uncleared: UnclearedOption = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Likewise.")] = None,
+    listen: Annotated[str | None, typer.Option("--listen", help="Likewise.")] = None,
+    ledger: LedgerOption = None,
+    budget: BudgetOption = None,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds for the others to come.")] = 30.0,
+    hop: Annotated[float, typer.Option("--hop", min=0.1, help="Seconds until a silent hop is given up.")] = 5.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Check everything that a run needs, before any data: each fault in a line, at whom, and what mends it."""
+    from datetime import UTC, datetime
+
+    from ksdp.flows.runs.check_here import Question, check_here
+    from ksdp.flows.runs.check_peers import Knocks, check_peers
+    from ksdp.protocols.network.mesh import Address
+
+    def tell(finding: Finding) -> None:
+        if not as_json:
+            typer.echo(_line(finding))
+
+    address = Address.parse(listen) if listen else None
+    kept, limits = purse_files(me, key, ledger, budget)
+    question = Question(protocol, me, key, signing_key, corpus, clearance, signer, uncleared, out, kept, limits)
+    here = check_here(question, datetime.now(UTC))
+    for finding in here.findings:
+        tell(finding)
+    found = list(here.findings)
+    if here.run is not None and here.identity is not None:
+        asked = Knocks(here.run, me, here.identity, here.grounds, address, wait, hop, lambda: datetime.now(UTC))
+        found += check_peers(asked, tell)
+    faults = [finding for finding in found if not finding.fine]
+    if as_json:
+        typer.echo(json.dumps({"fine": not faults, "findings": [finding.as_json() for finding in found]}))
+    else:
+        typer.echo(f"{len(faults)} to mend" if faults else "nothing stands in the way of a run")
+    raise typer.Exit(1 if faults else 0)
+
+
+def _line(finding: Finding) -> str:
+    mark = "ok  " if finding.fine else "FAIL"
+    mends = f"  ->  {finding.mend}" if finding.mend else ""
+    return f"{mark} {finding.party:12} {finding.hop:12} {finding.said}{mends}"

@@ -1,0 +1,208 @@
+"""From the arguments of a Python call to a spec, and to what the spec cannot say: data and functions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import as_rows
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.callables import function_mechanism
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import lent
+from ksdp.audit.spec import CorpusSpec, DecisionSpec, DesignSpec, Spec, parse_spec
+from ksdp.interface import given
+from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
+from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
+from ksdp.storage.in_memory import corpus_in_memory
+
+__all__ = ["CallSpec", "call_spec", "with_recorded_runs"]
+
+_SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
+_KEYS = {
+    key: section
+    for section, model in (("corpus", CorpusSpec), ("design", DesignSpec), ("decision", DecisionSpec))
+    for key in model.model_fields
+    if key not in ("path", "format")
+}
+"""Keys that need no section: those of the corpus, the design and the decision."""
+_OWN = ("publishes", "version", "y", "ids")
+
+
+@dataclass(frozen=True)
+class CallSpec:
+    """A spec, and what it means in this process alone."""
+
+    spec: Spec
+    base: Path
+    corpus: Corpus | None = None
+    """None: it is in a file."""
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    """Mechanisms and statistics that only this process has."""
+
+    @contextlib.contextmanager
+    def known(self) -> Iterator[None]:
+        """Let the spec mean what it means, inside."""
+        with lent(self.objects), lent_corpus(self.corpus) if self.corpus is not None else contextlib.nullcontext():
+            yield
+
+
+def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpec:
+    """What a call asks for.
+
+    Parameters
+    ----------
+    data : matrix, table or texts; or the path of a spec, which then says everything
+    mechanism : name, function, estimator or object
+    settings : keys of a spec, of its sections, and of the mechanism
+
+    Raises
+    ------
+    InputError
+        If something is refused.
+    """
+    if isinstance(data, str | Path):
+        from ksdp.flows.prepare import read_spec_file
+
+        if mechanism is not None or settings:
+            raise InputError(f"the spec {Path(data).name} says everything; other settings must be left out.")
+        return with_recorded_runs(CallSpec(*read_spec_file(Path(data))))
+    if mechanism is None:
+        raise InputError("`mechanism` must say what is audited: a name, a function or an estimator.")
+    tables, rest = _sections(settings)
+    own = {name: rest.pop(name) for name in _OWN if name in rest}
+    columns = {name: own.get("ids") if name == "ids" else None for name in ("ids", "party", "group")}
+    for name in ("party", "group"):
+        if name in tables["corpus"] and not isinstance(tables["corpus"][name], str):
+            columns[name] = tables["corpus"].pop(name)
+    about = CorpusSpec.model_validate({**tables["corpus"], "path": MEMORY})
+    corpus = corpus_in_memory(data, about, **columns)
+    features = corpus.features if "y" in own else None
+    if "y" in own:
+        corpus = _with_labels(corpus, own["y"])
+    objects: dict[str, Any] = {}
+    tables["statistics"] = _statistics(tables["statistics"], objects)
+    tables["corpus"]["path"] = MEMORY
+    if isinstance(mechanism, Recorded):
+        if rest:
+            raise InputError(f"{_listed(rest)} is no setting; recorded runs have no parameters.")
+        runs = recorded_runs(mechanism, corpus)
+        tables = recorded_tables(runs, tables, tables["design"])
+        objects[runs.name] = runs
+    elif isinstance(mechanism, Mapping):
+        tables["mechanism"] = dict(mechanism)
+    elif isinstance(mechanism, str):
+        tables["mechanism"] = {"name": mechanism} | rest
+    else:
+        if rest:
+            raise InputError(f"{_listed(rest)} is no setting; a function or an object has its own parameters.")
+        draft = parse_spec({**tables, "mechanism": {"name": "draft"}})
+        made = _mechanism(mechanism, corpus, draft, own, sp.issparse(data), features)
+        tables["mechanism"] = {"name": lent_key(made, mechanism, own.get("version"))}
+        objects[tables["mechanism"]["name"]] = made
+        if hasattr(made, "statistics") and "families" not in tables["statistics"]:
+            tables["statistics"]["families"] = ()
+    return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
+
+
+def with_recorded_runs(spec: CallSpec) -> CallSpec:
+    """The same, where the spec's mechanism is `recorded`: its runs are read, and are all that there is to know.
+
+    Raises
+    ------
+    InputError
+        If the tables are refused.
+    """
+    if spec.spec.mechanism.name != NAME:
+        return spec
+    told = spec.spec.model_dump(mode="json", exclude_unset=True)
+    corpus = load_corpus(spec.spec.corpus, spec.base, nonnegative=False)
+    runs = recorded_runs(recorded_in_spec(told, spec.base), corpus)
+    tables = recorded_tables(runs, told, told.get("design", {}))
+    return CallSpec(parse_spec(tables), spec.base, None, {runs.name: runs})
+
+
+def lent_key(made: Any, mechanism: Any, version: Any) -> str:
+    """Name in the spec; a mechanism that follows the contract has a name and a version that mean something."""
+    if made is mechanism:
+        return given.lent_name(str(made.name), version)
+    return str(made.name)
+
+
+def _sections(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(tables of the spec, what is left)."""
+    tables: dict[str, Any] = {name: {} for name in ("corpus", "design", "decision", "statistics")}
+    rest: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key == "statistics" and not isinstance(value, Mapping):
+            tables["statistics"]["names"] = tuple(value)
+        elif key == "families":
+            tables["statistics"]["families"] = tuple(value)
+        elif key in _SECTIONS:
+            tables[key] = {**tables.get(key, {}), **value}
+        elif key == "seed":
+            tables["seed"] = value
+        elif key in _KEYS and key != "documents":
+            tables[_KEYS[key]][key] = value
+        elif key == "documents":
+            tables["design"]["documents"] = value if isinstance(value, int) else tuple(map(str, value))
+        else:
+            rest[key] = value
+    return tables, rest
+
+
+def _statistics(table: Mapping[str, Any], objects: dict[str, Any]) -> dict[str, Any]:
+    """Statistics by name; objects and functions are lent under theirs."""
+    names = []
+    for thing in table.get("names", ()):
+        if not isinstance(thing, str):
+            made = given.lent_statistic(thing)
+            objects[made.name] = made
+            thing = made.name
+        names.append(thing)
+    return {**table, **({"names": tuple(names)} if names else {})}
+
+
+def _with_labels(corpus: Corpus, labels: Any) -> Corpus:
+    """The corpus with one more column: who knows a document knows its label."""
+    known = np.asarray(labels)
+    if len(known) != len(corpus) + len(corpus.left_out):
+        raise InputError(f"`y` must have one label a document ({len(corpus)}); got {len(known)}.")
+    if corpus.left_out:
+        raise InputError("documents without features cannot have labels; leave them out of the data and of `y`.")
+    codes = np.unique(known, return_inverse=True)[1].astype(np.float64)
+    matrix = sp.csr_array(sp.hstack([corpus.matrix, sp.csr_array(codes[:, None])], format="csr"))
+    return Corpus(matrix, corpus.ids, corpus.party, corpus.group, corpus.left_out)
+
+
+def _mechanism(
+    mechanism: Any, corpus: Corpus, draft: Spec, own: Mapping[str, Any], sparse: bool, features: int | None
+) -> Any:
+    if given.follows_contract(mechanism):
+        return mechanism
+    size = min(as_rows(draft.design.party_size, len(corpus)), len(corpus))
+    rows = np.sort(generator(draft.seed, Purpose.SAMPLE, 1).choice(len(corpus), size, replace=False))
+    trial = sp.csr_array(corpus.matrix[rows])
+    if given.is_estimator(mechanism):
+        name, call = (
+            type(mechanism).__name__,
+            given.estimator_call(mechanism, own.get("publishes"), not sparse, features),
+        )
+    elif callable(mechanism):
+        name, call = getattr(mechanism, "__name__", type(mechanism).__name__), given.called(mechanism, not sparse)
+    else:
+        raise InputError(
+            f"`mechanism` must be a name, a function or an estimator; got {type(mechanism).__name__}."
+        )
+    return function_mechanism(given.lent_name(name, own.get("version")), call, trial, features)
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

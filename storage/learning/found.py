@@ -1,0 +1,79 @@
+"""What the store holds of an audit's question besides verdicts: what a run gains, and what would make it safe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.store import Store, content_key, write_json
+
+__all__ = ["AboutLearning", "learning_of", "write_gain"]
+
+
+@dataclass(frozen=True)
+class AboutLearning:
+    """What was measured of the same spec on the same corpus; None: it was not."""
+
+    gain: Mapping[str, Any] | None
+    """As `ksdp gain` found it (`GainSummary.to_json`)."""
+    advice: Mapping[str, Any] | None
+    """What `ksdp advise` said when it was asked about this spec, or when it recommended it; the newest."""
+    recommended: bool
+    """Whether it recommended this very spec."""
+
+    @property
+    def nothing_gained(self) -> str | None:
+        """The sentence that comes before everything else, where joining gains nothing for certain."""
+        if self.gain is None or self.gain["measures"][0]["gain"]["low"] > 0:
+            return None
+        return str(self.gain["sentences"][0])
+
+
+def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) -> Path:
+    """Keep what a run gains.
+
+    Parameters
+    ----------
+    spec, corpus : str
+        Their hashes: of the spec that was measured, and of the corpus as its levers make it.
+    """
+    path = _gain_path(store, spec, corpus)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_json(path, gain)
+    return path
+
+
+def learning_of(store: Store, spec: str, corpus: str) -> AboutLearning:
+    """What the store holds of a spec and a corpus, by their hashes.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
+    """
+    path = _gain_path(store, spec, corpus)
+    gain = _read(path) if path.is_file() else None
+    written = sorted(
+        (store.root / "advice").glob("*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True
+    )
+    for advice in map(_read, written):
+        if advice.get("advised") == spec:
+            return AboutLearning(gain, advice, True)
+        if advice.get("asked") == spec and advice.get("corpus") == corpus:
+            return AboutLearning(gain, advice, False)
+    return AboutLearning(gain, None, False)
+
+
+def _gain_path(store: Store, spec: str, corpus: str) -> Path:
+    return store.root / "gain" / f"{content_key({'gain': spec, 'corpus': corpus})[:16]}.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} is missing or damaged.") from error

@@ -1,0 +1,99 @@
+"""Runs that a party has taken part in, kept in its store for the dashboard: one JSON file a run, never a value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ksdp.audit.errors import InputError, StoreError
+from ksdp.storage.store import Store, write_json
+
+__all__ = ["PartyRun", "keep_party_run", "party_run_ids", "read_party_run"]
+
+_FOLDER = "party-runs"
+_SESSION = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class PartyRun:
+    """One run, as this party saw it."""
+
+    session: str
+    me: str
+    finished: datetime
+    seconds: float
+    mechanism: str
+    agreement: str
+    result: str
+    parties: Mapping[str, bool]
+    """Name: whether its documents were cleared."""
+    server: str | None
+    documents: int
+    of: int
+    signer: str | None
+    """Fingerprint of who signed the clearance; None without one."""
+    opens: str
+    rounds: int
+    sent: int
+    received: int
+    """Bytes, without TLS."""
+    epsilon: float | None
+    delta: float | None
+    """What the mechanism claims for this run, where it claims anything."""
+    sound: bool
+    """Whether that claim holds."""
+    spent: str
+    """What all runs of the ledger give away together, in a sentence; empty where none is kept."""
+
+
+def keep_party_run(store: Store, about: Mapping[str, Any], spent: str) -> None:
+    """Keep what `run.json` says of a run, and of all runs of the ledger."""
+    write_json(store.root / _FOLDER / f"{about['session']}.json", dict(about) | {"spent": spent})
+
+
+def party_run_ids(store: Store) -> list[str]:
+    """Sessions, the newest first."""
+    files = [path for path in (store.root / _FOLDER).glob("*.json") if _SESSION.fullmatch(path.stem)]
+    return [path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime_ns, path.stem))]
+
+
+def read_party_run(store: Store, session: str) -> PartyRun:
+    """One run.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    """
+    path = store.root / _FOLDER / f"{session}.json"
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        claimed = said["claimed"] or {}
+        return PartyRun(
+            session=str(said["session"]),
+            me=str(said["me"]),
+            finished=datetime.fromisoformat(said["finished"]),
+            seconds=float(said["seconds"]),
+            mechanism=str(said["mechanism"]["name"]),
+            agreement=str(said["agreement"]),
+            result=str(said["result"]),
+            parties={str(name): bool(party["cleared"]) for name, party in said["parties"].items()},
+            server=said["server"],
+            documents=int(said.get("documents", 0)),
+            of=int(said.get("of", 0)),
+            signer=said["clearance"]["signer"] if said.get("clearance") else None,
+            opens=str(said["opens"]),
+            rounds=int(said["rounds"]),
+            sent=int(said["bytes"]["sent"]),
+            received=int(said["bytes"]["received"]),
+            epsilon=claimed.get("epsilon"),
+            delta=claimed.get("delta"),
+            sound=bool(said["guarantee"]["sound"]),
+            spent=str(said["spent"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+        raise StoreError(f"the run {session[:16]} of the store cannot be read.") from error

@@ -1,0 +1,79 @@
+"""The column that learns from raw announcements: the stored observables of all runs, in one matrix a worker."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import DamagedBlock, StoreError
+from ksdp.audit.testing import ArmTests, raw_arms
+from ksdp.audit.verdicts.folds import folds_of
+from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_scores
+from ksdp.storage.blocks import has_block, read_observables
+from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
+from ksdp.tasks.blocks import discard
+
+__all__ = ["fresh_raw_scores", "raw_column"]
+
+Bits = NDArray[np.bool_]
+
+
+def raw_column(ref: AuditRef, lane: int, inclusion: Bits) -> ArmTests:
+    """Tests of some documents of a lane, given their bits in all its runs.
+
+    Raises
+    ------
+    DamagedBlock
+        Naming a block of observables; it is dropped, so that `compute_block` makes it again.
+    StoreError
+        If one is not there.
+    """
+    return raw_arms(_gram(ref, lane), inclusion)
+
+
+def fresh_raw_scores(ref: AuditRef, fresh: AuditRef, lane: int, before: Bits, after: Bits) -> NDArray[np.float32]:
+    """Scores of the fresh runs under the filter of all the audit's, shape (n_documents, n_fresh).
+
+    Parameters
+    ----------
+    ref, fresh : the first look and the fresh runs of one audit
+    before, after : bits of some documents in the runs of both
+    """
+    runs = np.arange(before.shape[1] + after.shape[1])
+    bits = np.concatenate([before, after], axis=1)
+    return raw_scores(_gram(ref, lane, fresh), bits, runs[: before.shape[1]], runs[before.shape[1] :])
+
+
+@lru_cache(maxsize=2)
+def _gram(ref: AuditRef, lane: int, fresh: AuditRef | None = None) -> NDArray[np.float64]:
+    """Inner products of all runs of a lane, and of the fresh ones after them; scales come from the former."""
+    first = _announcements(ref, lane)
+    known = folds_of(len(first))[0]
+    if fresh is None:
+        return gram_of_runs(first, known)
+    return gram_of_runs(np.concatenate([first, _announcements(fresh, lane)]), known)
+
+
+def _announcements(ref: AuditRef, lane: int) -> NDArray[np.floating]:
+    """Everything that the runs of a lane announce and statistics may see, one row a run."""
+    plan, folders = open_plan(ref), folders_of(ref)
+    shapes = {a.name: a.shape for a in plan.announced}
+    width = sum(int(np.prod(shapes[name])) for name in plan.seen)
+    rows = np.empty((plan.design.runs, width), plan.spec.store.precision)
+    for block in plan.blocks:
+        if block.lane != lane:
+            continue
+        try:
+            if not has_block(folders.observables, block, folders.key):
+                raise StoreError(
+                    "the announced arrays of all runs are not in the store, and the learner on them needs them; "
+                    'run `ksdp audit` with `store.observables = "all"`.'
+                )
+            for at, run in enumerate(read_observables(folders.observables, block, folders.key), block.start):
+                rows[at] = np.concatenate([run[name].ravel() for name in plan.seen])
+        except DamagedBlock:
+            discard(folders.observables, block, [])
+            raise
+    return rows

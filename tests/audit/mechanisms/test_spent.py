@@ -1,0 +1,85 @@
+"""What several runs give away together: the exact law, against an accountant and samples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
+from scipy.stats import norm
+
+from ksdp.audit.mechanisms.privacy.spent import Price, price_of, spent_together, worst_price
+from ksdp.audit.registry import make_mechanism
+
+
+def made(name: str, **parameters: object) -> object:
+    return make_mechanism(name, {"rank": 2, **parameters})
+
+
+def test_epsilons_of_runs_compose_as_the_pld_accountant_says() -> None:
+    """Two runs of several releases each, of different noise."""
+    runs = [("hardt-roth", {"epsilon": 1.0, "iterations": 3}), ("dp-nmf", {"epsilon": 2.0, "sweeps": 2})]
+    mechanisms = [made(name, **parameters) for name, parameters in runs]
+    prices = [price_of(mechanism, (9, 9), 5) for mechanism in mechanisms]
+    accountant = PLDAccountant()
+    for mechanism, price in zip(mechanisms, prices, strict=True):
+        assert price.mu is not None
+        twice = 2 if price.why.startswith("one record added") else 1
+        for multiplier in mechanism.multipliers((9, 9), 5):
+            accountant.compose(dp_event.GaussianDpEvent(multiplier / twice))
+    together = spent_together(prices)
+    assert together.epsilon(1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+    alone = [spent_together([price]).epsilon(1e-5) for price in prices]
+    assert max(alone) < together.epsilon(1e-5) < sum(alone)
+
+
+def test_the_advantage_is_that_of_the_best_attack() -> None:
+    """The likelihood ratio of two releases, on samples; no other test does better than its threshold at zero."""
+    together = spent_together([Price(0.6, ""), Price(0.8, "")])
+    assert together.mu == pytest.approx(1.0)
+    rng = np.random.default_rng(1)
+    shift = np.array([0.6, 0.8])
+    x, y = rng.normal(size=(200_000, 2)), rng.normal(size=(200_000, 2)) + shift
+    found = (y @ shift > 0.5).mean() - (x @ shift > 0.5).mean()
+    assert together.advantage == pytest.approx(found, abs=0.01)
+    assert together.advantage == pytest.approx(2 * norm.cdf(0.5) - 1)
+
+
+def test_what_promises_nothing_of_a_record_is_counted_and_not_added() -> None:
+    for mechanism, why in (
+        (made("pd-nmf"), "no noise"),
+        (made("sigma-svd", solver="power", iterations=3), "no noise"),
+        (made("fedpower", epsilon=1.0), "does not hold as printed"),
+    ):
+        price = price_of(mechanism, (9, 9), 5)
+        assert price.mu is None
+        assert why in price.why
+    together = spent_together([Price(None, ""), Price(3.0, ""), Price(4.0, "")])
+    assert (together.runs, together.mu, together.unbounded) == (3, 5.0, 1)
+    nothing = spent_together([])
+    assert (nothing.epsilon(1e-5), nothing.advantage) == (0.0, 0.0)
+
+
+def test_a_record_that_may_come_or_go_counts_twice() -> None:
+    """Replaced is removed and added."""
+    comes = made("hardt-roth", epsilon=1.0, iterations=3, adjacency="add-remove")
+    price = price_of(comes, (9, 9), 5)
+    alone = math.sqrt(sum(1 / m**2 for m in comes.multipliers((9, 9), 5)))
+    assert price.mu == pytest.approx(2 * alone)
+
+
+def test_before_sizes_are_known_the_highest_price_counts() -> None:
+    for name, parameters in (
+        ("dpdispca", {"epsilon": 1.0}),
+        ("hardt-roth", {"epsilon": 1.0, "iterations": 2}),
+        ("fedpower-private", {"epsilon": 1.0}),
+    ):
+        mechanism = made(name, **parameters)
+        worst = worst_price(mechanism, 40, 3, 5)
+        assert worst.mu is not None
+        for others in ((1, 1), (7, 300), (40, 40), (10**6, 2)):
+            price = price_of(mechanism, (40, *others), 5)
+            assert price.mu is not None
+            assert price.mu <= worst.mu * (1 + 1e-9)

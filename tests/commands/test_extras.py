@@ -1,0 +1,52 @@
+"""An audit does without what only parties, pages, schedules, noise and advice need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import ksdp.cli
+
+ROOT = Path(__file__).resolve().parents[2]
+
+AUDIT = """
+import sys
+for name in {missing!r}:
+    sys.modules[name] = None
+import numpy as np, ksdp
+X = np.random.default_rng(0).poisson(1.0, (40, 6)).astype(float)
+found = ksdp.audit(X, "pd-svd", rank=2, party_size=0.25, with_runs=20, seed=1)
+assert len(found.verdicts) == 40
+assert found.report({page!r}).is_file()
+ksdp.plan(X, "pd-nmf", rank=2, party_size=0.25)
+"""
+
+
+def test_an_audit_runs_where_no_extra_is_installed(tmp_path: Path) -> None:
+    code = AUDIT.format(missing=sorted(ksdp.cli.EXTRAS), page=str(tmp_path / "page.html"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_that_misses_one_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+    for name in ("ksdp.storage.schedules.history", "ksdp.storage.schedules.schedule_files"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "argv", ["ksdp", "schedules", "--store", str(tmp_path)])
+    with pytest.raises(SystemExit) as left:
+        ksdp.cli.main()
+    assert left.value.code == 1
+    assert "pip install 'ksdp[schedules]'" in capsys.readouterr().err
+
+
+def test_every_extra_is_one_of_the_package() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(ksdp.cli.EXTRAS.values()) == set(extras) - {"all", "dev", "plot"}
+    listed = {name.partition(">")[0].replace("-", "_") for extra in extras for name in extras[extra]}
+    assert {name if name != "nacl" else "pynacl" for name in ksdp.cli.EXTRAS} <= listed

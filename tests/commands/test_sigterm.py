@@ -1,0 +1,37 @@
+"""SIGTERM ends a command at once, with its children, and one line."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+COMMAND = """
+import subprocess, sys, time
+from ksdp.terminal import terminal
+with terminal():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stderr=subprocess.DEVNULL)
+    print(child.pid, flush=True)
+    try:
+        time.sleep(600)
+    finally:
+        time.sleep(600)  # whatever wants to be put in order is not waited for
+"""
+
+
+@pytest.mark.e2e
+def test_it_leaves_one_line_and_no_child() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        child = psutil.Process(int(running.stdout.readline()))
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=300)
+    assert running.returncode == 128 + signal.SIGTERM
+    assert said.split("\n") == ["", "stopped; the same command resumes from what is stored.", ""]
+    _, alive = psutil.wait_procs([child], timeout=300)
+    assert alive == []

@@ -1,0 +1,194 @@
+"""A budget over time: every run is written down before data moves, and one too many is refused before anything."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import norm
+from typer.testing import CliRunner
+
+from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
+from ksdp.audit.mechanisms.privacy.spent import worst_price
+from ksdp.cli import app
+from ksdp.flows.runs.budget import Purse, entries, open_purse, spent, spent_words
+from ksdp.flows.runs.party_run import enter_documents, run_party
+from ksdp.flows.runs.terms import Run, read_run
+from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.runs.ledger import Ledger
+
+from .test_check import free_ports
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+NOISY = 'name = "hardt-roth"\nrank = 2\niterations = 2\nepsilon = 1.0\nsampler = "discrete"'
+EXACT = 'name = "pd-nmf"\nrank = 2\nsweeps = 2\ntolerance = 0.0'
+
+
+class Two:
+    """Ada and bob, with documents."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "words.txt").write_text("a\nb\nc\nd\n")
+        for name in ("ada", "bob"):
+            make_identity(folder, name)
+            counts = np.random.default_rng([3, *name.encode()]).integers(0, 3, (6, 4)) + 1
+            sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(counts.astype(float)))
+
+    def run(self, mechanism: str) -> Run:
+        nodes = zip(("ada", "bob"), free_ports(2), strict=True)
+        tables = "".join(
+            f'[[parties]]\nname = "{n}"\naddress = "127.0.0.1:{port}"\nkey = "{n}.pub"\n' for n, port in nodes
+        )
+        path = self.folder / "protocol.toml"
+        path.write_text(
+            f'protocol = 1\n[mechanism]\n{mechanism}\n[features]\nvocabulary = "words.txt"\n'
+            f"[precision]\nbound = 4096.0\n[timeouts]\npresent = 60\n{tables}"
+        )
+        return read_run(path)
+
+    def purse(self, run: Run, limits: str = "", own: int = 6) -> Purse:
+        budget = self.folder / "ada.budget.toml"
+        budget.write_text(f"[budget]\n{limits}\n")
+        return open_purse(run, "sha256:1", own, self.folder / "ada.ledger", budget, lambda: NOW)
+
+    def play(self, run: Run, purse: Purse, out: str) -> dict[str, KsdpError | dict[str, Any]]:
+        """Both, each in a thread."""
+        ends: dict[str, KsdpError | dict[str, Any]] = {}
+
+        def party(name: str) -> None:
+            key = load_private(self.folder / f"{name}.key")
+            said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW}
+            entered = enter_documents(run, self.folder / f"{name}.npz", **said)
+            mine = purse if name == "ada" else None
+            try:
+                ends[name] = run_party(run, name, key, entered, self.folder / out / name, purse=mine)
+            except KsdpError as error:
+                ends[name] = error
+
+        threads = [threading.Thread(target=party, args=(name,)) for name in ("ada", "bob")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return ends
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Two:
+    return Two(tmp_path)
+
+
+def test_a_run_is_written_down_and_the_next_one_is_refused_before_anything_is_sent(two: Two) -> None:
+    run = two.run(EXACT)
+    ends = two.play(run, two.purse(run, "unbounded = 1"), "first")
+    assert isinstance(ends["ada"], dict), ends
+    (entry,) = entries(Ledger(two.folder / "ada.ledger"))
+    assert (entry.finished, entry.session, entry.mechanism) == (True, ends["ada"]["session"], "pd-nmf")
+    assert [line["what"] for line in Ledger(two.folder / "ada.ledger").read()] == ["begun", "finished"]
+    again = two.purse(run, "unbounded = 1")
+    key = load_private(two.folder / "ada.key")
+    said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW}
+    entered = enter_documents(run, two.folder / "ada.npz", **said)
+    with pytest.raises(InputError, match=r"beyond the budget.*1 is spent by 1 run,.*A joint audit is needed"):
+        run_party(run, "ada", key, entered, two.folder / "second", purse=again)
+    assert not (two.folder / "second").exists()
+    assert len(entries(Ledger(two.folder / "ada.ledger"))) == 1
+
+
+def test_a_run_that_another_one_overtook_ends_before_data_moves(two: Two) -> None:
+    """Both were within the budget when they were started."""
+    run = two.run(EXACT)
+    slow, quick = two.purse(run, "unbounded = 1"), two.purse(run, "unbounded = 1")
+    check, slow_checked = slow.check, []
+
+    def overtaken() -> Any:
+        found = check()
+        if not slow_checked:
+            slow_checked.append(True)
+            quick.begin()
+        return found
+
+    object.__setattr__(slow, "check", overtaken)
+    ends = two.play(run, slow, "out")
+    assert isinstance(ends["ada"], InputError)
+    assert "beyond the budget" in str(ends["ada"])
+    assert isinstance(ends["bob"], KsdpError)
+    assert "its own input was refused" in str(ends["bob"])
+    said = [json.loads(line) for line in (two.folder / "out/ada/transcript.jsonl").read_text().splitlines()]
+    kinds = {line["kind"] for line in said if line["what"] == "sent"}
+    assert kinds <= {"greeting", "statement", "hello"}
+
+
+def fits(mu: float, limits: str) -> int:
+    """How many runs of this price do not exceed a limit, by another way: one Gaussian release of all together."""
+    name, limit = limits.split(" = ")
+    for count in range(1, 100):
+        deviation = 1 / (mu * count**0.5)
+        epsilon = dp_accounting.get_epsilon_gaussian(deviation, 1e-5)
+        advantage = 2 * norm.cdf(1 / (2 * deviation)) - 1
+        if (epsilon if name == "epsilon" else advantage) > float(limit):
+            return count - 1
+    raise AssertionError
+
+
+@pytest.mark.parametrize("limits", ["epsilon = 2.5", "epsilon = 1.2", "epsilon = 0.9", "advantage = 0.25"])
+def test_runs_add_up_until_the_budget_is_spent(two: Two, limits: str) -> None:
+    run = two.run(NOISY)
+    mu = worst_price(run.terms.mechanism, 6, 2, 4).mu
+    assert mu is not None
+    for _ in range(fits(mu, limits)):
+        two.purse(run, limits).begin()
+    with pytest.raises(InputError, match="Nothing was sent"):
+        two.purse(run, limits).begin()
+    assert len(entries(Ledger(two.folder / "ada.ledger"))) == fits(mu, limits)
+
+
+def test_a_run_that_did_not_finish_stays_counted(two: Two) -> None:
+    purse = two.purse(two.run(NOISY))
+    purse.begin()
+    (entry,) = entries(purse.ledger)
+    assert not entry.finished
+    assert spent(purse.ledger).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert "1 run with noise: epsilon 1 at delta 1e-05" in spent_words(spent(purse.ledger))
+
+
+def test_a_ledger_that_was_changed_is_refused(two: Two) -> None:
+    purse = two.purse(two.run(NOISY))
+    for _ in range(3):
+        two.purse(purse.run).begin()
+    path = two.folder / "ada.ledger"
+    assert path.stat().st_mode & 0o777 == 0o600
+    lines = path.read_text().splitlines(keepends=True)
+    for damaged in (lines[1:], [lines[0], lines[2]], [lines[0].replace("hardt", "hardy"), *lines[1:]], ["{}\n"]):
+        path.write_text("".join(damaged))
+        with pytest.raises(StoreError, match="was changed or cut"):
+            purse.check()
+    path.write_text("".join(lines))
+    assert purse.check().runs == 3
+
+
+@pytest.mark.parametrize("limits", ["epsilon = 0", "delta = 1", "advantage = 2", "unbounded = -1", "epsilons = 1"])
+def test_budgets_that_are_refused(two: Two, limits: str) -> None:
+    run = two.run(EXACT)
+    with pytest.raises(SpecError):
+        two.purse(run, limits)
+
+
+def test_the_command_tells_what_is_spent(two: Two) -> None:
+    for mechanism in (NOISY, EXACT, NOISY):
+        two.purse(two.run(mechanism)).begin()
+    said = CliRunner().invoke(app, ["budget", str(two.folder / "ada.ledger")]).output
+    assert "2 runs with noise: epsilon 1.4" in said
+    assert "1 run without a promise of a record: a joint audit is needed" in said
+    assert said.count("did not finish") == 3
+    found = json.loads(CliRunner().invoke(app, ["budget", str(two.folder / "ada.ledger"), "--json"]).output)
+    assert found["together"]["unbounded"] == 1
+    assert [line["mechanism"] for line in found["runs"]] == ["hardt-roth", "pd-nmf", "hardt-roth"]

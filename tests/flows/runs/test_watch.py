@@ -1,0 +1,54 @@
+"""What a run tells while it goes on, scraped from a real port."""
+
+from __future__ import annotations
+
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from ksdp.flows.metrics_port import serve_metrics
+from ksdp.flows.runs.watch import Watch
+
+
+def scrape(port: int) -> dict[tuple[str, ...], float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_run_is_seen_while_it_goes_on() -> None:
+    now = [0.0]
+    lines: list[str] = []
+    watch = Watch(lines.append, lambda: now[0])
+    with serve_metrics(watch, 0) as port:
+        watch.note(what="run", me="ada", agreement="x")
+        watch.note(what="waiting", peers=["bob", "cyd"])
+        watch.note(what="connected", peer="bob")
+        assert lines == ["bob connected; not connected: cyd"]
+        seen = scrape(port)
+        assert seen["ksdp_party_state", "waiting"] == 1
+        assert (seen["ksdp_party_connected", "bob"], seen["ksdp_party_connected", "cyd"]) == (1, 0)
+        watch.note(what="connected", peer="cyd")
+        watch.note(what="all present")
+        for number in range(3):
+            now[0] += 4.0
+            for peer, size in (("bob", 100), ("cyd", 50)):
+                watch.note(what="sent", kind="sum", round=number, peer=peer, bytes=size)
+                watch.note(what="received", kind="sum", round=number, peer=peer, bytes=2 * size)
+        watch.note(what="lost", peer="cyd")
+        watch.note(what="reconnected", peer="cyd")
+        seen = scrape(port)
+        assert seen["ksdp_party_state", "running"] == 1
+        assert seen["ksdp_party_rounds_total",] == 3
+        assert seen["ksdp_party_bytes_total", "bob", "sent"] == 300
+        assert seen["ksdp_party_bytes_total", "cyd", "received"] == 300
+        assert seen["ksdp_party_lost_connections_total", "cyd"] == 1
+        assert seen["ksdp_party_connected", "cyd"] == 1
+        assert seen["ksdp_party_seconds",] == 12
+        watch.note(what="done", session="x", result="y")
+        assert scrape(port)["ksdp_party_state", "done"] == 1
+    assert lines[-2:] == ["8 s: round 2 (sum), 0.0 MB", "cyd lost; not connected: cyd"]

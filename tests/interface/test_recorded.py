@@ -1,0 +1,85 @@
+"""Runs that were made elsewhere, audited from two tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import ks_2samp
+
+import ksdp
+from ksdp.audit.errors import InputError
+from ksdp.cli import app
+
+RUNS, DOCUMENTS = 120, 30
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """(data, announced means, who was in): document 0 pulls at the mean, by far."""
+    rng = np.random.default_rng(4)
+    data = rng.normal(size=(DOCUMENTS, 3))
+    data[0] += 40
+    bits = np.array([np.isin(np.arange(DOCUMENTS), rng.choice(DOCUMENTS, 12, replace=False)) for _ in range(RUNS)])
+    return data, np.array([data[row].mean(axis=0) for row in bits]), bits
+
+
+def tables(means: NDArray[np.float64], bits: NDArray[np.bool_]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    run, document = np.nonzero(bits)
+    observables = pd.DataFrame({"run": np.arange(RUNS), "mean": list(means)}).sample(frac=1, random_state=1)
+    return observables, pd.DataFrame({"run": run, "document": [f"d{n}" for n in document]})
+
+
+def test_two_tables_are_audited_as_the_runs_that_made_them(made: Any, tmp_path: Path) -> None:
+    data, means, bits = made
+    observables, inclusion = tables(means, bits)
+    ids = [f"d{n}" for n in range(DOCUMENTS)]
+    found = ksdp.audit(data, ksdp.Recorded(observables, inclusion), ids=ids, store=tmp_path / "store")
+    assert (found.summary.runs, found.summary.valid) == (RUNS, True)
+    assert found.verdicts.loc["d0", "verdict"] == "sensitive"
+    assert (found.verdicts["verdict"] == "sensitive").sum() == 1
+    values = means @ data[5]
+    expected = ks_2samp(values[bits[:, 5]], values[~bits[:, 5]]).statistic
+    assert found.statistics.loc[("d5", "match:mean"), "distance"] == pytest.approx(expected)
+    arrays = ksdp.audit(data, ksdp.Recorded({"mean": means}, bits), ids=ids, store=tmp_path / "store")
+    assert arrays.verdicts["distance"].tolist() == found.verdicts["distance"].tolist()
+
+
+def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from typer.testing import CliRunner
+
+    data, means, bits = made
+    observables, inclusion = tables(means, bits)
+    observables.to_parquet(tmp_path / "observables.parquet")
+    inclusion.to_parquet(tmp_path / "inclusion.parquet")
+    frame = pd.DataFrame(data, columns=list("abc")).assign(name=[f"d{n}" for n in range(DOCUMENTS)])
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    (tmp_path / "spec.toml").write_text(
+        '[corpus]\npath = "data.csv"\nid = "name"\n[mechanism]\nname = "recorded"\n'
+        'observables = "observables.parquet"\ninclusion = "inclusion.parquet"\n'
+    )
+    done = CliRunner().invoke(app, ["audit", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "store")])
+    assert done.exit_code == 3, done.output
+    assert ksdp.load(tmp_path / "store").verdicts.loc["d0", "verdict"] == "sensitive"
+    found = ksdp.audit(tmp_path / "spec.toml")
+    assert found.verdicts.loc["d0", "verdict"] == "sensitive"
+
+
+def test_what_does_not_fit_is_refused(made: Any) -> None:
+    data, means, bits = made
+    observables, inclusion = tables(means, bits)
+    with pytest.raises(InputError, match="names a document 'd0' that the corpus does not hold"):
+        ksdp.audit(data, ksdp.Recorded(observables, inclusion))
+    ids = [f"d{n}" for n in range(DOCUMENTS)]
+    with pytest.raises(InputError, match="`design.party_size` is what the recorded runs say"):
+        ksdp.audit(data, ksdp.Recorded(observables, inclusion), ids=ids, party_size=0.2)
+    with pytest.raises(InputError, match="one row a run"):
+        ksdp.audit(data, ksdp.Recorded(pd.concat([observables, observables]), inclusion), ids=ids)
+    with pytest.raises(InputError, match="twice in run"):
+        ksdp.audit(data, ksdp.Recorded(observables, pd.concat([inclusion, inclusion])), ids=ids)
+    with pytest.raises(InputError, match="1 documents were in fewer than 2 recorded runs"):
+        ksdp.audit(data, ksdp.Recorded({"mean": means}, bits & (np.arange(DOCUMENTS) != 3)))

@@ -1,0 +1,107 @@
+"""PD-NMF that opens its topics alone, in one process: those of the ideal functionality, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
+from ksdp.protocols.channel.rounds import Round, run_together
+from ksdp.protocols.runs import final_topics
+from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
+from ksdp.protocols.runs.final_terms import FinalTerms, covers_final
+from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.programs import Precision
+from ksdp.protocols.runs.run_terms import RunTerms, Statement
+
+from ..conftest import identity, participant, seeded
+
+NAMES = ("ada", "bob", "cyd", "dan")
+FEATURES = 7
+TOPICS = PDNMF(rank=2, sweeps=3, beta=0.05, delta=0.1, alpha=0.01, opens="final")
+
+
+def parts(*rows: int) -> list[sp.csr_array]:
+    rng = np.random.default_rng(5)
+    made = []
+    for count in rows:
+        whole = rng.random((count, 3)) @ rng.random((3, FEATURES)) * (rng.random((count, FEATURES)) < 0.6)
+        made.append(sp.csr_array(whole))
+    return made
+
+
+def terms_of(
+    mechanism: PDNMF, m: int = 3, bound: float = 64.0, computing: tuple[str, ...] = NAMES[:3]
+) -> RunTerms:
+    participants = tuple(map(participant, NAMES[:m]))
+    final = FinalTerms(computing, 0, 0)
+    return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=bound), participants, final=final)
+
+
+def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, Outcome], list[tuple[str, Round]]]:
+    return run_together(
+        {
+            p.name: final_rounds(
+                terms, p.name, identity(p.name), part, Statement(cleared=False), random_bytes=seeded(p.name)
+            )
+            for p, part in zip(terms.participants, rows, strict=True)
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "computing"),
+    [
+        (TOPICS, ("ada", "cyd", "dan")),
+        (PDNMF(rank=2, sweeps=2, beta=0.05, delta=0.1, start="pd-nmf-init", opens="final"), NAMES[:3]),
+    ],
+)
+def test_everybody_learns_the_topics_of_the_ideal_functionality(
+    mechanism: PDNMF, computing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(final_topics, "_BLOCK", 3 * FEATURES)  # parties of different numbers of blocks
+    rows, terms = parts(4, 9, 2, 5), terms_of(mechanism, 4, computing=computing)
+    results, sent = played(terms, rows)
+    ideal = mechanism.run(Database(tuple(rows)), np.random.default_rng(0))
+    assert len({outcome.digest for outcome in results.values()}) == 1
+    found = results["dan"].result
+    assert found.public.keys() == set(ideal) == {"T"}
+    np.testing.assert_allclose(found.public["T"], ideal["T"], atol=1e-7 * ideal["T"].max())
+    assert ((found.public["T"] == 0) == (ideal["T"] == 0)).all()
+    own = fit_coefficients(rows[3], ideal["T"], delta=mechanism.delta)
+    np.testing.assert_allclose(found.own["W"], own, atol=1e-5)
+    assert results["ada"].sizes == (4, 9, 2, 5)
+    assert f"Any two of {', '.join(computing)}" in results["ada"].reveals
+    assert "rows, its documents entry by entry" in results["ada"].reveals
+    spoken = {n for n, r in sent if r.kind == "computation" and max(map(len, r.messages.values())) > 200}
+    assert spoken == set(computing)
+    assert max(len(body) for _, r in sent for body in r.messages.values()) <= largest_final_message(terms)
+
+
+def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="`beta` times `delta` must be at least .* or `precision.bound` smaller"):
+        terms_of(TOPICS, bound=2.0**20)
+    with pytest.raises(InputError, match="must be left out of a run of pd-nmf"):
+        RunTerms(
+            TOPICS, FEATURES, "", Precision(bound=64.0), tuple(map(participant, NAMES[:3])),
+            final=FinalTerms(NAMES[:3], 0, 9),
+        )  # fmt: skip
+    rows = parts(3, 3, 3)
+    with pytest.raises(InputError, match="squares add up to at most `precision.bound`"):
+        played(terms_of(TOPICS), [rows[0], rows[1] * 100.0, rows[2]])
+    with pytest.raises(InputError, match="must not be negative"):
+        played(terms_of(TOPICS), [rows[0], -rows[1], rows[2]])
+    with pytest.raises(ProtocolError, match="no rows"):
+        played(terms_of(TOPICS), [rows[0], rows[1][:0], rows[2]])
+    monkeypatch.setattr(final_topics, "MOST_ENTRIES", 8 * FEATURES)
+    with pytest.raises(InputError, match="may have 8 rows of 7 features .*; they have 9"):
+        played(terms_of(TOPICS), rows)
+
+
+def test_a_run_that_may_stop_early_is_not_the_same_result() -> None:
+    assert not covers_final(TOPICS)
+    assert covers_final(PDNMF(rank=2, tolerance=0.0, beta=0.1, delta=0.1, opens="final"))

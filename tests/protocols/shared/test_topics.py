@@ -1,0 +1,118 @@
+"""Topics on shares, three parties in one process, beside the sweeps of the mechanism in the clear."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
+from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
+from ksdp.protocols.shared import arithmetic
+from ksdp.protocols.shared.arithmetic import Local, Shares, fixed
+from ksdp.protocols.shared.engine import compute_together
+from ksdp.protocols.shared.field import PRIME, left_limbs
+from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
+from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
+
+from ..conftest import seeded
+
+PENALTIES = Penalties(0.01, 0.1, 0.02, 0.05)
+
+
+def rows_of(matrix: np.ndarray, largest: float) -> list[SharedRows]:
+    source, values = random.Random(8), fixed(matrix / np.sqrt(largest), ROW_BITS)
+    slope = np.array([source.randrange(PRIME) for _ in range(values.size)], dtype=object).reshape(values.shape)
+    return [SharedRows(left_limbs((values + slope * place) % PRIME)) for place in (1, 2, 3)]
+
+
+def opened(matrix: np.ndarray, start: np.ndarray, wanted: Sweeps, models: np.ndarray | None = None) -> np.ndarray:
+    largest = wanted.sizes.largest
+    shared = rows_of(matrix, largest)
+    of_models = rows_of(models, largest) if models is not None else [None] * 3
+    results, _, _ = compute_together(
+        [
+            lambda runtime, at=at: topics_of(runtime, shared[at], start, wanted, of_models[at])  # type: ignore[misc]
+            for at in range(3)
+        ],
+        seeded("topics"),
+    )
+    assert all((result == results[0]).all() for result in results)
+    return np.asarray(results[0])
+
+
+def documents(rows: int, features: int, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.asarray(rng.random((rows, 3)) @ rng.random((3, features)) * (rng.random((rows, features)) < 0.5))
+
+
+@pytest.mark.parametrize("penalties", [PENALTIES, Penalties(0.0, 0.02, 0.0, 0.02)])
+def test_the_topics_are_those_of_the_sweeps_in_the_clear(penalties: Penalties) -> None:
+    matrix = documents(14, 8)
+    start = random_topics(8, 3, 5)
+    sizes = Sizes(3, penalties, 2.0 * float((matrix**2).sum()))
+    exact = pd_nmf_iter([sp.csr_array(matrix)], start, sweeps=6, tolerance=0.0, penalties=penalties)
+    found = opened(matrix, start, Sweeps(sizes, 6))
+    assert (exact.T == 0).any()
+    np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
+
+
+def test_the_parties_own_topics_can_make_the_start() -> None:
+    matrix, models = documents(10, 6), documents(4, 6, seed=2)
+    start, largest = random_topics(6, 2, 5), 4.0 * float((documents(10, 6) ** 2).sum())
+    penalties = PENALTIES
+    first = pd_nmf_iter([sp.csr_array(models)], start, sweeps=3, tolerance=0.0, penalties=penalties)
+    exact = pd_nmf_iter([sp.csr_array(matrix)], first.T, sweeps=2, tolerance=0.0, penalties=penalties)
+    found = opened(matrix, start, Sweeps(Sizes(2, PENALTIES, largest), 2, 3), models)
+    np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
+
+
+WORST = {
+    "nothing": np.zeros((3, 4)),
+    "one entry is all": np.eye(3, 4) * [[1.0], [0.0], [0.0]],
+    "one row is all": np.outer([1.0, 0, 0], np.ones(4)) / 2.0,
+    "one column is all": np.outer(np.ones(3), [1.0, 0, 0, 0]) / np.sqrt(3.0),
+    "all alike": np.full((3, 4), 1.0 / np.sqrt(12.0)),
+    "tiny": np.full((3, 4), 1e-9),
+}
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_no_product_is_larger_than_was_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[int, Local]] = []
+
+    class Watched(Shares):
+        async def rounded(self, *locals_: Local) -> Any:
+            said.extend((self._runtime.pid, each) for each in locals_)
+            return await super().rounded(*locals_)
+
+    monkeypatch.setattr("ksdp.protocols.shared.topics.Shares", Watched)
+    largest = 2.0**10
+    sizes = Sizes(2, Penalties(0.0, 2.0**-7, 0.0, 2.0**-7), largest)
+    assert sizes.rho == 2.0**-12, "the least that is taken"
+    opened(WORST[name] * np.sqrt(largest), random_topics(4, 2, 3), Sweeps(sizes, 2))
+    by = [[each for pid, each in said if pid == place] for place in range(3)]
+    assert len(by[0]) == len(by[1]) == len(by[2]) > 50
+    for first, second, third in zip(*by, strict=True):
+        value = (3 * (first.value - second.value) + third.value) % PRIME
+        value = np.abs(np.where(value > PRIME // 2, value - PRIME, value)).max()
+        assert value < 1 << first.bits
+        assert first.bits + arithmetic.HIDING + 3 < 224
+
+
+@pytest.mark.parametrize(
+    ("penalties", "message"),
+    [
+        ((0.0, 1e-6, 0.0, 1e-6), "`beta` times `delta` must be at least"),
+        ((0.0, 10.0, 0.0, 10.0), "must be smaller, or `precision.bound` larger"),
+        ((0.0, 1e3, 0.0, 1e-4), "the start would be out of reach"),
+    ],
+)
+def test_regularisers_that_do_not_fit_are_refused(penalties: tuple[float, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Sizes(3, Penalties(*penalties), 16.0)
