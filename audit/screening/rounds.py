@@ -259,7 +259,7 @@ def proof_runs(before: tuple[int, int, float], share: float, level: float) -> in
     Examples
     --------
     >>> proof_runs((200, 6500, 0.01), 0.03, 0.005), proof_runs((200, 6500, 0.01), 0.5, 0.005)
-    (349, 747)
+    (350, 679)
     """
     width = _NARROWER * _width(*before)
     ratio = max(share, 1 - share) / min(share, 1 - share)

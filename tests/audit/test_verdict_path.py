@@ -574,7 +574,7 @@ def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
     said = certificate_summary(found, before, 0.3)
     assert said is not None
     assert (said.certified, said.sensitive, said.contradicted, said.runs, said.pairs) == (3, 1, 0, 24, 4)
-    none = certificate_summary(found, before, 0.0)
+    none = certificate_summary(replace(found, bound=np.zeros(5)), before, 0.0)
     assert none is not None
     assert none.certified == 0
     assert certificate_summary(None, before, 0.3) is None
@@ -583,7 +583,7 @@ def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
 def test_verdicts_over_views_by_hand() -> None:
     rule = DecisionSpec(margin=0.3, error="fwer", level=0.05, clear_level=0.04)
     s, c, u, z = "sensitive", "clear", "undecided", "certified clear"
-    one = np.array([s, c, c, z, z, z]), np.log10([1e-3, 0.3, 0.4, 1, 1, 1]), np.log10([1, 0.006, 1e-9, 1, 1, 1])
+    one = np.array([s, c, c, z, z, z]), np.log10([1e-3, 0.3, 0.4, 1, 1, 1]), np.log10([1e-9, 0.006, 1e-9, 1, 1, 1])
     other = (
         np.array([c, c, u, z, c, s]),
         np.log10([0.2, 0.2, 1, 0.9, 1, 1e-4]),

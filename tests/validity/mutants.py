@@ -69,13 +69,13 @@ MUTANTS: list[Mutant] = [
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, end * n - upto * m)"),
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, under * m - start * n)"),
         ("if inclusion[row, run] == pick:", "if inclusion[row, run]:"),
-        ("return KSTable(n_with, n_without, distance,", "return KSTable(n_without, n_with, distance,"),
+        ("return [KSTable(n_with, n_without, *found)", "return [KSTable(n_without, n_with, *found)"),
         ("upto = _below(ordered[row], arm[start], True) - end", "upto = _below(ordered[row], arm[start], True)"),
         (
             "under = _below(ordered[row], arm[start], False) - start",
             "under = _below(ordered[row], arm[start], True) - start",
         ),
-        ("log10_p(h, n_with, n_without))", "log10_p(h, n_with, n_with))"),
+        ("for arm in (n_with, n_without))", "for arm in (n_with, n_with))"),
     ),
     *_of(
         "audit/verdicts/tied.py",
@@ -158,8 +158,8 @@ MUTANTS: list[Mutant] = [
         ("weighted_minimum(distances, tails),", "distances,"),
         ("weighted_minimum(distances, tails),", "weighted_minimum(tails, distances),"),
         (
-            "exact.append(tied_table(array, inclusion, tables[-1], ordered))",
-            "exact.append(tied_table(array, inclusion, tables[0], ordered))",
+            "tied_table(v, inclusion, table, o)",
+            "tied_table(v, inclusion, tables[0], o)",
         ),
         ("learned = np.ones(m.shape, np.bool_)", "learned = np.zeros(m.shape, np.bool_)"),
         ("dealt = np.ascontiguousarray(inclusion[:, order])", "dealt = np.ascontiguousarray(inclusion)"),

@@ -65,8 +65,8 @@ def test_the_band_for_every_moment_holds_at_every_moment() -> None:
         h = np.array([ks_distances(values[:, :end], inclusion[:, :end])[0] for end in ends])
         width = anytime_band_width(n, ends - n, 0.2)
         broken += bool((np.abs(h / (n * (ends - n)) - 0.3) > width).any())
-        # Not vacuous: about twice the band for one moment.
-        assert (width < 2.6 * band_width(n, ends - n, 0.2)).all()
+        # Not vacuous: some three times the band for one moment.
+        assert (width < 3.2 * band_width(n, ends - n, 0.2)).all()
     print(f"broken somewhere: {broken / replays} at level 0.2")
     assert broken / replays <= 0.2
 
