@@ -48,7 +48,7 @@ class Leak:
     limit: float
     """Upper confidence limit of their share of all documents, at the level that this setting has."""
     least: float
-    """Lower confidence limit of it."""
+    """Lower confidence limit of the share that is above it by more than chance."""
     chance: float
     """What `high` would be if nothing leaked: of the same runs, with and without dealt anew."""
     net: float
@@ -113,9 +113,12 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         held = max(1, int(inclusion.sum(axis=1).mean()))
         one = chance_distance(held, max(1, inclusion.shape[1] - held))
         margin = plan.spec.decision.margin
-        hopeless = float((largest > margin + one).mean()) > _HOPELESS
-        above = int((largest > margin).sum())
-        limit, least = _limits(above, count, level / LOOKS, max(population, count))
+        # With few runs many are above the margin by chance: that gives no setting up.
+        above, far = int((largest > margin).sum()), int((largest > margin + one).sum())
+        hopeless = far > _HOPELESS * count
+        units = max(population, count)
+        limit = share_upper_limit(above, count, level / LOOKS, units)
+        least = 1 - share_upper_limit(count - far, count, level / LOOKS, units)
         settled = number >= stops[1] and (limit <= quota or least > quota)
         if last or hopeless or settled:
             break
@@ -138,14 +141,6 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         max(distances, key=lambda name: float(np.median(distances[name]))),
         plan.coverage.unread,
         (hopeless or least > quota) and not last,
-    )
-
-
-def _limits(above: int, drawn: int, level: float, population: int) -> tuple[float, float]:
-    """Upper and lower confidence limit of a share, each at the level."""
-    return (
-        share_upper_limit(above, drawn, level, population),
-        1 - share_upper_limit(drawn - above, drawn, level, population),
     )
 
 
