@@ -48,8 +48,7 @@ __all__ = [
 LEARNED_VERSION = 1
 # Of the design, what no run depends on.
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}
-# A without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`).
-_FRESH_READ = 600
+_FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)
 
 NULL_CONTROLS = 24
 """Control documents whose value ignores their bit."""

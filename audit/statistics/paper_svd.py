@@ -36,6 +36,7 @@ from ksdp.audit.statistics.products import (
     padded_basis,
     rows_times,
 )
+from ksdp.audit.statistics.svd_form import BACKGROUND, SvdForm
 
 __all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm", "feature_diagonal", "scatter_norm", "spectrum"]
 
@@ -45,9 +46,6 @@ Ints = NDArray[Any]
 
 _LANES = 16
 """Single-precision columns of a panel come in so many."""
-
-BACKGROUND = ("adversary_sigma", "adversary_rows", "victim_rows")
-"""What the hidden forms need of `Documents.background`."""
 
 
 def spectrum(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
@@ -254,31 +252,6 @@ def _d_square_sum(observables: Observables, documents: Documents, revealed: bool
 
 
 _FORMS = {"w-max": _w_max, "w-square-sum": _w_square_sum, "d-square-sum": _d_square_sum}
-
-
-@dataclass(frozen=True)
-class SvdForm:
-    """A reduction of W or D by name, with sigma hidden or revealed."""
-
-    form: str
-    revealed: bool = False
-    version: int = 1
-    family: str = "paper"
-
-    @property
-    def name(self) -> str:
-        """`form`, with the suffix `-revealed` where sigma is announced."""
-        return f"{self.form}-revealed" if self.revealed else self.form
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Observables it reads."""
-        return ("V", "sigma") if self.revealed else ("V",)
-
-    @property
-    def needs_background(self) -> tuple[str, ...]:
-        """What it reads of the adversary's background; without it `evaluate` raises InputError."""
-        return () if self.revealed else BACKGROUND
 
 
 @dataclass(frozen=True)
