@@ -76,6 +76,7 @@ def share_upper_limit(found: int, drawn: int, level: float, population: int) -> 
             f"must have 0 <= found <= drawn <= population and a level in (0, 1); got {found}, {drawn}, "
             f"{population}, {level}."
         )
+    level *= 1 - 1e-9  # rounding may not make the limit smaller
     low, high = found, population - (drawn - found)  # what was seen bounds K on both sides
     while low < high:
         middle = (low + high + 1) // 2
@@ -113,7 +114,7 @@ def share_bounds(log10_above: Floats, log10_below: Floats, population: int, leve
 
     >>> above, below = np.repeat([-9.0, 0.0, 0.0], [80, 10, 10]), np.repeat([0.0, -9.0, 0.0], [80, 10, 10])
     >>> [round(bound, 2) for bound in share_bounds(above, below, 10_000, 0.05)]
-    [0.69, 0.96]
+    [0.7, 0.96]
     """
     drawn, error = len(log10_above), level / 4
     leaking, safe = surely(log10_above, error), surely(log10_below, error)

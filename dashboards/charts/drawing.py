@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,7 +93,7 @@ def ticks(low: float, high: float, wanted: int = 3) -> list[tuple[float, str]]:
     >>> ticks(0, 602)
     [(0.0, '0'), (250.0, '250'), (500.0, '500')]
     """
-    raw = (high - low) / wanted
+    raw = max((high - low) / wanted, sys.float_info.min)
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * m for m in (1, 2, 2.5, 5, 10) if unit * m >= raw * 0.999)
     values = [float(k * step) for k in range(math.ceil(low / step), math.floor(high / step) + 1)][: wanted + 2]

@@ -91,7 +91,7 @@ def test_what_was_detected_stays_detected(looks: tuple) -> None:
 def test_fresh_runs_prove_what_the_first_could_not(looks: tuple) -> None:
     """At half of the level, corrected over those chosen; nothing else changes."""
     counted = Counted(6, fresh=True)
-    rule = RULE.model_copy(update={"margin": 0.05})
+    rule = RULE.model_copy(update={"margin": 0.08})
     before = after_look(None, arms_at(looks, 1200, np.arange(6)), 0, Look(1200, 0.05), rule, [], counted)
     chosen = for_fresh_runs(before, rule)
     assert {1, 2} <= set(chosen.tolist())

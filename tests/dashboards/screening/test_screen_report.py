@@ -78,7 +78,7 @@ def test_a_clearance_is_told_with_its_rounds_its_price_and_what_was_left_out(tmp
     assert "0.5123" in page.text
     assert "0.5235" in page.text
     assert "mail-7" in page.text
-    assert "10−31.2" in page.text
+    assert "less than 1 in a million" in page.text
     assert "What is cleared is what was audited together." in page.text
     assert "Nothing else is needed." in page.text
     ids = [value for name, value in page.attributes if name == "id"]

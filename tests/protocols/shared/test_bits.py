@@ -11,10 +11,10 @@ import pytest
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shared.arithmetic import Shares
 from ksdp.protocols.shared.bits import PairedBits
-from ksdp.protocols.shared.engine import compute_together
 from ksdp.protocols.shared.field import PRIME
 
 from ..conftest import seeded
+from .together import compute_together
 
 
 def shared(values: list[int], seed: int = 1) -> list[np.ndarray]:

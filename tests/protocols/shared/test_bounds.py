@@ -12,13 +12,13 @@ import pytest
 
 from ksdp.protocols.shared import arithmetic, matrices, means, subspace
 from ksdp.protocols.shared.arithmetic import HIDING, Local, Shares
-from ksdp.protocols.shared.engine import compute_together
 from ksdp.protocols.shared.field import PRIME, added, integers, split, symmetric_limbs
 from ksdp.protocols.shared.means import SUM_BITS, mean_of
 from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, growth_bits, quadratic_steps
 from ksdp.protocols.shared.subspace import MOMENT_BITS, NotConverged, Wanted, decompose
 
 from ..conftest import seeded
+from .together import compute_together
 
 SIZE = 9
 TURN = np.linalg.qr(np.random.default_rng(2).standard_normal((SIZE, SIZE)))[0]

@@ -11,12 +11,12 @@ import pytest
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, product, reals
-from ksdp.protocols.shared.engine import COMPUTING, ComputingParty
 from ksdp.protocols.shared.field import PRIME
 from ksdp.protocols.shared.matrices import FACTOR_FRACTION, SCALE_FRACTION, inverse_root, leading, reciprocal
 from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, quadratic_steps
 
 from ..conftest import seeded
+from .together import compute_together
 
 
 def shared(array: np.ndarray, seed: int, fraction: int = FRACTION) -> list[np.ndarray]:
@@ -26,19 +26,9 @@ def shared(array: np.ndarray, seed: int, fraction: int = FRACTION) -> list[np.nd
 
 
 def computed(work: Callable[[Shares, int], Coroutine[Any, Any, Any]]) -> Any:
-    """The first party's result, of three in this process."""
-    random_bytes = seeded("compute")
-    parties = [ComputingParty(place, random_bytes) for place in range(COMPUTING)]
-    for party in parties:
-        party.start(lambda runtime, place=party.place: work(Shares(runtime), place))
-    boxes: list[dict[int, bytes]] = [{} for _ in parties]
-    while not all(party.done for party in parties):
-        boxes = [
-            party.turn({p: box[party.place] for p, box in enumerate(boxes) if party.place in box})
-            for party in parties
-        ]
-        assert any(data for box in boxes for data in box.values()) or all(party.done for party in parties)
-    return parties[0].result
+    """The first party's result."""
+    works = [lambda runtime, place=place: work(Shares(runtime), place) for place in range(3)]
+    return compute_together(works, seeded("compute"))[0][0]
 
 
 def symmetric(values: list[float]) -> np.ndarray:

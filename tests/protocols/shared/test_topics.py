@@ -15,12 +15,12 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.protocols.shared import arithmetic
 from ksdp.protocols.shared.arithmetic import Local, Shares, fixed
-from ksdp.protocols.shared.engine import compute_together
 from ksdp.protocols.shared.field import PRIME, left_limbs
 from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
 from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
 
 from ..conftest import seeded
+from .together import compute_together
 
 PENALTIES = Penalties(0.01, 0.1, 0.02, 0.05)
 
