@@ -37,6 +37,20 @@ def test_the_default_audit_reads_everything_that_a_run_opens(corpus: Corpus, nam
     assert plan.coverage.may_clear
 
 
+def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_from(corpus: Corpus) -> None:
+    """Three sweeps of two topics: 6 numbers a feature."""
+    nmf, numbers = {"name": "pd-nmf", "rank": 2}, 6 * corpus.features
+    few, many = ({"party_size": 20, "with_runs": runs} for runs in (10, numbers))
+    assert plan_of(corpus, nmf, design=few).coverage.may_clear
+    unread = plan_of(corpus, nmf, design=many).coverage.unread
+    assert len(unread) == 1
+    assert unread[0].startswith("sums number by number")
+    learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
+    assert plan_of(corpus, nmf, design=many, **learnt).coverage.may_clear
+    assert plan_of(corpus, nmf | {"opens": "final"}, design=many).coverage.may_clear
+    assert plan_of(corpus, {"name": "pd-svd", "rank": 2}, design=many).coverage.may_clear
+
+
 @pytest.mark.parametrize(
     ("parameters", "more"),
     [
