@@ -19,6 +19,7 @@ import json
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +36,6 @@ from ksdp.audit.mechanisms.contract import Database, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
-from ksdp.flows.runs.local_run import party_command
 from ksdp.flows.runs.terms import Run, read_run
 
 __all__ = ["Asked", "run"]
@@ -112,7 +112,10 @@ def _processes(read: Run, protocol: Path, folder: Path, out: Path, relay: Relay 
     with contextlib.ExitStack() as stack:
         started = {}
         for party in read.spec.parties:
-            command = party_command(protocol, party.name, folder, out / party.name, uncleared=True)
+            files = {"--key": folder / f"{party.name}.key", "--corpus": folder / f"{party.name}.toml"}
+            command = [sys.executable, "-m", "ksdp", "party", str(protocol), "--me", party.name, "--uncleared"]
+            for option, path in (files | {"--out": out / party.name}).items():
+                command += [option, str(path)]
             if relay is not None:
                 command += ["--listen", relay.behind(party.address)]
             started[party.name] = stack.enter_context(
