@@ -11,7 +11,8 @@ from prefect import flow
 from ksdp.audit.errors import InputError
 from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged
 from ksdp.flows.progress import listening
-from ksdp.flows.runs.node_run import check_name
+from ksdp.flows.runs.budget import open_purse, purse_files
+from ksdp.flows.runs.node_run import check_name, utc_now
 from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
 from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
 from ksdp.flows.runs.terms import read_run
@@ -34,6 +35,8 @@ def party_flow(
     listen: str | None = None,
 ) -> dict[str, Any]:
     """Take part in a run among real parties, on this party's own machine. Never tried again: it is a new session.
+
+    Ledger and budget are those beside the key, as of `ksdp party`.
 
     Parameters
     ----------
@@ -75,7 +78,9 @@ def party_flow(
             signer=private.public_key(),
             now=datetime.now(UTC),
         )
-        return run_party(run, me, private, entered, folder, listen=address)
+        ledger, budget = purse_files(me, Path(key))
+        purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
+        return run_party(run, me, private, entered, folder, listen=address, purse=purse)
 
 
 @flow(name="ksdp-pem", retries=0, **RESULTS)

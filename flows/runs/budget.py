@@ -23,7 +23,7 @@ from ksdp.flows.runs.terms import Run
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.ledger import Ledger
 
-__all__ = ["BudgetSpec", "Entry", "Purse", "entries", "open_purse", "spent", "spent_words"]
+__all__ = ["BudgetSpec", "Entry", "Purse", "entries", "open_purse", "purse_files", "spent", "spent_words"]
 
 _DELTA = 1e-5
 
@@ -134,6 +134,14 @@ _JOINT = (
     "A joint audit is needed: what runs without noise give away together is in all their announcements at once. "
     "Audit with noise, or raise `unbounded` once you have looked."
 )
+
+
+def purse_files(
+    me: str, key: Path, ledger: Path | None = None, budget: Path | None = None
+) -> tuple[Path, Path | None]:
+    """The ledger and the budget of a party: those that are named, or its own beside its key."""
+    beside = key.parent / f"{me}.budget.toml"
+    return ledger or key.parent / f"{me}.ledger", budget or (beside if beside.is_file() else None)
 
 
 def open_purse(

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ksdp.commands.options import JsonOption, signing_key
-from ksdp.commands.runs import BudgetOption, LedgerOption, ProtocolArgument, UnclearedOption, purse_files
+from ksdp.commands.runs import BudgetOption, LedgerOption, ProtocolArgument, UnclearedOption
 from ksdp.commands.runs import party as take_part
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def check(
     """Check everything that a run needs, before any data: each fault in a line, at whom, and what mends it."""
     from datetime import UTC, datetime
 
+    from ksdp.flows.runs.budget import purse_files
     from ksdp.flows.runs.check_here import Question, check_here
     from ksdp.flows.runs.check_peers import Knocks, check_peers
     from ksdp.protocols.network.mesh import Address

@@ -10,7 +10,7 @@ import typer
 
 from ksdp.commands.options import JsonOption, signing_key
 
-__all__ = ["budget", "party", "purse_files", "run"]
+__all__ = ["budget", "party", "run"]
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
@@ -65,7 +65,7 @@ def party(
 
     from ksdp.audit.errors import InputError
     from ksdp.flows.metrics_port import serve_metrics
-    from ksdp.flows.runs.budget import open_purse, spent, spent_words
+    from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
     from ksdp.flows.runs.node_run import check_name, guarantee_words, utc_now
     from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
     from ksdp.flows.runs.terms import read_run
@@ -128,12 +128,6 @@ def party(
         f"uncleared: {', '.join(others) or 'nobody'}\n{outcome['reveals']}\n{guarantee_words(outcome)}\n"
         f"written to {out}"
     )
-
-
-def purse_files(me: str, key: Path, ledger: Path | None, budget: Path | None) -> tuple[Path, Path | None]:
-    """The ledger and the budget of a party: those that are named, or its own beside its key."""
-    beside = key.parent / f"{me}.budget.toml"
-    return ledger or key.parent / f"{me}.ledger", budget or (beside if beside.is_file() else None)
 
 
 def budget(

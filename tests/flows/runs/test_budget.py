@@ -12,19 +12,21 @@ import dp_accounting
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from prefect.logging import disable_run_logger
 from scipy.stats import norm
 from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.cli import app
+from ksdp.flows.deployable.runs import party_flow
 from ksdp.flows.runs.budget import Purse, entries, open_purse, spent, spent_words
 from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.runs.ledger import Ledger
 
-from .test_check import free_ports
+from ...ports import free_ports
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOISY = 'name = "hardt-roth"\nrank = 2\niterations = 2\nepsilon = 1.0\nsampler = "discrete"'
@@ -194,3 +196,19 @@ def test_the_command_tells_what_is_spent(two: Two) -> None:
     found = json.loads(CliRunner().invoke(app, ["budget", str(two.folder / "ada.ledger"), "--json"]).output)
     assert found["together"]["unbounded"] == 1
     assert [line["mechanism"] for line in found["runs"]] == ["hardt-roth", "pd-nmf", "hardt-roth"]
+
+
+def test_a_flow_that_takes_part_keeps_the_budget_beside_the_key(tmp_path: Path) -> None:
+    two = Two(tmp_path)
+    two.run(EXACT)
+    (tmp_path / "ada.budget.toml").write_text("[budget]\nunbounded = 0\n")
+    with disable_run_logger(), pytest.raises(InputError, match="beyond the budget"):
+        party_flow.fn(
+            str(tmp_path / "protocol.toml"),
+            "ada",
+            str(tmp_path / "ada.key"),
+            str(tmp_path / "out"),
+            corpus=str(tmp_path / "ada.npz"),
+            uncleared=True,
+        )
+    assert not (tmp_path / "out").exists()

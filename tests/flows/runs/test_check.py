@@ -35,19 +35,13 @@ from ksdp.protocols.runs.about import LARGEST_ABOUT, About
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.screening.clearances import write_clearance
 
+from ...ports import free_ports
+
 NAMES = ("ada", "bob", "cyd")
 TERMS = [f"term{i}" for i in range(6)]
 NOW = datetime.now(UTC)
 LONG = 20.0
 """Seconds for what answers; nothing waits as long."""
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
 
 
 @pytest.fixture(scope="module")

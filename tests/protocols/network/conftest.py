@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -25,18 +24,12 @@ from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program, sum_entries
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 
+from ...ports import free_ports
+
 NAMES = ("ada", "bob", "cyd")
 NMF = PDNMF(rank=2, sweeps=4, tolerance=0.0)
 TIMES = LinkTimes(message=10.0, reconnect=1.0)
 FEATURES = 10
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
 
 
 def party_matrix(name: str, seed: int = 0) -> sp.csr_array:
