@@ -15,7 +15,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.screening.share_limit import share_upper_limit
+from ksdp.audit.verdicts.drawn_share import share_lower_limit, share_upper_limit
 from ksdp.audit.verdicts.ks import ks_table
 
 __all__ = ["LOOKS", "Leak", "chance_distance", "sampled_leak"]
@@ -118,7 +118,7 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         hopeless = far > _HOPELESS * count
         units = max(population, count)
         limit = share_upper_limit(above, count, level / LOOKS, units)
-        least = 1 - share_upper_limit(count - far, count, level / LOOKS, units)
+        least = share_lower_limit(far, count, level / LOOKS, units)
         settled = number >= stops[1] and (limit <= quota or least > quota)
         if last or hopeless or settled:
             break

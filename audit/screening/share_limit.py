@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ksdp.audit.verdicts.drawn_share import share_upper_limit
 
-__all__ = ["most_allowed", "share_upper_limit"]
+__all__ = ["most_allowed"]
 
 
 def most_allowed(drawn: int, level: float, population: int, quota: float) -> int | None:

@@ -17,7 +17,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 __all__ = ["share_bounds", "share_lower_limit", "share_upper_limit", "surely"]
 
@@ -45,17 +44,6 @@ def surely(log10_p: Floats, error: float) -> int:
     return max(small - (math.ceil(round(count * part, 9)) - 1), 0)
 
 
-def _at_most(found: int, population: int, leaking: int, drawn: int) -> float:
-    """P(Hypergeometric <= found): `found` or fewer leaking ones among those drawn."""
-    x = np.arange(max(0, drawn - (population - leaking)), min(found, leaking, drawn) + 1, dtype=np.float64)
-
-    def log_choose(n: float, k: Floats | float) -> Floats:
-        return np.asarray(gammaln(n + 1.0) - gammaln(np.add(k, 1.0)) - gammaln(np.subtract(n, k) + 1.0))
-
-    logs = log_choose(leaking, x) + log_choose(population - leaking, drawn - x) - log_choose(population, drawn)
-    return float(min(np.exp(logs).sum(), 1.0))
-
-
 def share_upper_limit(found: int, drawn: int, level: float, population: int) -> float:
     """Upper confidence limit of a share of a finite population, given `found` of `drawn` at random.
 
@@ -76,11 +64,13 @@ def share_upper_limit(found: int, drawn: int, level: float, population: int) -> 
             f"must have 0 <= found <= drawn <= population and a level in (0, 1); got {found}, {drawn}, "
             f"{population}, {level}."
         )
+    from scipy.stats import hypergeom  # slow to load, and read by few commands
+
     level *= 1 - 1e-9  # rounding may not make the limit smaller
     low, high = found, population - (drawn - found)  # what was seen bounds K on both sides
     while low < high:
         middle = (low + high + 1) // 2
-        if _at_most(found, population, middle, drawn) > level:
+        if hypergeom.cdf(found, population, middle, drawn) > level:
             low = middle
         else:
             high = middle - 1

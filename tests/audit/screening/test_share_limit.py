@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, hypergeom
 
-from ksdp.audit.screening.share_limit import most_allowed, share_upper_limit
+from ksdp.audit.screening.share_limit import most_allowed
+from ksdp.audit.verdicts.drawn_share import share_upper_limit
 
 
 @given(data=st.data(), population=st.integers(1, 60), level=st.floats(1e-4, 0.5))
