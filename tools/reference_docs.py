@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from spec_docs import annotations, described
+from spec_docs import described, types_of
 
 import ksdp
 import ksdp.flows
@@ -84,7 +84,7 @@ def tables() -> str:
         words, kinds = dict[str, str](), dict[str, str]()
         for part in reversed([c for c in inspect.getmro(row) if is_dataclass(c)]):
             words |= described(part)
-            kinds |= annotations(part)
+            kinds |= types_of(part)
         for column, said in words.items():
             kind = kinds[column].replace("|", "or").removeprefix("Annotated[").split(",")[0]
             lines.append(f"| `{column}` | {kind} | {said} |")

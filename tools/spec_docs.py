@@ -42,7 +42,7 @@ def described(model: type[Any]) -> dict[str, str]:
     return words
 
 
-def annotations(model: type[Any]) -> dict[str, str]:
+def types_of(model: type[Any]) -> dict[str, str]:
     """What each key may be, as the source says it."""
     body = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(body, ast.ClassDef)
@@ -67,7 +67,7 @@ def page() -> str:
             lines += ["`name`, and the parameters of that mechanism: `ksdp mechanisms` lists them."]
             continue
         lines += ["| key | is | default | means |", "|---|---|---|---|"]
-        words, kinds = described(model), annotations(model)
+        words, kinds = described(model), types_of(model)
         for key, field in model.model_fields.items():
             default = "needed" if field.is_required() else f"`{json.dumps(field.get_default(), default=list)}`"
             kind = kinds[key].replace("|", "\\|").replace("\n", " ")

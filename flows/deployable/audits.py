@@ -31,9 +31,11 @@ from ksdp.tasks.cluster import dask_address
 __all__ = ["approval_flow", "audit_flow", "screen_flow"]
 
 
-def _spec(given: str | dict[str, Any]) -> tuple[Spec, Path]:
-    """A spec from its file, or from its tables, whose paths are then absolute or relative to where this runs."""
-    return (parse_spec(given), Path.cwd()) if isinstance(given, dict) else read_spec_file(Path(given))
+def _spec(given: str | dict[str, Any], kind: str) -> tuple[Spec, Path]:
+    """A spec from its file, or from its tables, whose paths are absolute or relative to here; tags the run."""
+    read, base = (parse_spec(given), Path.cwd()) if isinstance(given, dict) else read_spec_file(Path(given))
+    tagged(kind, f"mechanism:{read.mechanism.name}")
+    return read, base
 
 
 def _scheduler(dask: str | None) -> str | None:
@@ -58,8 +60,7 @@ class _Signs:
 
 @tried_again("audit everything")
 def _audit(spec: str | dict[str, Any], store: str, dask: str | None, workers: int | None) -> dict[str, Any]:
-    read, base = _spec(spec)
-    tagged("audit", f"mechanism:{read.mechanism.name}")
+    read, base = _spec(spec, "audit")
     run = run_audit if read.views is None else run_views
     with listening(Logged()):
         summary = run(read, base, Path(store), workers=workers, dask=_scheduler(dask))
@@ -105,8 +106,7 @@ def audit_flow(
 def _screen(
     spec: str | dict[str, Any], store: str, signs: _Signs, rounds: int, dask: str | None
 ) -> dict[str, Any]:
-    read, base = _spec(spec)
-    tagged("screen", f"mechanism:{read.mechanism.name}")
+    read, base = _spec(spec, "screen")
     with listening(Logged()):
         done = screen(read, base, Path(store), signs.signing(), Rules(rounds), dask=_scheduler(dask))
     return dict(done.to_json())
@@ -150,8 +150,7 @@ def screen_flow(
 def _approve(
     spec: str | dict[str, Any], store: str, signs: _Signs, hours: float, dask: str | None
 ) -> dict[str, Any]:
-    read, base = _spec(spec)
-    tagged("approval", f"mechanism:{read.mechanism.name}")
+    read, base = _spec(spec, "approval")
     patience = Patience(timedelta(hours=hours))
     with listening(Logged()):
         return run_approval(read, base, Path(store), signs.signing(), patience, dask=_scheduler(dask))

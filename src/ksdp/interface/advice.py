@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import InputError
+from ksdp.interface.figures import blank
+from ksdp.interface.kept_folder import kept_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,13 +47,8 @@ class Advised(dict[str, Any]):
         InputError
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise InputError("`plot` needs matplotlib: pip install 'ksdp[plot]'.") from None
         table = self.settings.dropna(subset=["leak", "value"])
-        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-        axes = figure.subplots()
+        figure, axes = blank()
         axes.scatter(table["leak"], table["value"], c="tab:gray", label="tried")
         best = table[table["best"]]
         axes.scatter(best["leak"], best["value"], c="tab:blue", s=80, label="recommended")
@@ -96,7 +92,7 @@ def advise(
     progress : bool, optional
         As for `audit`.
     **limits
-        `tried`, settings at most (16); `documents`, drawn for each (150); `runs`, in either arm (200); `quota`,
+        `tried`, settings at most (16); `documents`, drawn for each (250); `runs`, in either arm (200); `quota`,
         the share of documents that may be above the margin (0.05); `levers`, names.
 
     Returns
@@ -119,8 +115,7 @@ def advise(
     if wrong := sorted(set(limits) - known):
         raise InputError(f"`{wrong[0]}` is no limit of a search; there are {', '.join(sorted(known))}.")
     read, base = read_spec_file(Path(spec))
-    keep = tempfile.TemporaryDirectory(prefix="ksdp-") if store is None else None
-    folder = Path(keep.name) / "store" if keep is not None else Path(str(store))
+    folder, keep = kept_folder(store)
     to = Path(write) if write is not None else Path(spec).with_suffix(".advised.toml")
     with following(progress):
         found = Advised(advise_spec(read, base, folder, Limits(**limits), write=to, confirm=confirm))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
 from ksdp.interface.call_spec import call_spec
+from ksdp.interface.kept_folder import kept_folder
 from ksdp.interface.result import Audit, Forecast
 
 __all__ = ["audit", "load", "plan", "screen"]
@@ -76,8 +76,7 @@ def audit(
             "`workers` need names: functions and objects of a program stay in its process. "
             "Put them into a module and name it: mechanism='my_module:my_mechanism'."
         )
-    keep = tempfile.TemporaryDirectory(prefix="ksdp-") if store is None else None
-    folder = Path(keep.name) / "store" if keep is not None else Path(str(store))
+    folder, keep = kept_folder(store)
     with _shown(progress), wanted.known():
         if wanted.spec.views is not None:
             raise InputError("`views` are audited by the command: `ksdp audit`.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
+from ksdp.interface.figures import blank
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
 from ksdp.storage.store import Store
 
@@ -113,15 +114,9 @@ class Audit:
         InputError
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise InputError("`plot` needs matplotlib: pip install 'ksdp[plot]'.") from None
-
         name = str(document) if document is not None else str(self.verdicts["log10_adjusted_p"].idxmin())
         curve, row = self.values(name, statistic), self.document(name).verdict
-        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-        axes = figure.subplots()
+        figure, axes = blank()
         for values, label in ((curve.with_values, "with"), (curve.without_values, "without")):
             axes.ecdf(values, label=f"{label} the document ({len(values)} runs)")
         if curve.gap is not None:

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import urllib.request
-
-from prometheus_client.parser import text_string_to_metric_families
-
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.runs.watch import Watch
 
-
-def scrape(port: int) -> dict[tuple[str, ...], float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+from ..scraped import scrape
 
 
 def test_a_run_is_seen_while_it_goes_on() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import socket
-import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from ksdp.audit.errors import InputError
 from ksdp.flows.schedules.metrics import metrics_server
@@ -17,15 +15,7 @@ from ksdp.storage.schedules.history import ScheduledRun, append_run
 from ksdp.storage.schedules.schedule_files import check_schedule, write_schedule
 from ksdp.storage.store import Store
 
-
-def scrape(port: int) -> dict[tuple[str, ...], float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+from ..scraped import scrape
 
 
 def run(finished: datetime, **about: object) -> ScheduledRun:

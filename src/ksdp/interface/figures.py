@@ -1,0 +1,29 @@
+"""A figure for what is found: matplotlib is there for those who draw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ksdp.audit.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["blank"]
+
+
+def blank() -> tuple[Figure, Axes]:
+    """A figure and its axes.
+
+    Raises
+    ------
+    InputError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("`plot` needs matplotlib: pip install 'ksdp[plot]'.") from None
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    return figure, figure.subplots()
