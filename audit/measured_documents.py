@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import Units
-from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.contract import Documents, Pool
 
-__all__ = ["measured_documents", "take_rows"]
+__all__ = ["measured_documents", "pool_of", "take_rows"]
 
 Rows = NDArray[np.int64]
 
@@ -23,8 +23,23 @@ def take_rows(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
     return sp.csr_array(matrix[rows])
 
 
+def pool_of(corpus: Corpus, units: Units, others: Rows, size: int) -> Pool:
+    """What databases are made of where `size` of the units that are not `others` make up the victim's part."""
+    mine = np.setdiff1d(np.arange(len(units)), others)
+    share = size / max(len(mine), 1)
+    if not len(others):
+        return Pool(corpus.matrix, share)
+    rows = [take_rows(corpus.matrix, units.rows(some)) for some in (mine, np.sort(others))]
+    return Pool(rows[0], share, rows[1])
+
+
 def measured_documents(
-    corpus: Corpus, units: Units, targets: Rows, population: Rows, background: Mapping[str, NDArray[Any]]
+    corpus: Corpus,
+    units: Units,
+    targets: Rows,
+    population: Rows,
+    background: Mapping[str, NDArray[Any]],
+    pool: Pool | None = None,
 ) -> Documents:
     """The target units with what the adversary knows besides.
 
@@ -32,12 +47,14 @@ def measured_documents(
     ----------
     targets, population : units
         Those that are measured, and those that stand for everybody.
+    pool : Pool, optional
+        What databases are drawn from.
     """
     matrix = units.matrix if len(targets) == len(units) else take_rows(units.matrix, targets)
     everybody = Documents(take_rows(units.matrix, population), background)
     if units.order is None:
-        return Documents(matrix, background, population=everybody)
+        return Documents(matrix, background, population=everybody, pool=pool)
     members, starts = units.members(targets)
     all_rows = Documents(take_rows(corpus.matrix, units.members(population)[0]), background)
-    rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows)
-    return Documents(matrix, background, rows, starts, everybody)
+    rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows, pool=pool)
+    return Documents(matrix, background, rows, starts, everybody, pool)

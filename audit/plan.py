@@ -22,13 +22,13 @@ from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import expected_arms, kept_without
-from ksdp.audit.measured_documents import measured_documents, take_rows
+from ksdp.audit.measured_documents import measured_documents, pool_of, take_rows
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 from ksdp.audit.verdicts.raw_filter import RAW
@@ -292,7 +292,14 @@ def _written(value: Any) -> str:
 
 @lru_cache(maxsize=4)
 def _documents(plan: Plan, lane: int) -> Documents:
-    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.population, plan.background)
+    chosen = (plan.design.targets(lane), plan.population, plan.background)
+    return measured_documents(plan.corpus, plan.units, *chosen, _pool(plan))
+
+
+@lru_cache(maxsize=1)
+def _pool(plan: Plan) -> Pool:
+    others = np.concatenate([plan.honest, plan.coalition])
+    return pool_of(plan.corpus, plan.units, others, plan.party_rows)
 
 
 def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:

@@ -235,7 +235,8 @@ def test_values_belong_to_documents_whatever_their_order_and_are_the_callers(sta
     values = statistic.evaluate(observables, documents)
     assert values.shape == (len(documents),)
     assert values.dtype == np.float64
-    shuffled = statistic.evaluate(Observables(arrays), Documents(documents.matrix[order]))
+    same_people = Documents(documents.matrix[order], population=documents)
+    shuffled = statistic.evaluate(Observables(arrays), same_people)
     np.testing.assert_allclose(shuffled, values[order], rtol=1e-9, atol=1e-12)
     kept = values.copy()
     values[:] = -1.0
@@ -250,6 +251,7 @@ def test_names_needs_and_a_missing_basis() -> None:
         ("leverage-revealed", ("V", "sigma")),
         ("mean-alignment", ("mean",)),
         ("numerator-energy", ("numerators",)),
+        ("basis-match", ("V",)),
     ]
     assert all(isinstance(s, Statistic) and s.family == "geometry" for s in GEOMETRY)
     for statistic in GEOMETRY[:3]:
