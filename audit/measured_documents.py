@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import Units
+from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.statistics.contract import Documents, Pool
 
 __all__ = ["measured_documents", "pool_of", "take_rows"]
@@ -23,14 +24,15 @@ def take_rows(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
     return sp.csr_array(matrix[rows])
 
 
-def pool_of(corpus: Corpus, units: Units, others: Rows, size: int) -> Pool:
-    """What databases are made of where `size` of the units that are not `others` make up the victim's part."""
+def pool_of(corpus: Corpus, units: Units, held: Sequence[Rows], size: int, mechanism: Mechanism | None) -> Pool:
+    """What databases are made of: `size` of the units that are not `held` by others, and all that are."""
+    others = np.sort(np.concatenate(held))
     mine = np.setdiff1d(np.arange(len(units)), others)
     share = size / max(len(mine), 1)
     if not len(others):
-        return Pool(corpus.matrix, share)
-    rows = [take_rows(corpus.matrix, units.rows(some)) for some in (mine, np.sort(others))]
-    return Pool(rows[0], share, rows[1])
+        return Pool(corpus.matrix, share, None, mechanism)
+    rows = [take_rows(corpus.matrix, units.rows(some)) for some in (mine, others)]
+    return Pool(rows[0], share, rows[1], mechanism)
 
 
 def measured_documents(

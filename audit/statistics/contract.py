@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.contract import Mechanism, Observables
 
 __all__ = ["Documents", "Pool", "Statistic"]
 
@@ -36,6 +36,8 @@ class Pool:
     """Probability that a run holds one of them."""
     fixed: sp.csr_array | None = None
     """Documents of other parties, the same in every run (or half of them, where these are drawn)."""
+    mechanism: Mechanism | None = None
+    """What runs on them; None where nobody can run it."""
 
 
 @dataclass(frozen=True, eq=False)

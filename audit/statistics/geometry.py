@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.match import BasisMatch
+from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 from ksdp.audit.statistics.products import (
     BASES,
     announced,
@@ -254,4 +254,5 @@ GEOMETRY: tuple[Statistic, ...] = (
     MeanAlignment(),
     NumeratorEnergy(),
     BasisMatch(),
+    TopicsMatch(),
 )
