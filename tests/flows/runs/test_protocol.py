@@ -80,6 +80,26 @@ class Organisations:
         said = {name: process.communicate(timeout=300) for name, process in started.items()}
         return {name: (started[name].returncode, output + error) for name, (output, error) in said.items()}
 
+    def lose_bob(self, protocol: Path, kind: str, after: int) -> None:
+        """Kill bob once cyd has noted `after` messages of a kind: the others end by his name, without a result."""
+        started = {name: self.start(protocol, name) for name in self.names}
+        transcript = protocol.with_suffix("") / "cyd" / "transcript.jsonl"
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            if transcript.exists() and transcript.read_text().count(f'"kind": "{kind}"') >= after:
+                break
+            time.sleep(0.1)
+        started["bob"].send_signal(signal.SIGKILL)
+        for name in ("ada", "cyd"):
+            _, error = started[name].communicate(timeout=300)
+            assert started[name].returncode == 1
+            assert "bob" in error
+            assert "disappeared" in error or "it lost bob" in error
+            folder = protocol.with_suffix("") / name
+            assert [path.name for path in folder.iterdir()] == ["transcript.jsonl"], "no partial result"
+            last = (folder / "transcript.jsonl").read_text().splitlines()[-1]
+            assert json.loads(last)["what"] == "ended without a result"
+
     def database(self, protocol: Path) -> Database:
         read = read_run(protocol)
         return Database(tuple(self.enter(read, name, uncleared=True).corpus.matrix for name in self.names))
@@ -230,22 +250,7 @@ def test_a_transcript_holds_no_value(cleared: tuple[Path, dict[str, Path]]) -> N
 
 @pytest.mark.e2e
 def test_a_killed_party_ends_the_run_for_the_others_without_a_result(three: Organisations) -> None:
-    protocol = three.protocol(LONG)
-    started = {name: three.start(protocol, name) for name in three.names}
-    transcript = protocol.with_suffix("") / "cyd" / "transcript.jsonl"
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not (transcript.exists() and '"kind": "sum"' in transcript.read_text()):
-        time.sleep(0.1)
-    started["bob"].send_signal(signal.SIGKILL)
-    for name in ("ada", "cyd"):
-        _, error = started[name].communicate(timeout=300)
-        assert started[name].returncode == 1
-        assert "bob" in error
-        assert "disappeared" in error or "it lost bob" in error
-        left = sorted(path.name for path in (protocol.with_suffix("") / name).iterdir())
-        assert left == ["transcript.jsonl"], "no partial result"
-        last = (protocol.with_suffix("") / name / "transcript.jsonl").read_text().splitlines()[-1]
-        assert json.loads(last)["what"] == "ended without a result"
+    three.lose_bob(three.protocol(LONG), "sum", after=1)
 
 
 @pytest.mark.parametrize(
