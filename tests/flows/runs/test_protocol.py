@@ -23,6 +23,7 @@ from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database, opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
@@ -345,9 +346,9 @@ def test_a_result_is_never_overwritten(three: Organisations, tmp_path: Path) -> 
     (tmp_path / "result.npz").write_bytes(b"")
     entered = three.enter(read, "ada", uncleared=True)
     with pytest.raises(InputError, match="holds the result of a run already"):
-        run_party(read, "ada", load_private(three.folder / "ada.key"), entered, tmp_path)
+        run_party(Node(read, "ada", load_private(three.folder / "ada.key"), tmp_path), entered)
     with pytest.raises(InputError, match="not the one that the protocol file names"):
-        run_party(read, "ada", load_private(three.folder / "bob.key"), entered, tmp_path / "new")
+        run_party(Node(read, "ada", load_private(three.folder / "bob.key"), tmp_path / "new"), entered)
     assert not (tmp_path / "new").exists()
 
 
