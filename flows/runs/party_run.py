@@ -63,7 +63,6 @@ def enter_documents(
     ----------
     corpus : Path
         An audit's spec (TOML), of which `[corpus]` counts, or a count matrix with the columns of the run.
-    clearance : Path, optional
     uncleared : bool
         Enter every document without one; everybody is told.
     signer : Ed25519PublicKey
