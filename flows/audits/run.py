@@ -54,10 +54,8 @@ def run_audit(
 
     Parameters
     ----------
-    spec : Spec
     base : Path
         Folder that the spec's paths are relative to.
-    store : Path
     workers : int, optional
         Worker processes. Default: one per core.
     dask : str, optional

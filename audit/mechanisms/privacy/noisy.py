@@ -206,7 +206,6 @@ class Noisy:
 
         Parameters
         ----------
-        base : Database
         coins : callable
             What the other mechanism draws; asked once a run.
         final : names, optional
