@@ -27,14 +27,14 @@ from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack_number
 from ksdp.protocols.runs.computing_side import ComputingSide, Entered
 from ksdp.protocols.runs.run_terms import RunTerms
-from ksdp.protocols.shared.field import BYTES, limbs_of_bytes
+from ksdp.protocols.shared.field import BYTES, Residues, residues_of_bytes
 from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
 from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
 
 __all__ = ["MOST_ENTRIES", "largest_rows_message", "topic_rounds"]
 
 MOST_ENTRIES = 1 << 25
-"""Rows of all parties times features: 1.3 GB of limbs at each computing party."""
+"""Rows of all parties times features: 3 GB of residues at each computing party."""
 _BLOCK = 1 << 19
 """Entries of a message of shares, unless a row is longer."""
 
@@ -116,7 +116,7 @@ def _entered(
         for name, count in rows.items()
     }
     found = yield from side.blocks_of(_blocks(matrix, most, largest), entries)
-    return None if found is None else SharedRows(_limbs(found, sum(rows.values()), features))
+    return None if found is None else SharedRows(_residues(found, sum(rows.values()), features))
 
 
 def _blocks(matrix: sp.csr_array, most: int, largest: float) -> Iterator[NDArray[np.int64]]:
@@ -125,16 +125,16 @@ def _blocks(matrix: sp.csr_array, most: int, largest: float) -> Iterator[NDArray
         yield np.rint(part).astype(np.int64)
 
 
-def _limbs(found: dict[str, list[Entered]], rows: int, features: int) -> NDArray[np.float32]:
-    limbs: NDArray[np.float32] | None = None
+def _residues(found: dict[str, list[Entered]], rows: int, features: int) -> Residues:
+    residues: Residues | None = None
     at = 0
     for name in sorted(found):
         for number, block in enumerate(found[name]):
-            part = limbs_of_bytes(block).reshape(-1, len(block) // features, features)
+            part = residues_of_bytes(block).reshape(-1, len(block) // features, features)
             found[name][number] = block[:0]  # not held twice
-            if limbs is None:
-                limbs = np.empty((len(part), rows, features), dtype=np.float32)
-            limbs[:, at : at + part.shape[1]] = part
+            if residues is None:
+                residues = np.empty((len(part), rows, features), dtype=np.float32)
+            residues[:, at : at + part.shape[1]] = part
             at += part.shape[1]
-    assert limbs is not None
-    return limbs
+    assert residues is not None
+    return residues

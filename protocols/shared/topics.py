@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, product, reals
-from ksdp.protocols.shared.field import MOST_INNER, PRIME, Integers, modular_product
+from ksdp.protocols.shared.field import MOST_INNER, PRIME, Integers, Residues, modular_product
 from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, SIGNED, Sizes
 
@@ -33,19 +33,19 @@ __all__ = ["SharedRows", "Sweeps", "topics_of"]
 class SharedRows:
     """A party's shares of all parties' X'."""
 
-    limbs: NDArray[np.float32]
-    """Shape (10, rows, features); `field.left_limbs` at `ROW_BITS`."""
+    residues: Residues
+    """Shape (22, rows, features); `field.left_residues` at `ROW_BITS`."""
 
     def times(self, right: Integers) -> Integers:
         """X' T'^T, shape (rows, k)."""
-        return modular_product(self.limbs, right)
+        return modular_product(self.residues, right)
 
     def transposed_times(self, right: Integers) -> Integers:
         """X'^T W', a part of the rows at a time."""
-        found = np.zeros((self.limbs.shape[2], right.shape[1]), dtype=object)
+        found = np.zeros((self.residues.shape[2], right.shape[1]), dtype=object)
         for first in range(0, len(right), MOST_INNER):
             part = slice(first, first + MOST_INNER)
-            found = (found + modular_product(self.limbs[:, part].transpose(0, 2, 1), right[part])) % PRIME
+            found = (found + modular_product(self.residues[:, part].transpose(0, 2, 1), right[part])) % PRIME
         return found
 
 
@@ -90,7 +90,7 @@ class _Fit:
     async def swept(self, topics: Integers, sweeps: int) -> Integers:
         """T' after so many sweeps, W' from zero."""
         shares, sizes = self._shares, self._sizes
-        weights = np.zeros((self._rows.limbs.shape[1], sizes.rank), dtype=object)
+        weights = np.zeros((self._rows.residues.shape[1], sizes.rank), dtype=object)
         square = 2 * KEPT + 2 * sizes.reach_bits
         for _ in range(sweeps):
             columns = np.ascontiguousarray(topics.T)

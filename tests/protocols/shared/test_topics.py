@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.protocols.shared import arithmetic
 from ksdp.protocols.shared.arithmetic import Local, Shares, fixed
-from ksdp.protocols.shared.field import PRIME, left_limbs
+from ksdp.protocols.shared.field import PRIME, left_residues
 from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
 from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
 
@@ -28,7 +28,7 @@ PENALTIES = Penalties(0.01, 0.1, 0.02, 0.05)
 def rows_of(matrix: np.ndarray, largest: float) -> list[SharedRows]:
     source, values = random.Random(8), fixed(matrix / np.sqrt(largest), ROW_BITS)
     slope = np.array([source.randrange(PRIME) for _ in range(values.size)], dtype=object).reshape(values.shape)
-    return [SharedRows(left_limbs((values + slope * place) % PRIME)) for place in (1, 2, 3)]
+    return [SharedRows(left_residues((values + slope * place) % PRIME)) for place in (1, 2, 3)]
 
 
 def opened(matrix: np.ndarray, start: np.ndarray, wanted: Sweeps, models: np.ndarray | None = None) -> np.ndarray:
