@@ -87,6 +87,8 @@ def main() -> None:
                 chosen.delay,
                 chosen.sweeps,
                 chosen.mails,
+                chosen.ratings,
+                chosen.only_final,
             )
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
@@ -119,6 +121,8 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--sweeps", type=int, default=hidden.SWEEPS)
     parser.add_argument("--mails", type=int)
+    parser.add_argument("--ratings", action="store_true")
+    parser.add_argument("--only-final", action="store_true")
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
