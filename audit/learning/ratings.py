@@ -42,18 +42,23 @@ class Suggested:
 class Predictor:
     """Predicts clip(W T): a user's W is fitted to the ratings that are given, as the mechanism fits it.
 
+    Of an item that is 0 in all topics (nobody rated it, or it was none of the run's columns) nothing was learnt:
+    it is predicted to be the mean of what the user has given, and never suggested.
+
     Examples
     --------
     >>> given = sp.csr_array(([2.0, 4.0, 5.0], ([0, 0, 1], [0, 1, 2])), shape=(2, 4))
     >>> predictor = Predictor(np.array([[1.0, 2.0, 3.0, 0.0]]), low=1.0, high=5.0)
     >>> predictor.predicted(given, sp.csr_array([[False, False, True, False], [True, False, False, False]])).data
     array([5.        , 1.66666667])
+    >>> predictor.predicted(given, sp.csr_array([[False, False, False, True], [False] * 4])).data
+    array([3.])
     >>> [(found.user, found.items.tolist()) for found in predictor.suggested(given, 2)]
     [(0, [2]), (1, [1, 0])]
     """
 
     T: Floats
-    """Topics, shape (k, items); an item that nobody rated is 0 in all and is not suggested."""
+    """Topics, shape (k, items)."""
     low: float
     """The smallest rating there is; what is predicted is clipped to this."""
     high: float
@@ -75,8 +80,11 @@ class Predictor:
         """What is predicted where `wanted` has entries, from the ratings `given`; of the same pattern."""
         W = self.coefficients(given)
         users = np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr))
-        found = np.clip(np.einsum("ij,ji->i", W[users], self.T[:, wanted.indices]), self.low, self.high)
-        return sp.csr_array((found, wanted.indices, wanted.indptr), shape=wanted.shape)
+        found = np.einsum("ij,ji->i", W[users], self.T[:, wanted.indices])
+        means = np.asarray(given.sum(axis=1)) / np.maximum(np.diff(given.indptr), 1)
+        found = np.where(np.max(self.T, axis=0)[wanted.indices] > 0, found, means[users])
+        said = np.clip(found, self.low, self.high)
+        return sp.csr_array((said, wanted.indices, wanted.indptr), shape=wanted.shape)
 
     def suggested(self, given: sp.csr_array, most: int) -> Iterator[Suggested]:
         """For every user at most so many items that are not among the given; equal ones in the columns' order."""

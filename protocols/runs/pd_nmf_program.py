@@ -48,9 +48,9 @@ def check_nmf(mechanism: PDNMF) -> None:
         )
     if mechanism.weighted and not (mechanism.beta > 0 and mechanism.delta > 0):
         raise SpecError(
-            "`beta` and `delta` must be above 0 (0.1 each does) where ratings are factorised among parties: "
-            "without `beta` a column of few ratings is a ratio of two rounding errors, and which nobody rated would "
-            "have to be told; without `delta` coefficients grow beyond what sums hold."
+            "`beta` and `delta` must be above 0 where ratings are factorised among parties (1.0 each, for stars "
+            "from 1 to 5): without `beta` a column of few ratings is a ratio of two rounding errors, and which "
+            "columns nobody rated would have to be told; without `delta` coefficients outgrow what sums hold."
         )
 
 
