@@ -30,7 +30,7 @@ MOST_LINES = dict.fromkeys(ROOMS, 300)
 MOST_PARAMETERS = 8
 WIDE = {
     "audit": {
-        *("_largest", "_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
+        *("_largest", "observed_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
         *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
     },
     "flows": {"run_pem"},
