@@ -31,8 +31,18 @@ def pool_of(corpus: Corpus, units: Units, held: Sequence[Rows], size: int, mecha
     share = size / max(len(mine), 1)
     if not len(others):
         return Pool(corpus.matrix, share, None, mechanism)
-    rows = [take_rows(corpus.matrix, units.rows(some)) for some in (mine, others)]
+    rows = [_rows_of(corpus.matrix, units.rows(some)) for some in (mine, others)]
     return Pool(rows[0], share, rows[1], mechanism)
+
+
+def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
+    """The same, without a copy where they follow one another: a corpus on disk stays there."""
+    if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or (np.diff(rows) != 1).any():
+        return take_rows(matrix, rows)
+    first, last = int(matrix.indptr[rows[0]]), int(matrix.indptr[rows[-1] + 1])
+    begins = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
+    shape = (len(rows), matrix.shape[1])
+    return sp.csr_array((matrix.data[first:last], matrix.indices[first:last], begins), shape=shape, copy=False)
 
 
 def measured_documents(
@@ -52,7 +62,7 @@ def measured_documents(
     pool : Pool, optional
         What databases are drawn from.
     """
-    matrix = units.matrix if len(targets) == len(units) else take_rows(units.matrix, targets)
+    matrix = units.matrix if len(targets) == len(units) else _rows_of(units.matrix, targets)
     everybody = Documents(take_rows(units.matrix, population), background)
     if units.order is None:
         return Documents(matrix, background, population=everybody, pool=pool)

@@ -6,6 +6,7 @@
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
     python -m benchmarks speed               # beside an earlier commit; --quick: seconds, --whole: an hour
     python -m benchmarks advantage           # hours, so only by name
+    python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
     python -m benchmarks.pem                 # the same
     python -m benchmarks.figure_3 --movies 17711  # figure 3 in the shape of Netflix; ten minutes
 """
@@ -36,6 +37,7 @@ from benchmarks import (
     protocol_run,
     ratings,
     raw_leak,
+    scale,
     secure_aggregation,
     secure_sum,
     sigma_leak,
@@ -100,7 +102,12 @@ def main() -> None:
         ),
         "ratings": lambda _: ratings.run(),
         "raw-leak": lambda _: raw_leak.run(),
+<<<<<<< HEAD
         "matched": lambda _: matched.run(),
+=======
+        "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
+        "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
+>>>>>>> in-scale
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
         "every-round": lambda chosen: every_round.run(chosen.spec or SPEC, chosen.runs, chosen.leak),
@@ -114,6 +121,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--with-runs", type=int, default=100)
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
+    parser.add_argument("--scales", nargs="+", type=int, default=[20_000, 200_000], help="documents")
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--parties", nargs="+", type=int, default=[3])
     parser.add_argument("--features", nargs="+", type=int, default=[500, 1000])

@@ -26,7 +26,7 @@ from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.blocks import all_whole
+from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.spread import started_ahead
 
@@ -104,6 +104,7 @@ def _finished(prepared: Prepared) -> Summary | None:
         if (folder / "audit.json").is_file():
             current().say(f"{error} It is made again.")
         return None
+    drop_passing(prepared.ref)  # killed before it came to that
     return replace(
         summary,
         cached_runs=summary.runs,
