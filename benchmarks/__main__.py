@@ -102,12 +102,9 @@ def main() -> None:
         ),
         "ratings": lambda _: ratings.run(),
         "raw-leak": lambda _: raw_leak.run(),
-<<<<<<< HEAD
         "matched": lambda _: matched.run(),
-=======
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
         "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
->>>>>>> in-scale
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
         "every-round": lambda chosen: every_round.run(chosen.spec or SPEC, chosen.runs, chosen.leak),
