@@ -32,7 +32,7 @@ WIDE = {
         *("_largest", "_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
         *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
     },
-    "flows": {"run_node", "run_party", "run_pem"},
+    "flows": {"run_node", "run_party", "run_pem", "run_pem_host"},
 }
 """What has more: kernels, which take arrays one by one, and runs among parties."""
 
