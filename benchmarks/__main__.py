@@ -32,6 +32,7 @@ from benchmarks import (
     normed_sum,
     peers,
     peers_run,
+    pem_hosts,
     protocol_run,
     raw_leak,
     secure_aggregation,
@@ -94,6 +95,7 @@ def main() -> None:
             chosen.documents,
             chosen.with_runs,
         ),
+        "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
         "raw-leak": lambda _: raw_leak.run(),
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
@@ -117,6 +119,8 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--sweeps", type=int, default=hidden.SWEEPS)
     parser.add_argument("--mails", type=int)
+    parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
+    parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")

@@ -1,4 +1,4 @@
-"""PEM between hosts: what a server and the aggregator do (`pem_holder` has the third), over the mesh of pinned keys.
+"""PEM between hosts: a server and the aggregator, over the mesh of pinned keys (`pem_holder` has the third).
 
 ::
 
