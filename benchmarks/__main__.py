@@ -34,6 +34,7 @@ from benchmarks import (
     normed_sum,
     peers,
     peers_run,
+    pem_hosts,
     protocol_run,
     ratings,
     raw_leak,
@@ -101,6 +102,7 @@ def main() -> None:
             chosen.with_runs,
         ),
         "ratings": lambda _: ratings.run(),
+        "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
         "raw-leak": lambda _: raw_leak.run(),
         "matched": lambda _: matched.run(),
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
@@ -130,6 +132,8 @@ def main() -> None:
     parser.add_argument("--mails", type=int)
     parser.add_argument("--ratings", action="store_true")
     parser.add_argument("--only-final", action="store_true")
+    parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
+    parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")

@@ -33,7 +33,7 @@ WIDE = {
         *("_largest", "observed_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
         *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
     },
-    "flows": {"run_pem"},
+    "flows": {"run_pem", "run_pem_host"},
 }
 """What has more: kernels, which take arrays one by one, and PEM's processes."""
 FOR_TESTS = {"simulate_normed_sum", "tied_log10_p"}
