@@ -36,8 +36,8 @@ WIDE = {
     "flows": {"run_pem", "run_pem_host"},
 }
 """What has more: kernels, which take arrays one by one, and PEM's processes."""
-FOR_TESTS = {"simulate_normed_sum", "tied_log10_p"}
-"""What only tests call: all parties in one process, and the exact law of a single document."""
+FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
+"""What only tests call: exact laws that others are compared with, and all parties in one process."""
 
 
 def folder(room: str) -> Path:
