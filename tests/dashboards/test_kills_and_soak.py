@@ -83,15 +83,14 @@ def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_stor
     for _ in range(KILLS):
         listener = socket.create_server(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-        process = _FORK.Process(target=_serve, args=(own_store.root, listener, int(rng.integers(1, 8))))
+        process = _FORK.Process(target=_serve, args=(own_store.root, listener, int(rng.integers(1, 20))))
         process.start()
         listener.close()
         while waiting and process.is_alive():
             if not _decide(port, waiting[0]):
                 break
             confirmed.add(waiting.pop(0))
-        if process.is_alive() and not waiting:
-            process.kill()
+        process.kill()  # if it has not died by itself
         process.join(60)
         killed += process.exitcode == -signal.SIGKILL
         report = check_chain(own_store.root)
@@ -100,7 +99,7 @@ def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_stor
         assert confirmed <= written
         # What was written when it died and not confirmed: people see it decided.
         waiting = [name for name in waiting if name not in written]
-    assert killed == KILLS or not waiting
+    assert killed == KILLS
     assert len(confirmed) >= 10
 
 
