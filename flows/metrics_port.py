@@ -32,7 +32,7 @@ _App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = _SECONDS  # type: ignore[assignment] # the base class says None
+    timeout = _SECONDS
 
     def log_message(self, *said: Any) -> None:
         """Say nothing."""

@@ -83,6 +83,10 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
     stage = summary.provenance.stages[0]
     if summary.design.kind == "literal":
         raise InputError("`runs` can be asked of audits with the shared or the balanced design.")
+    if not stage.kept:
+        raise InputError(
+            'this audit keeps no values of single runs; with `store.values = "all"` in its spec it does.'
+        )
     size = stage.documents * stage.runs * len(stage.statistics)
     if size > _MOST_VALUES:
         raise InputError(
