@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 MOST_ROWS = 2**16
 """Documents that topics are expected from, and whose terms are looked at, at most."""
-MOST_EACH_RUN = 2**13
+MOST_EACH_RUN = 2**12
 """Documents whose terms are added up in every run, at most."""
 
 
