@@ -3,7 +3,7 @@
 T_t = max(n - theta, 0) / D with n = max(W_t^T R_t, 0), D = |W_t|^2 and the one theta for which it adds up to 1. It
 is found as Michelot (1986) does: from all entries, theta <- theta + (e - D) / c, with c entries above theta whose
 excess adds up to e; it climbs to the root through nested sets, and is there when c repeats. Nobody sees c, so that
-a fixed number of steps is done (`PASSES`; corpora need five to seven).
+a fixed number of steps is done (`PASSES`; corpora need up to six).
 
 Bounds. A topic on the simplex has a length from 1 / sqrt(d) to 1, so that no column of W' = W / s is longer than
 |X' T_t| / |T_t|^2 <= sqrt(d), and no sum that T_t is made of above sqrt(d) + (k - 1) d. So a topic whose theta was
