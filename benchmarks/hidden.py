@@ -40,6 +40,7 @@ from ksdp.audit.mechanisms.contract import Database, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.audit.plan import parameters_of
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import make_identity
 
@@ -187,7 +188,7 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...], delay
     held = f", {delay * 1000:g} ms each way" if delay else ""
     print(
         f"{name:9} opens {opens_of(mechanism):11} {len(names)} parties, {read.terms.features} terms, rank "
-        f"{mechanism.rank}{held}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
+        f"{parameters_of(mechanism)['rank']}{held}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
         f"{sent / 1e6:.1f} MB sent by one, "
         f"{after.ru_maxrss / 1024:.0f} MB the largest process so far, {_off(read, folder, names, found)}",
         flush=True,
