@@ -64,22 +64,9 @@ def test_a_killed_party_ends_the_run_for_all_by_name(three: Organisations) -> No
 def test_a_party_that_does_not_compute_and_dies_ends_the_run_for_all_by_name(tmp_path: Path) -> None:
     """Ratings of four organisations, three of which compute."""
     four = organisations(tmp_path, 4)
-    *computing, outside = four.names
-    protocol = four.protocol(RATINGS.format(sweeps=5000) + f"[final]\ncomputing = {json.dumps(computing)}\n")
-    started = {name: four.start(protocol, name) for name in four.names}
-    transcript = protocol.with_suffix("") / computing[0] / "transcript.jsonl"
-    end = time.monotonic() + 240
-    while time.monotonic() < end and not (
-        transcript.exists() and transcript.read_text().count('"kind": "computation"') > 40
-    ):
-        time.sleep(0.1)
-    started[outside].send_signal(signal.SIGKILL)
-    for name in computing:
-        _, error = started[name].communicate(timeout=300)
-        assert started[name].returncode == 1
-        assert outside in error
-        left = sorted(path.name for path in (protocol.with_suffix("") / name).iterdir())
-        assert left == ["transcript.jsonl"], "no partial result"
+    computing = [name for name in four.names if name != "bob"]
+    final = f"[final]\ncomputing = {json.dumps(computing)}\n"
+    four.lose_bob(four.protocol(RATINGS.format(sweeps=5000) + final), "computation", after=41)
 
 
 def test_ksdp_run_says_who_must_be_trusted(three: Organisations) -> None:
