@@ -45,7 +45,14 @@ def largest_rows_message(terms: RunTerms) -> int:
     """No message of a run has more bytes."""
     mechanism = terms.mechanism
     assert isinstance(mechanism, PDNMF)
-    return BYTES * max(_BLOCK, 13 * terms.features) + 16 * terms.features * mechanism.rank + (1 << 20)
+    # Rounded side by side: of every row and feature as many numbers as there are topics, or two.
+    at_once = (_most_rows(terms) + terms.features) * max(mechanism.rank, 2)
+    return BYTES * max(_BLOCK, 13 * terms.features, at_once) + 16 * terms.features * mechanism.rank + (1 << 20)
+
+
+def _most_rows(terms: RunTerms) -> int:
+    assert isinstance(terms.mechanism, PDNMF)
+    return MOST_ENTRIES // (terms.features * (2 if terms.mechanism.weighted else 1))
 
 
 def topic_rounds(
@@ -108,8 +115,7 @@ def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict
     rows = {name: number_of(body) for name, body in told.items()} | {engine.name: mine}
     if min(rows.values()) < 1:
         raise ProtocolError("A party has no rows.")
-    assert isinstance(terms.mechanism, PDNMF)
-    most = MOST_ENTRIES // (terms.features * (2 if terms.mechanism.weighted else 1))
+    most = _most_rows(terms)
     if sum(rows.values()) > most:
         raise InputError(
             f"all parties together may have {most} rows of {terms.features} features in a run that opens its "
