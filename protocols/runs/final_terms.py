@@ -8,7 +8,7 @@ from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.protocols.shared.topic_sizes import Sizes
+from ksdp.protocols.shared.topic_sizes import sizes_of
 
 __all__ = [
     "COMPUTING",
@@ -80,10 +80,11 @@ def _check_topics(mechanism: PDNMF) -> None:
         raise SpecError(
             f'`start` must be one of {", ".join(TOPIC_STARTS)} where `opens` is "final"; got {mechanism.start!r}.'
         )
-    if not (mechanism.beta > 0 and mechanism.delta > 0):
+    on_simplex = not (mechanism.weighted or any(mechanism.penalties))
+    if not on_simplex and not (mechanism.beta > 0 and mechanism.delta > 0):
         raise SpecError(
             '`beta` and `delta` must be above 0 in a run whose `opens` is "final" (0.1 each does, of rows of '
-            "length 1): without them no bound holds for what is on shares."
+            "length 1), or no regulariser set and nothing `weighted`: else no bound holds for what is on shares."
         )
 
 
@@ -131,8 +132,8 @@ def final_terms(
     return FinalTerms(tuple(sorted(computing)), block, ROUNDS if rounds is None else rounds)
 
 
-def check_sizes(mechanism: Mechanism, largest: float) -> None:
-    """Refuse regularisers with which numbers on shares would not fit.
+def check_sizes(mechanism: Mechanism, features: int, largest: float) -> None:
+    """Refuse regularisers, or a rank, with which numbers on shares would not fit.
 
     Parameters
     ----------
@@ -145,13 +146,16 @@ def check_sizes(mechanism: Mechanism, largest: float) -> None:
         Saying what to change.
     """
     if isinstance(mechanism, PDNMF) and opens_final(mechanism):
-        Sizes(mechanism.rank, mechanism.penalties, largest)
+        sizes_of(mechanism.rank, features, mechanism.penalties, largest)
 
 
 def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
     """Who could learn more than the result."""
     topics = isinstance(mechanism, PDNMF)
-    opened = "the topics, and how many rows every party has" if topics else "the result, and that it converged"
+    opened = "the result, and that it converged"
+    if isinstance(mechanism, PDNMF):
+        projected = "" if mechanism.weighted or any(mechanism.penalties) else "that all could be projected, "
+        opened = f"the topics, {projected}and how many rows every party has"
     return (
         f"Opened: {opened}. Any two of "
         f"{', '.join(computing)} that put together what they hold learn every party's "

@@ -29,9 +29,9 @@ from ksdp.protocols.channel.wire import number_of, pack_number
 from ksdp.protocols.runs.computing_side import ComputingSide, Entered
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.shared.field import BYTES, Residues, residues_of_bytes
-from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
+from ksdp.protocols.shared.topic_sizes import ROW_BITS, sizes_of
 from ksdp.protocols.shared.topic_steps import SharedRows
-from ksdp.protocols.shared.topics import Sweeps, topics_of
+from ksdp.protocols.shared.topics import NotProjected, Sweeps, topics_of
 
 __all__ = ["MOST_ENTRIES", "largest_rows_message", "topic_rounds"]
 
@@ -45,7 +45,14 @@ def largest_rows_message(terms: RunTerms) -> int:
     """No message of a run has more bytes."""
     mechanism = terms.mechanism
     assert isinstance(mechanism, PDNMF)
-    return BYTES * max(_BLOCK, 13 * terms.features) + 16 * terms.features * mechanism.rank + (1 << 20)
+    # Rounded side by side: of every row and feature as many numbers as there are topics, or two.
+    at_once = (_most_rows(terms) + terms.features) * max(mechanism.rank, 2)
+    return BYTES * max(_BLOCK, 13 * terms.features, at_once) + 16 * terms.features * mechanism.rank + (1 << 20)
+
+
+def _most_rows(terms: RunTerms) -> int:
+    assert isinstance(terms.mechanism, PDNMF)
+    return MOST_ENTRIES // (terms.features * (2 if terms.mechanism.weighted else 1))
 
 
 def topic_rounds(
@@ -57,12 +64,14 @@ def topic_rounds(
     ------
     InputError
         If this party's numbers are out of bounds, or all parties have too many rows.
+    ProtocolError
+        If a topic could not be projected on the simplex.
     """
     mechanism, final = terms.mechanism, terms.final
     assert isinstance(mechanism, PDNMF)
     assert final is not None
     largest = terms.parties * terms.precision.bound
-    sizes = Sizes(mechanism.rank, mechanism.penalties, largest)
+    sizes = sizes_of(mechanism.rank, terms.features, mechanism.penalties, largest)
     _check(matrix, terms.precision.bound)
     rows = yield from _rows_of_all(terms, engine, matrix.shape[0])
     wanted, models = Sweeps(sizes, mechanism.cap), None
@@ -77,7 +86,13 @@ def topic_rounds(
 
     async def work(runtime: object) -> dict[str, NDArray[np.float64]]:
         assert entered is not None
-        return {"T": await topics_of(runtime, entered, start, wanted, models, pattern)}
+        try:
+            return {"T": await topics_of(runtime, entered, start, wanted, models, pattern)}
+        except NotProjected:
+            raise ProtocolError(
+                "A topic could not be projected on the simplex, and nothing but this was opened: agree on a "
+                "`precision.bound` closer to the data, or on `beta` and `delta` above 0."
+            ) from None
 
     public = yield from side.learn(None if entered is None else work)
     # Opened numbers are to 2^-40: what is below zero is zero.
@@ -100,8 +115,7 @@ def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict
     rows = {name: number_of(body) for name, body in told.items()} | {engine.name: mine}
     if min(rows.values()) < 1:
         raise ProtocolError("A party has no rows.")
-    assert isinstance(terms.mechanism, PDNMF)
-    most = MOST_ENTRIES // (terms.features * (2 if terms.mechanism.weighted else 1))
+    most = _most_rows(terms)
     if sum(rows.values()) > most:
         raise InputError(
             f"all parties together may have {most} rows of {terms.features} features in a run that opens its "

@@ -90,7 +90,7 @@ class RunTerms:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
         self.mechanism.observables(self.features)
         self._settle_final()
-        check_sizes(self.mechanism, self.parties * self.precision.bound)
+        check_sizes(self.mechanism, self.features, self.parties * self.precision.bound)
         self.precision.coding(self.parties)
         self.precision.integer_bits(self.parties)
         if is_noisy(self.mechanism):

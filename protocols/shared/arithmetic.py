@@ -18,7 +18,6 @@ from hashlib import shake_128
 from typing import Any
 
 import numpy as np
-from mpyc import thresha
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
@@ -38,6 +37,7 @@ from ksdp.protocols.shared.words import WORDS, Words, fits_line, lowered, masked
 
 __all__ = ["FRACTION", "HIDING", "Local", "Shares", "fixed", "product", "reals"]
 
+_SIXTH = pow(6, -1, PRIME)
 _FEW = 1_000
 """Multiplications up to which Python's integers are faster than residues."""
 
@@ -226,8 +226,8 @@ class Shares:
         runtime, found = self._runtime, [np.zeros(len(bits[0]), dtype=object) for _ in range(COMPUTING)]
         for step, part in zip((1, 2), bits, strict=True):
             lacks = (runtime.pid + step) % COMPUTING
-            who = tuple(place for place in range(COMPUTING) if place != lacks)
-            found[lacks] = part.astype(object) * thresha._f_S_i(FIELD, COMPUTING, runtime.pid, who)
+            factor = int(self._factors[self._lacked.index(lacks)])
+            found[lacks] = part.astype(object) * (factor * _SIXTH % PRIME)
         return found
 
 

@@ -12,7 +12,15 @@ import numpy as np
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, product
 from ksdp.protocols.shared.field import PRIME, Integers
-from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, growth_bits, quadratic_steps
+from ksdp.protocols.shared.steps import (
+    COEFFICIENT_BITS,
+    SCALE_FRACTION,
+    SCALE_GROWTH,
+    SMALLEST_SCALE,
+    cubic_steps,
+    growth_bits,
+    quadratic_steps,
+)
 
 __all__ = [
     "FACTOR_FRACTION",
@@ -27,16 +35,10 @@ __all__ = [
 
 FACTOR_FRACTION = 48
 """Fraction bits of an inverse root."""
-SCALE_FRACTION = 40
-"""Fraction bits of a reciprocal."""
-SMALLEST_SCALE = 2.0**-24
-"""Promised of what a reciprocal is taken of."""
 SMALLEST_SINGULAR = 2.0**-11
 """Promised of the singular values of a block to orthonormalise; smaller ones stay shorter than 1."""
-SCALE_GROWTH = growth_bits(quadratic_steps(SMALLEST_SCALE))
-"""2^this is no less than a reciprocal, of whatever it is taken; 2^24 where the promise is kept."""
 FACTOR_GROWTH = growth_bits(cubic_steps(SMALLEST_SINGULAR))
-"""The same of an inverse root."""
+"""2^this is no less than an inverse root, of whatever it is taken."""
 RESOLUTION = 2.0**-18
 """Eigenvalues of a matrix of trace 1 closer than this to a threshold are on neither side."""
 HALVINGS = 16

@@ -10,7 +10,16 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-__all__ = ["CLOSE", "COEFFICIENT_BITS", "cubic_steps", "growth_bits", "quadratic_steps"]
+__all__ = [
+    "CLOSE",
+    "COEFFICIENT_BITS",
+    "SCALE_FRACTION",
+    "SCALE_GROWTH",
+    "SMALLEST_SCALE",
+    "cubic_steps",
+    "growth_bits",
+    "quadratic_steps",
+]
 
 COEFFICIENT_BITS = 20
 CLOSE = 2.0**-50
@@ -79,3 +88,11 @@ def growth_bits(steps: tuple[tuple[int, int], ...]) -> int:
     (30, 14)
     """
     return math.ceil(sum(math.log2(a / 2**COEFFICIENT_BITS) for a, _ in steps))
+
+
+SCALE_FRACTION = 40
+"""Fraction bits of a reciprocal."""
+SMALLEST_SCALE = 2.0**-24
+"""Promised of what a reciprocal is taken of."""
+SCALE_GROWTH = growth_bits(quadratic_steps(SMALLEST_SCALE))
+"""2^this is no less than a reciprocal, of whatever it is taken; 2^24 where the promise is kept."""

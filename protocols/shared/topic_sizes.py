@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 
-__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "SIGNED", "Sizes"]
+__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "SIGNED", "AnySizes", "SimplexSizes", "Sizes", "sizes_of"]
 
 ROW_BITS = 60
 """Fraction bits of X'."""
@@ -18,6 +20,55 @@ SIGNED = 40
 """Fraction bits of what a sign is taken of: a word has no room for more."""
 LEAST_RHO = 2.0**-12
 _SIGN_BITS = 62
+
+
+_PRODUCT_BITS = 156
+"""No product may have more (`arithmetic`)."""
+
+
+@dataclass(frozen=True)
+class SimplexSizes:
+    """Of a factorisation without regularisers, whose topics are on the unit simplex; public.
+
+    Raises
+    ------
+    InputError
+        If numbers would not fit.
+    """
+
+    rank: int
+    features: int
+    largest: float
+    """What the squares of all parties' entries add up to at most: s^2."""
+
+    tau: ClassVar[float] = 1.0
+    rho: ClassVar[float] = 0.0
+    fixed_alpha: ClassVar[float] = 0.0
+    fixed_gamma: ClassVar[float] = 0.0
+    scale_bits: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        above = 1 + math.ceil(math.log2(self.features)) + 1 + SCALE_FRACTION + SCALE_GROWTH
+        if KEPT + self.sums_bits + above > _PRODUCT_BITS:
+            raise InputError(
+                f"`rank` is too large for topics on the simplex of {self.features} features; set `beta` and "
+                "`delta`."
+            )
+
+    @property
+    def reach_bits(self) -> int:
+        """2^this is above the length of a column of W', and what rounding adds to it."""
+        return math.ceil(math.log2(self.features) / 2.0) + 1
+
+    @property
+    def terms_bits(self) -> int:
+        """2^this is above every number that W is made of."""
+        return math.ceil(math.log2(1.0 + (self.rank - 1) * math.sqrt(self.features))) + 1
+
+    @property
+    def sums_bits(self) -> int:
+        """2^this is above every sum that T is made of, and the threshold."""
+        return math.ceil(math.log2(math.sqrt(self.features) + (self.rank - 1) * self.features + 2.0)) + 1
 
 
 @dataclass(frozen=True)
@@ -95,3 +146,11 @@ class Sizes:
     def terms_bits(self) -> int:
         """2^this is above every number whose sign decides: |X' T'| <= reach, (k - 1) reach^3, a regulariser."""
         return math.ceil(math.log2(self.reach + (self.rank - 1) * self.reach**3 + 1.0)) + 1
+
+
+AnySizes = Sizes | SimplexSizes
+
+
+def sizes_of(rank: int, features: int, penalties: Penalties, largest: float) -> AnySizes:
+    """Without regularisers, topics are on the simplex."""
+    return Sizes(rank, penalties, largest) if any(penalties) else SimplexSizes(rank, features, largest)

@@ -21,20 +21,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.protocols.shared.arithmetic import Local, Shares, fixed, product, reals
-from ksdp.protocols.shared.field import PRIME, Integers
+from ksdp.protocols.shared.arithmetic import Shares, fixed, reals
+from ksdp.protocols.shared.field import PRIME
+from ksdp.protocols.shared.full_topics import FullFit
 from ksdp.protocols.shared.observed_topics import ObservedFit
-from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, Sizes
-from ksdp.protocols.shared.topic_steps import SharedRows, TopicSteps
+from ksdp.protocols.shared.simplex_topics import SimplexFit
+from ksdp.protocols.shared.topic_sizes import KEPT, AnySizes, SimplexSizes
+from ksdp.protocols.shared.topic_steps import SharedRows
 
-__all__ = ["Sweeps", "topics_of"]
+__all__ = ["NotProjected", "Sweeps", "topics_of"]
+
+
+_FAULT_BITS = 32
+
+
+class NotProjected(Exception):
+    """The opened bit says so."""
 
 
 @dataclass(frozen=True)
 class Sweeps:
     """What is computed; public, agreed."""
 
-    sizes: Sizes
+    sizes: AnySizes
     sweeps: int
     """Of the rows."""
     before: int = 0
@@ -51,6 +60,11 @@ async def topics_of(
 ) -> NDArray[np.float64]:
     """One computing party's side: the topics that everybody learns, shape (k, d).
 
+    Raises
+    ------
+    NotProjected
+        If a threshold of the simplex was not reached; nothing else was opened.
+
     Parameters
     ----------
     rows
@@ -64,53 +78,28 @@ async def topics_of(
     """
     shares, sizes = Shares(runtime), wanted.sizes
     topics = fixed(start / sizes.tau, KEPT)
+    fits: list[FullFit | ObservedFit] = []
     if models is not None:
-        topics = await _Fit(shares, models, sizes).swept(topics, wanted.before)
+        fits.append(_full_fit(shares, models, sizes))
+        topics = await fits[-1].swept(topics, wanted.before)
     if pattern is None:
-        topics = await _Fit(shares, rows, sizes).swept(topics, wanted.sweeps)
+        fits.append(_full_fit(shares, rows, sizes))
     else:
-        topics = await ObservedFit(shares, rows, pattern, sizes).swept(topics, wanted.sweeps)
+        fits.append(ObservedFit(shares, rows, pattern, sizes))
+    topics = await fits[-1].swept(topics, wanted.sweeps)
+    await _check_thresholds(shares, [fit for fit in fits if isinstance(fit, SimplexFit)])
     return reals(await shares.opened(topics), KEPT) * sizes.tau
 
 
-class _Fit(TopicSteps):
-    """Sweeps over some rows."""
+def _full_fit(shares: Shares, rows: SharedRows, sizes: AnySizes) -> FullFit:
+    if isinstance(sizes, SimplexSizes):
+        return SimplexFit(shares, rows, sizes)
+    return FullFit(shares, rows, sizes)
 
-    def __init__(self, shares: Shares, rows: SharedRows, sizes: Sizes) -> None:
-        super().__init__(shares, sizes)
-        self._rows = rows
 
-    async def swept(self, topics: Integers, sweeps: int) -> Integers:
-        """T' after so many sweeps, W' from zero."""
-        shares, sizes = self.shares, self.sizes
-        weights = np.zeros((self._rows.count, sizes.rank), dtype=object)
-        for _ in range(sweeps):
-            columns = np.ascontiguousarray(topics.T)
-            fits, gram = await shares.rounded(
-                Local(self._rows.times(columns), ROW_BITS + KEPT + sizes.reach_bits, ROW_BITS),
-                Local(product(topics, columns), self.square, KEPT),
-            )
-            # T_t does not change before W_t has used it.
-            inverse = await self.inverse(np.diagonal(gram).copy())
-            for t in range(sizes.rank):
-                others = [u for u in range(sizes.rank) if u != t]
-                left = (fits[:, t] << KEPT) - weights[:, others] @ gram[others, t]
-                left = left - (self.gamma >> (ROW_BITS - KEPT))
-                weights[:, t] = await self.kept(left, 2 * KEPT, inverse[t : t + 1])
-                topics[t], gram[t] = await self._topic(t, topics, weights)
-                gram[:, t] = gram[t]
-        return topics
-
-    async def _topic(self, t: int, topics: Integers, weights: Integers) -> tuple[Integers, Integers]:
-        """T'_t, and its products with all topics."""
-        shares, sizes = self.shares, self.sizes
-        others = [u for u in range(sizes.rank) if u != t]
-        (overlaps,) = await shares.rounded(Local((weights.T @ weights[:, t]) % PRIME, self.square, KEPT))
-        inverse = await self.inverse(overlaps[t : t + 1])
-        left = self._rows.transposed_times(weights[:, t : t + 1])[:, 0] - self.alpha
-        left = left - ((overlaps[others] @ topics[others]) << (ROW_BITS - KEPT))
-        topic = await self.kept(left, ROW_BITS + KEPT, inverse)
-        changed = topics.copy()
-        changed[t] = topic
-        (gram,) = await shares.rounded(Local((changed @ topic) % PRIME, self.square, KEPT))
-        return topic, gram
+async def _check_thresholds(shares: Shares, fits: list[SimplexFit]) -> None:
+    """Open whether all topics were projected; where not, nothing else."""
+    if fits:
+        faults = np.sum([fit.faults for fit in fits], axis=0)
+        if (await shares.opened(await shares.negative(-faults % PRIME, _FAULT_BITS)))[0] != 0:
+            raise NotProjected

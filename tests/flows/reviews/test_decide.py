@@ -69,7 +69,8 @@ def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
     assert cleared.reviewed.log_entries == 6
     assert cleared.reviewed.log_head == read_log(Store(store))[-1].hash
     assert cleared.excluded == len(kinds["sensitive"]) - 1 + 1
-    for said in ("listed by decision alone: 1 were proved sensitive, of 1", "one person each", "0.05"):
+    opened = "It was audited what a run that opens every round shows its parties."
+    for said in ("listed by decision alone: 1 were proved sensitive, of 1", "one person each", "0.05", opened):
         assert said in cleared.statement
     spec, base = read_spec_file(folder / "spec.toml")
     checked = verify(path, now=NOW, public_key=load_public(folder / "ana.pub"), spec=spec, base=base)

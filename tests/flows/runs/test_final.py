@@ -8,18 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
+from ksdp.cli import app
 from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.runs.trust import who_must_be_trusted
 
 from .test_protocol import Organisations, organisations, results
 
 FINAL = 'name = "pd-svd"\nrank = 2\nopens = "final"\n[final]\nblock = 12\nrounds = {rounds}'
+TOLD = ("time", "what", "kind", "round", "peer", "bytes")
+RATINGS = (
+    'name = "pd-nmf"\nrank = 2\nsweeps = {sweeps}\nweighted = true\nbeta = 1.0\ndelta = 1.0\nopens = "final"\n'
+)
 POWER = 'name = "pd-svd"\nrank = 2\nsolver = "power"'
 
 
@@ -43,11 +49,34 @@ def test_three_processes_learn_the_exact_result_and_nothing_of_the_rounds(three:
         assert about["opens"] == "final"
         assert "Any two of ada, bob, cyd that put together" in about["reveals"]
         assert "Any two of ada, bob, cyd" in ends[name][1]
+        lines = (protocol.with_suffix("") / name / "transcript.jsonl").read_text().splitlines()
+        told = [line for line in map(json.loads, lines) if line["what"] in ("sent", "received")]
+        assert {line["kind"] for line in told} >= {"shares", "computation", "opened", "result"}
+        assert {frozenset(line) for line in told} == {frozenset(TOLD)}, "sizes and times, no values"
 
 
 @pytest.mark.e2e
 def test_a_killed_party_ends_the_run_for_all_by_name(three: Organisations) -> None:
     three.lose_bob(three.protocol(FINAL.format(rounds=1000)), "computation", after=41)
+
+
+@pytest.mark.e2e
+def test_a_party_that_does_not_compute_and_dies_ends_the_run_for_all_by_name(tmp_path: Path) -> None:
+    """Ratings of four organisations, three of which compute."""
+    four = organisations(tmp_path, 4)
+    computing = [name for name in four.names if name != "bob"]
+    final = f"[final]\ncomputing = {json.dumps(computing)}\n"
+    four.lose_bob(four.protocol(RATINGS.format(sweeps=5000) + final), "computation", after=41)
+
+
+def test_ksdp_run_says_who_must_be_trusted(three: Organisations) -> None:
+    final = CliRunner().invoke(app, ["run", str(three.protocol(FINAL.format(rounds=10))), "--json"])
+    every = CliRunner().invoke(app, ["run", str(three.protocol(POWER)), "--json"])
+    assert (final.exit_code, every.exit_code) == (0, 0)
+    final_trust, every_trust = (json.loads(done.stdout)["trust"] for done in (final, every))
+    assert "Any two of ada, bob, cyd that put together what they hold learn" in final_trust
+    assert final_trust in final.stderr
+    assert "Every round is opened: all parties see every sum" in every_trust
 
 
 def test_two_organisations_are_refused(tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ def test_the_terms_say_what_is_opened_and_who_computes() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "message"),
     [
-        (PDNMF(rank=3, opens="final"), "`beta` and `delta` must be above 0"),
+        (PDNMF(rank=3, opens="final", beta=0.1), "`beta` and `delta` must be above 0"),
+        (PDNMF(rank=3, opens="final", weighted=True), "`beta` and `delta` must be above 0"),
         (
             PDNMF(rank=3, opens="final", beta=0.1, delta=0.1, start="nnsvd"),
             "`start` must be one of random, random-2x",

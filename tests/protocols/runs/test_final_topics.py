@@ -59,6 +59,7 @@ def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, Outcome
     [
         (TOPICS, ("ada", "cyd", "dan")),
         (PDNMF(rank=2, sweeps=2, beta=0.05, delta=0.1, start="pd-nmf-init", opens="final"), NAMES[:3]),
+        (PDNMF(rank=2, sweeps=2, opens="final"), ("bob", "cyd", "dan")),
     ],
 )
 def test_everybody_learns_the_topics_of_the_ideal_functionality(
@@ -101,6 +102,23 @@ def test_everybody_learns_the_topics_of_ratings(start: str, monkeypatch: pytest.
     monkeypatch.setattr(final_topics, "MOST_ENTRIES", 2 * 12 * FEATURES)
     with pytest.raises(InputError, match="may have 12 rows of 7 features .*; they have 13"):
         played(terms_of(mechanism, bound=1024.0), rows)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_messages_of_many_short_rows_are_allowed(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest is not a block of rows, but what is rounded of all rows at once."""
+    monkeypatch.setattr(final_topics, "_BLOCK", 1)
+    monkeypatch.setattr(final_topics, "MOST_ENTRIES", (2 if weighted else 1) * 120 * FEATURES)
+    mechanism = PDNMF(rank=4, sweeps=1, beta=0.3, delta=0.2, weighted=weighted, opens="final")
+    terms = terms_of(mechanism, bound=2048.0)
+    _, sent = played(terms, parts(40, 40, 40))
+    largest = max(len(body) for _, r in sent for body in r.messages.values())
+    assert 28 * 120 * 4 < largest <= largest_final_message(terms) - (1 << 20), "without what is to spare"
+
+
+def test_topics_far_below_the_bound_cannot_be_projected() -> None:
+    with pytest.raises(ProtocolError, match="could not be projected on the simplex"):
+        played(terms_of(PDNMF(rank=2, sweeps=1, opens="final"), bound=2.0**30), parts(3, 3, 3))
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
