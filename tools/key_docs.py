@@ -37,13 +37,13 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
         {"[budget]": budget.BudgetSpec},
     ),
     "A PEM file ([PEM](pem.md))": (
-        "`mechanism`, `[data]`, the section of one algorithm, `[run]` and `[budget]`.",
+        "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",
         {
             "[data]": run_spec.PemDataSpec,
-            "[pem-kmeans]": run_spec.KMeansSpec,
-            "[pem-logistic]": run_spec.LogisticSpec,
-            "[pem-apriori]": run_spec.AprioriSpec,
-            "[sparse]": run_spec.SparseSpec,
+            "[algorithm], k-means": run_spec.KMeansSpec,
+            "[algorithm], logistic regression": run_spec.LogisticSpec,
+            "[algorithm], Apriori": run_spec.AprioriSpec,
+            "[budget.sparse]": run_spec.SparseSpec,
             "[budget]": run_spec.BudgetSpec,
             "[run]": run_spec.PemRunSpec,
         },

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ksdp.audit.results.parts import ShareSummary
 from ksdp.dashboards.audits.audit_model import AuditModel
 from ksdp.dashboards.words import count, decimal, plural
 from ksdp.storage.findings import Summary
@@ -82,12 +81,12 @@ def constant(view: AuditModel) -> str:
     return f"{', '.join(names)} {verb} nothing in this design."
 
 
-def _bounds(share: ShareSummary) -> str:
+def _bounds(low: float, high: float, population: int) -> str:
     """Both bounds as numbers of documents, which they are, and as shares that nobody has to read twice."""
-    fewest, most = (round(part * share.population) for part in (share.low, share.high))
+    fewest, most = (round(part * population) for part in (low, high))
     if not fewest:
-        return f"at most {count(most)} ({_whole_percent(share.high)}) have"
-    return f"at least {count(fewest)} and at most {count(most)} ({_whole_percent(share.high)}) have"
+        return f"at most {count(most)} ({_whole_percent(high)}) have"
+    return f"at least {count(fewest)} and at most {count(most)} ({_whole_percent(high)}) have"
 
 
 def _whole_percent(part: float) -> str:
@@ -108,6 +107,6 @@ def drawn_share(summary: Summary) -> str | None:
     leak = f"an advantage above {decimal(margin)}" if margin else "a leak"
     return (
         f"The {count(share.drawn)} {unit}s are drawn at random from {count(share.population)}. Of all of these, "
-        f"{_bounds(share)} {leak}; wrong at most once in "
+        f"{_bounds(share.low, share.high, share.population)} {leak}; wrong at most once in "
         f"{count(1 / share.level)} audits, verdicts and draw together."
     )

@@ -6,7 +6,8 @@ Results are the same bit for bit wherever they are made, so that a clock may dec
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from ksdp.audit.plan import Plan
 from ksdp.flows.audits.calibration import calibrate
@@ -29,7 +30,9 @@ def nobody_watches(store: Store) -> bool:
     return not named and not within_a_run() and server_address(store.prefect) is None
 
 
-def fits_here(plans: Sequence[Plan], cores: int | None = None) -> bool:
+def fits_here(
+    plans: Sequence[Plan], cores: int | None = None, clock: Callable[[], float] = time.process_time
+) -> bool:
     """Whether some audits together are done here before workers, one a core, would have done them.
 
     Tried are a few runs and tests, which compiles what is needed. Learned statistics and pairs of runs are never
@@ -41,7 +44,7 @@ def fits_here(plans: Sequence[Plan], cores: int | None = None) -> bool:
         looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
         if plan.learners or plan.spec.certificate is not None or looks > _MOST_LOOKS:
             return False
-        stages = calibrate(plan, _TRIED_SECONDS).stages(plan, plan.runs)
+        stages = calibrate(plan, _TRIED_SECONDS, clock).stages(plan, plan.runs)
         seconds += sum(stages.values()) - stages["start"]
         if seconds > most:
             return False
