@@ -9,7 +9,7 @@ from typing import Any
 
 import typer.main
 from pydantic import BaseModel
-from spec_docs import described, types_of
+from tools.spec_docs import described, types_of
 
 from ksdp.audit.mechanisms.pem import run_spec
 from ksdp.cli import app

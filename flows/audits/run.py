@@ -27,7 +27,7 @@ from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.blocks import all_whole
+from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.spread import started_ahead
 
@@ -55,10 +55,8 @@ def run_audit(
 
     Parameters
     ----------
-    spec : Spec
     base : Path
         Folder that the spec's paths are relative to.
-    store : Path
     workers : int, optional
         Worker processes. Default: one per core; none where the work is forecast to take seconds and no Prefect
         server is there to show it (`ksdp.flows.audits.place`).
@@ -119,6 +117,7 @@ def _finished(prepared: Prepared) -> Summary | None:
         if (folder / "audit.json").is_file():
             current().say(f"{error} It is made again.")
         return None
+    drop_passing(prepared.ref)  # killed before it came to that
     return replace(
         summary,
         cached_runs=summary.runs,

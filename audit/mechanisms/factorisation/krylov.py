@@ -1,8 +1,8 @@
 """Compiled Lanczos on the smaller side of CSR rows, centred or not.
 
 Full reorthogonalisation, no restarts, no BLAS: the order of every sum is fixed, so that results do not depend
-on the number of threads. (The one call to LAPACK decomposes a matrix of some forty rows.) Rows are copied by
-loops: Numba takes seconds to compile the assignment of a slice.
+on the number of threads. (LAPACK decomposes one matrix of some forty rows.) Rows are copied by loops:
+Numba takes seconds to compile the assignment of a slice.
 """
 
 from __future__ import annotations
