@@ -16,7 +16,7 @@ from ksdp.flows.progress import advance, current
 __all__ = ["demo_specs", "demo_words", "run_demo"]
 
 _SETTINGS: tuple[dict[str, Any], ...] = ({}, {"statistics": {"sees": "final"}})
-"""Every round opened: documents of every verdict are found. Of the same runs the final output alone: nobody."""
+"""Every round opened: documents of every verdict are found. Of the same runs the final output: fewer leak."""
 
 
 def demo_specs() -> list[Spec]:
@@ -64,14 +64,15 @@ def demo_words(summaries: list[Summary]) -> str:
         f"Every round opened, as the protocol does:\n{_counted(every)}",
         f"The final output alone, its rounds computed on secret shares:\n{_counted(final)}",
     ]
-    if not after.sensitive:
+    if after.sensitive < before.sensitive:
         said.append(
-            f"What makes this run safe: announce less. Of {before.sensitive} sensitive documents none is left, "
-            f'and {after.clear} of {final.documents} are proved clear (`opens = "final"` in a protocol file: '
-            "docs/protocol-run.md)."
+            f"What makes this run safer: announce less. Of {before.sensitive} sensitive documents "
+            f"{after.sensitive or 'none'} {'are' if after.sensitive > 1 else 'is'} left, "
+            f"and {after.clear} of {final.documents} are proved clear "
+            '(`opens = "final"` in a protocol file: docs/protocol-run.md).'
         )
     said.append(
-        f"Or keep every round and leave the {before.sensitive} sensitive ones out (`ksdp screen`), or add noise "
-        "(`ksdp advise` looks for what still gains something)."
+        "What makes it safe: leave out what is still sensitive and audit the rest again (`ksdp screen`), or add "
+        "noise (`ksdp advise` looks for a setting that is safe and still gains something)."
     )
     return "\n".join(said)
