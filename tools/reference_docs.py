@@ -24,8 +24,17 @@ PAGES = {
     "Decide": ("what-a-verdict-means.md", "reviewing.md", "gain-and-levers.md"),
     "Operate": ("prefect.md", "protocol-run.md", "party-check.md", "pem.md", "peers.md"),
     "Look up": (
-        *("commands.md", "options.md", "spec.md", "file-keys.md", "api.md", "tables.md", "notices.md"),
-        *("measured.md", "release-notes.md"),
+        *(
+            "commands.md",
+            "options.md",
+            "spec.md",
+            "file-keys.md",
+            "api.md",
+            "audit-and-run.md",
+            "tables.md",
+            "notices.md",
+        ),
+        *("measured.md", "licences.md", "release-notes.md"),
     ),
 }
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
