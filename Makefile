@@ -5,7 +5,7 @@ export OPENBLAS_NUM_THREADS := 1
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
-.PHONY: setup demo kernels test e2e validity bench lint lock bill known-faults clean
+.PHONY: setup demo kernels test e2e validity bench lint docs lock bill known-faults clean
 
 setup: .setup-done
 
@@ -41,6 +41,10 @@ lint: setup
 bench: kernels
 	$(BIN)/python -m benchmarks
 
+# The documentation as a site: site/README.html. Nothing is fetched.
+docs: setup
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs site
+
 # Needs `uv`; the lock names versions and hashes, never a registry.
 lock:
 	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --output-file requirements.lock pyproject.toml
@@ -55,4 +59,4 @@ known-faults: setup
 	$(BIN)/python -m pip_audit --require-hashes --disable-pip --requirement requirements.lock
 
 clean:
-	rm -rf .venv .setup-done build dist *.egg-info
+	rm -rf .venv .setup-done build dist site *.egg-info

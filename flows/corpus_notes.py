@@ -15,6 +15,8 @@ __all__ = ["corpus_notes"]
 
 _SHOWN = 12
 _LABELS = frozenset({"label", "labels", "target", "class", "y", "outcome", "response"})
+_ALONE = 0.99
+"""Of the squared length of all rows: a column with more is all that a factorisation sees."""
 _FAR = 2.0
 """Rows longer than so many times the bound lose more than half of their length."""
 
@@ -37,6 +39,8 @@ def corpus_notes(spec: Spec, base: Path, corpus: Corpus) -> list[str]:
         notes.append(f"{alike} documents are twins of another: they look safer than they are.")
     if columns := taken_columns(spec.corpus, base):
         notes.append(_taken(columns))
+        if alone := _outweighing(corpus, columns):
+            notes.append(alone)
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     if clipped := _clipped(corpus, getattr(mechanism, "row_bound", None)):
         notes.append(clipped)
@@ -50,6 +54,19 @@ def _taken(columns: tuple[str, ...]) -> str:
     if labels:
         said += f" `{labels[0]}` looks like a label: `corpus.columns` names those that are meant."
     return said
+
+
+def _outweighing(corpus: Corpus, columns: tuple[str, ...]) -> str:
+    """Of a column of large numbers, beside which the others count for nothing; and a bound clips them away."""
+    squares = np.asarray(corpus.matrix.multiply(corpus.matrix).sum(axis=0)).ravel()
+    largest = int(np.argmax(squares))
+    if len(columns) != len(squares) or len(columns) < 2 or squares[largest] <= _ALONE * squares.sum():
+        return ""
+    return (
+        f"`{columns[largest]}` holds {100 * squares[largest] / squares.sum():.4g} % of the rows' squared length: "
+        "its numbers are so large that the other columns hardly count. "
+        '`corpus.weighting = "standardised"` weighs all alike.'
+    )
 
 
 def _clipped(corpus: Corpus, bound: float | None) -> str:

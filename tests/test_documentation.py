@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from ksdp.audit.mechanisms.pem.run_spec import PemSpec
+from ksdp.cli import app
+from ksdp.flows.runs.budget import BudgetFile
+from ksdp.protocols.runs.protocol_file import RunSpec
+from ksdp.storage.schedules.schedule_files import Event
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -30,6 +39,40 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)]
     missing = [link for link in links if link and "://" not in link and not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_every_table_command_and_key_is_in_the_generated_pages() -> None:
+    def said(page: str) -> str:
+        return (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+    rows = re.findall(r"^class (\w+Row)\b", (ROOT / "storage" / "finding_tables.py").read_text(), re.MULTILINE)
+    reference = re.search(r"^TABLES = \((.*)\)$", (ROOT / "tools" / "reference_docs.py").read_text(), re.MULTILINE)
+    assert reference is not None
+    assert {name for name in rows if not name.startswith("_")} <= set(re.findall(r"\w+", reference[1]))
+    commands = [one.name for one in app.registered_commands]
+    for group in app.registered_groups:
+        inner = group.typer_instance
+        assert inner is not None
+        commands += [f"{inner.info.name} {one.name}" for one in inner.registered_commands]
+    assert [name for name in commands if f"### `ksdp {name}`" not in said("options.md")] == []
+    events = get_args(Event)
+    assert [event for event in events if f"| `{event}` |" not in said("notices.md")] == []
+    for model in (RunSpec, PemSpec, BudgetFile):
+        for key in model.model_fields:
+            assert re.search(rf"[\[`]{re.escape(key)}\b", said("file-keys.md")), (model.__name__, key)
+
+
+@pytest.mark.e2e
+def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_path: Path) -> None:
+    told = ("--builder", "html", "--fail-on-warning", "--keep-going", "--quiet")
+    command = [sys.executable, "-m", "sphinx", *told, str(ROOT / "docs"), str(tmp_path / "site")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    for page in PAGES:
+        if page.parent.name == "docs":
+            text = (tmp_path / "site" / f"{page.stem}.html").read_text(encoding="utf-8")
+            fetched = re.findall(r"<(?:script|img|source|link)[^>]* (?:src|href)=\"https?:[^\"]*", text)
+            assert fetched == [], page.name
 
 
 @pytest.mark.e2e

@@ -1,4 +1,4 @@
-"""Write `docs/api.md`, `docs/tables.md` and the index `docs/README.md` from the code and the pages."""
+"""Write the pages of `docs` that are generated, and its index, from the code and the pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tools.key_docs import file_keys, options
 from tools.spec_docs import described, types_of
 
 import ksdp
@@ -19,15 +20,31 @@ from ksdp.storage import finding_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
-    "Start": ("python.md", "tutorial.md", "comparison.md"),
+    "Start": ("python.md", "tutorial.md", "gallery.md", "comparison.md"),
     "Decide": ("what-a-verdict-means.md", "reviewing.md", "gain-and-levers.md"),
     "Operate": ("prefect.md", "protocol-run.md", "party-check.md", "pem.md", "peers.md"),
     "Look up": (
-        *("commands.md", "spec.md", "api.md", "audit-and-run.md", "tables.md", "notices.md", "measured.md"),
-        "licences.md",
+        *(
+            "commands.md",
+            "options.md",
+            "spec.md",
+            "file-keys.md",
+            "api.md",
+            "audit-and-run.md",
+            "tables.md",
+            "notices.md",
+        ),
+        *("measured.md", "licences.md", "release-notes.md"),
     ),
 }
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
+TITLES = {
+    "api.md": "Python, name by name",
+    "file-keys.md": "Every key of every other file",
+    "options.md": "Every option of every command",
+    "tables.md": "Files of a store",
+}
+"""Of pages that are written here, which may not be there yet."""
 FLOWS = tuple(ksdp.flows.__all__)
 
 
@@ -97,8 +114,7 @@ def tables() -> str:
 
 def _title(page: str) -> str:
     path = ROOT / "docs" / page
-    written = {"api.md": "Python, name by name", "tables.md": "Files of a store"}
-    return written.get(page) or path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+    return TITLES.get(page) or path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
 
 
 def index() -> str:
@@ -114,7 +130,13 @@ def index() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-WRITTEN = {"api.md": api, "tables.md": tables, "README.md": index}
+WRITTEN = {
+    "api.md": api,
+    "file-keys.md": file_keys,
+    "options.md": options,
+    "tables.md": tables,
+    "README.md": index,
+}
 
 
 if __name__ == "__main__":

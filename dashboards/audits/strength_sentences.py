@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from ksdp.dashboards.audits.audit_model import AuditModel
-from ksdp.dashboards.words import count, decimal, percent, plural
+from ksdp.dashboards.words import count, decimal, plural
 from ksdp.storage.findings import Summary
 
 __all__ = ["constant", "drawn_share", "naive_practice", "paper_alone", "reach"]
@@ -79,6 +81,23 @@ def constant(view: AuditModel) -> str:
     return f"{', '.join(names)} {verb} nothing in this design."
 
 
+def _bounds(low: float, high: float, population: int) -> str:
+    """Both bounds as numbers of documents, which they are, and as shares that nobody has to read twice."""
+    fewest, most = (round(part * population) for part in (low, high))
+    if not fewest:
+        return f"at most {count(most)} ({_whole_percent(high)}) have"
+    return f"at least {count(fewest)} and at most {count(most)} ({_whole_percent(high)}) have"
+
+
+def _whole_percent(part: float) -> str:
+    """A share in whole per cent, rounded up, so that it is still a bound.
+
+    >>> _whole_percent(0.9791), _whole_percent(0.0042)
+    ('98 %', '1 %')
+    """
+    return f"{math.ceil(100 * part - 1e-9)} %"
+
+
 def drawn_share(summary: Summary) -> str | None:
     """What the documents that were drawn say of all of them; None where none were drawn."""
     share = summary.share
@@ -88,6 +107,6 @@ def drawn_share(summary: Summary) -> str | None:
     leak = f"an advantage above {decimal(margin)}" if margin else "a leak"
     return (
         f"The {count(share.drawn)} {unit}s are drawn at random from {count(share.population)}. Of all of these, "
-        f"between {percent(share.low)} and {percent(share.high)} have {leak}; wrong at most once in "
+        f"{_bounds(share.low, share.high, share.population)} {leak}; wrong at most once in "
         f"{count(1 / share.level)} audits, verdicts and draw together."
     )

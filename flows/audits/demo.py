@@ -1,57 +1,78 @@
-"""The demo: a real corpus that needs no download, audited under two settings; one leaks less."""
+"""The demo: a real corpus that needs no download, under what PD-SVD announces and under its final output alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec import Spec, parse_spec
+from ksdp.flows.audits.audit_here import HERE
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import prepare
+from ksdp.flows.corpus_notes import corpus_notes
+from ksdp.flows.prepare import prepare_stored, spec_corpus
 from ksdp.flows.progress import advance, current
 
-__all__ = ["DEMO_RANKS", "demo_words", "run_demo"]
+__all__ = ["demo_specs", "demo_words", "run_demo"]
 
-DEMO_RANKS = (7, 2)
-"""A rank at which documents of every verdict are found, and one at which fewer give themselves away."""
+_SETTINGS: tuple[dict[str, Any], ...] = ({}, {"statistics": {"sees": "final"}})
+"""Every round opened: documents of every verdict are found. Of the same runs the final output: fewer leak."""
+
+
+def demo_specs() -> list[Spec]:
+    """The two settings, as anybody can audit them again."""
+    shared: dict[str, Any] = {
+        "seed": 7,
+        "corpus": {"path": "demo", "max_features": 100, "rows": "none"},
+        "mechanism": {"name": "pd-svd", "rank": 5},
+        "design": {"party_size": 0.4, "with_runs": 250, "documents": 150, "fresh_runs": 30},
+        "decision": {"margin": 0.3},
+    }
+    return [parse_spec(shared | setting) for setting in _SETTINGS]
 
 
 def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
     """Audit the docstrings of numpy, scipy and pandas: each package a party, each docstring a document."""
-    current().stage("prepare", len(DEMO_RANKS))
+    specs = demo_specs()
+    current().stage("prepare", len(specs))
+    corpus = spec_corpus(specs[0], Path.cwd())
+    for line in corpus_notes(specs[0], Path.cwd(), corpus):
+        current().say(line)
     prepared = []
-    for rank in DEMO_RANKS:
-        spec = parse_spec(
-            {
-                "seed": 7,
-                "corpus": {"path": "demo", "max_features": 300},
-                "mechanism": {"name": "pd-svd", "rank": rank},
-                "design": {"party_size": 0.4, "with_runs": 250, "documents": 150, "fresh_runs": 30},
-                "decision": {"margin": 0.3},
-                "store": {"observables": "none"},
-            }
-        )
-        prepared.append(prepare(spec, Path.cwd(), store))
+    for spec in specs:
+        prepared.append(prepare_stored(spec, corpus, store, may_sample=True))
         advance(1)
-    return run_prepared(prepared, workers=workers)
+    return run_prepared(prepared, workers=workers, dask=HERE if workers is None else None)
+
+
+def _counted(summary: Summary) -> str:
+    counts, margin = summary.verdicts, f"{summary.spec.decision.margin:g}"
+    return (
+        f"  {counts.sensitive:4} sensitive   proved to leak more than the margin of {margin}\n"
+        f"  {counts.clear:4} clear       proved to leak less\n"
+        f"  {counts.undecided:4} undecided   neither is proved; more runs decide\n"
+        f"       report {summary.report}"
+    )
 
 
 def demo_words(summaries: list[Summary]) -> str:
-    """What the demo shows, in the order of `DEMO_RANKS`: the three verdicts, and what a safer setting changes."""
-    lines = []
-    for rank, summary in zip(DEMO_RANKS, summaries, strict=True):
-        counts = summary.verdicts
-        lines.append(
-            f"rank {rank}: {counts.sensitive} of {summary.documents} documents are sensitive (proved to leak more "
-            f"than the margin of {summary.spec.decision.margin:g}), {counts.clear} clear (proved to leak less), "
-            f"{counts.undecided} undecided (neither is proved; more runs decide)."
+    """What the demo shows, in the order of `demo_specs`: the three verdicts, and what would make the run safe."""
+    every, final = summaries
+    before, after = every.verdicts, final.verdicts
+    said = [
+        f"PD-SVD among parties of which one holds 40 % of the docstrings; {every.documents} of them are audited.",
+        f"Every round opened, as the protocol does:\n{_counted(every)}",
+        f"The final output alone, its rounds computed on secret shares:\n{_counted(final)}",
+    ]
+    if after.sensitive < before.sensitive:
+        said.append(
+            f"What makes this run safer: announce less. Of {before.sensitive} sensitive documents "
+            f"{after.sensitive or 'none'} {'are' if after.sensitive > 1 else 'is'} left, "
+            f"and {after.clear} of {final.documents} are proved clear "
+            '(`opens = "final"` in a protocol file: docs/protocol-run.md).'
         )
-    first, second = (summary.verdicts for summary in summaries)
-    if second.sensitive < first.sensitive or second.clear > first.clear:
-        lines.append(
-            "What makes the run safer: a lower rank announces less. "
-            f"From rank {DEMO_RANKS[0]} to {DEMO_RANKS[1]}, sensitive go from {first.sensitive} to "
-            f"{second.sensitive}, clear from {first.clear} to {second.clear}. "
-            "A larger party, noise, or leaving the sensitive ones out (`ksdp screen`) are other ways."
-        )
-    return "\n".join(lines)
+    said.append(
+        "What makes it safe: leave out what is still sensitive and audit the rest again (`ksdp screen`), or add "
+        "noise (`ksdp advise` looks for a setting that is safe and still gains something)."
+    )
+    return "\n".join(said)

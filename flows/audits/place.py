@@ -6,7 +6,8 @@ Results are the same bit for bit wherever they are made, so that a clock may dec
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from ksdp.audit.plan import Plan
 from ksdp.flows.audits.calibration import calibrate
@@ -16,8 +17,8 @@ from ksdp.storage.store import Store
 
 __all__ = ["fits_here", "nobody_watches"]
 
-_SMALL_SECONDS = 20.0
-"""Of work: about what starting a server and two workers costs them."""
+_START_SECONDS = 15.0
+"""After which server and workers are at work."""
 _TRIED_SECONDS = 0.5
 _MOST_LOOKS = 2e8
 """Documents times runs times statistics from which on nobody has to try."""
@@ -29,18 +30,21 @@ def nobody_watches(store: Store) -> bool:
     return not named and not within_a_run() and server_address(store.prefect) is None
 
 
-def fits_here(plans: Sequence[Plan], most: float = _SMALL_SECONDS) -> bool:
-    """Whether the forecast of some audits together is a few seconds of work.
+def fits_here(
+    plans: Sequence[Plan], cores: int | None = None, clock: Callable[[], float] = time.process_time
+) -> bool:
+    """Whether some audits together are done here before workers, one a core, would have done them.
 
-    Tried are a few runs and tests, which compiles what both will need. Learned statistics and pairs of runs are
-    never small.
+    Tried are a few runs and tests, which compiles what is needed. Learned statistics and pairs of runs are never
+    small.
     """
-    seconds = 0.0
+    cores = max(cores or os.cpu_count() or 1, 2)
+    most, seconds = _START_SECONDS * cores / (cores - 1), 0.0
     for plan in plans:
         looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
         if plan.learners or plan.spec.certificate is not None or looks > _MOST_LOOKS:
             return False
-        stages = calibrate(plan, _TRIED_SECONDS).stages(plan, plan.runs)
+        stages = calibrate(plan, _TRIED_SECONDS, clock).stages(plan, plan.runs)
         seconds += sum(stages.values()) - stages["start"]
         if seconds > most:
             return False

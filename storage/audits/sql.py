@@ -4,6 +4,9 @@ Views
 -----
 `verdicts`, `statistics`, `effects`
     The audit's Parquet files.
+`unbiased`
+    One row a document: `document`, its `distance`, and `unbiased`, D without the bias of choosing (NULL where its
+    values are not in the store). Made when it is named: some milliseconds a document.
 `runs`
     One row a (document, statistic, run) of the first look: `document`, `statistic`, `run`, `value`, `held`. It is
     made when a query names it.
@@ -24,6 +27,7 @@ import pyarrow.parquet as pq
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, InputError, StoreError
 from ksdp.audit.results.summary import Summary
+from ksdp.storage.audits.statistic_values import held_out_distance
 from ksdp.storage.blocks import read_groups
 from ksdp.storage.checksums import check_sealed, whole_table
 from ksdp.storage.findings import read_summary
@@ -32,6 +36,7 @@ from ksdp.storage.store import Store, write_whole
 __all__ = ["ask", "described_tables", "export_table"]
 
 TABLES = ("verdicts", "statistics", "effects")
+_UNBIASED = ("document", "distance", "unbiased")
 _RUNS = ("document", "statistic", "run", "value", "held")
 _MOST_VALUES = 50_000_000
 _WRITERS = {".csv": "(format csv, header)", ".json": "(format json, array true)", ".parquet": "(format parquet)"}
@@ -55,6 +60,7 @@ def described_tables(store: Store, audit: str) -> list[tuple[str, int, list[str]
     for name in TABLES:
         about = pq.ParquetFile(store.audit(audit) / f"{name}.parquet")
         found.append((name, int(about.metadata.num_rows), list(about.schema_arrow.names)))
+    found.append(("unbiased", found[0][1], list(_UNBIASED)))
     return [*found, ("runs", stage.documents * stage.runs * len(stage.statistics), list(_RUNS))]
 
 
@@ -67,6 +73,8 @@ def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any
         If DuckDB refuses the query.
     """
     with _connected(store, audit) as database:
+        if re.search(r"\bunbiased\b", query):
+            database.register("unbiased", _unbiased(store, audit))
         if re.search(r"\bruns\b", query):
             database.register("runs", _runs(store, read_summary(store.audit(audit))))
         database.execute("set enable_external_access = false")
@@ -76,6 +84,15 @@ def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any
             return [column[0] for column in answer.description or ()], answer.fetchall()
         except duckdb.Error as error:
             raise InputError(f"the query is refused: {str(error).splitlines()[0]}") from None
+
+
+def _unbiased(store: Store, audit: str) -> pa.Table:
+    """D of every document beside what it is without the bias of choosing."""
+    summary = read_summary(store.audit(audit))
+    table = pq.read_table(store.audit(audit) / "verdicts.parquet", columns=list(_UNBIASED[:2]))
+    ids = enumerate(table["document"].to_pylist())
+    found = [held_out_distance(store, summary, document, place) for place, document in ids]
+    return table.append_column(_UNBIASED[2], pa.array(found, pa.float64()))
 
 
 def _runs(store: Store, summary: Summary) -> pa.Table:
@@ -137,6 +154,8 @@ def export_table(store: Store, audit: str, table: str, to: Path) -> int:
     if to.suffix.lower() not in _WRITERS:
         raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")
     with _connected(store, audit) as database:
+        if table == "unbiased":
+            database.register(table, _unbiased(store, audit))
         rows = database.execute(f"select count(*) from {table}").fetchone()
 
         def write(part: Path) -> None:

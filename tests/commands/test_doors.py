@@ -80,6 +80,11 @@ def test_tables_are_exported(suffix: str, audited: tuple[Path, str], tmp_path: P
     assert run("export", audit, "--to", to, "--store", store).startswith("30 rows")
     read = {"csv": pd.read_csv, "json": pd.read_json, "parquet": pd.read_parquet}[suffix]
     assert len(read(to)) == 30
+    to = tmp_path / f"unbiased.{suffix}"
+    assert run("export", audit, "--table", "unbiased", "--to", to, "--store", store).startswith("30 rows")
+    beside = read(to).astype({"document": str}).set_index("document")
+    assert beside.loc["1", "unbiased"] == pytest.approx(ksdp.load(store, audit).unbiased("1"))
+    assert beside.loc["1", "distance"] == pytest.approx(ksdp.load(store, audit).verdicts.loc["1", "distance"])
     with pytest.raises(InputError, match="must end in"):
         run("export", audit, "--to", tmp_path / "out.xml", "--store", store)
 

@@ -42,6 +42,14 @@ def test_columns_taken_are_named_and_a_label_among_them(tmp_path: Path) -> None:
     assert notes(tmp_path, table, SVD, columns=["age", "pay"]) == []
 
 
+def test_a_column_of_large_numbers_is_named(tmp_path: Path) -> None:
+    table = "age,weight\n" + "".join(f"{20 + n},{100_000 + n * n}\n" for n in range(10))
+    said = notes(tmp_path, table, {"name": "hardt-roth", "rank": 1})
+    assert any(line.startswith("`weight` holds 100 % of the rows' squared length") for line in said)
+    alike = notes(tmp_path, table, SVD, weighting="standardised")
+    assert not any("squared length" in line for line in alike)
+
+
 def test_rows_above_a_clipping_norm_are_counted(tmp_path: Path) -> None:
     table = "a,b\n" + "3,4\n" * 5 + "0.3,0.4\n0.1,0.1\n"
     mechanism = {"name": "dpdispca", "rank": 1, "row_bound": 1.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, capsys: pytest.Ca
         '[corpus]\npath = "data.csv"\nid = "name"\n[mechanism]\nname = "recorded"\n'
         'observables = "observables.parquet"\ninclusion = "inclusion.parquet"\n'
     )
+    planned = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.toml"), "--json"])
+    assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.output)["runs"] == RUNS
     done = CliRunner().invoke(app, ["audit", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "store")])
     assert done.exit_code == 3, done.output
     assert ksdp.load(tmp_path / "store").verdicts.loc["d0", "verdict"] == "sensitive"

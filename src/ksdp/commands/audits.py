@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,6 +61,15 @@ def _run_recorded(spec: Spec, base: Path, store: Path) -> Summary:
         return run_audit(asked.spec, base, store, dask=HERE)
 
 
+def _forecast_recorded(spec: Spec, base: Path) -> dict[str, Any]:
+    from ksdp.flows.audits.forecast import forecast
+    from ksdp.interface.call_spec import CallSpec, with_recorded_runs
+
+    asked = with_recorded_runs(CallSpec(spec, base))
+    with asked.known():
+        return forecast(asked.spec, base)
+
+
 def _run(spec: Spec, base: Path, store: Path, *, workers: int | None, dask: str | None) -> Summary | ViewsSummary:
     if spec.views is None:
         from ksdp.flows.audits.run import run_audit
@@ -79,7 +88,8 @@ def plan(
     from ksdp.flows.audits.forecast_words import forecast_words
     from ksdp.flows.prepare import read_spec_file
 
-    said = forecast(*read_spec_file(spec))
+    read, base = read_spec_file(spec)
+    said = _forecast_recorded(read, base) if read.mechanism.name == "recorded" else forecast(read, base)
     if as_json:
         typer.echo(json.dumps(said))
         return
@@ -119,13 +129,14 @@ def evaluate_statistics(
 def demo(
     store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
 ) -> None:
-    """Audit docstrings of the installed numpy, scipy and pandas under two settings; one leaks less."""
+    """Audit docstrings of the installed numpy, scipy and pandas: every verdict, and what makes it safe."""
     from ksdp.flows.audits.demo import demo_words, run_demo
     from ksdp.terminal import terminal
 
     with terminal():
         summaries = run_demo(store, workers=workers)
-    for summary in summaries:
-        tell(summary, as_json)
-    if not as_json:
+    if as_json:
+        for summary in summaries:
+            tell(summary, as_json)
+    else:
         typer.echo(demo_words(summaries), err=True)

@@ -20,6 +20,7 @@ class TableName(StrEnum):
     verdicts = "verdicts"
     statistics = "statistics"
     effects = "effects"
+    unbiased = "unbiased"
 
 
 def export(

@@ -85,6 +85,9 @@ def test_documents_that_were_drawn_speak_for_all() -> None:
     told = drawn_share(example(share=ShareSummary(300, 17706, 0.05, 0.125, 0.75)))
     assert told is not None
     assert "300 documents are drawn at random from 17,706" in told
-    assert "between 12.5 % and 75 % have" in told
+    assert "at least 2,213 and at most 13,280 (75 %) have" in told
+    none = drawn_share(example(share=ShareSummary(300, 17706, 0.05, 0.0, 0.0042)))
+    assert none is not None
+    assert "at most 74 (1 %) have" in none
     assert "once in 20 audits" in told
     assert drawn_share(example()) is None

@@ -1,0 +1,57 @@
+"""Small audits are made in the command's process, and give what workers would give."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.audits.place import fits_here, nobody_watches
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.prefect_home import make_home, sharing_address
+from ksdp.storage.store import Store
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{n},{n * n % 7}\n" for n in range(12)))
+    return tmp_path
+
+
+def plan(folder: Path, **changes: Any) -> Plan:
+    tables = {"corpus": {"path": "t.csv"}, "mechanism": {"name": "pd-svd", "rank": 1}}
+    spec = parse_spec(tables | {"design": {"party_size": 0.5, "with_runs": 20}} | changes)
+    return make_plan(spec, spec_corpus(spec, folder))
+
+
+def test_work_is_forecast_for_all_audits_together(table: Path) -> None:
+    small = plan(table)
+    assert fits_here([small, small], cores=2, clock=lambda: 0.0)
+    seconds = itertools.count(0.0, 1000.0)  # every look at the clock is a quarter of an hour later
+    assert not fits_here([small], cores=2, clock=lambda: next(seconds))
+
+
+def test_what_is_not_forecast_is_never_small(table: Path) -> None:
+    learned = plan(table, statistics={"families": ["geometry", "learned"]})
+    assert not fits_here([learned], clock=lambda: 0.0)
+    many = plan(table, design={"party_size": 0.5, "with_runs": 1_000_000})
+    assert not fits_here([many], clock=lambda: 0.0)
+
+
+def test_whoever_has_a_prefect_server_sees_the_audit_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    store = Store.open(tmp_path / "store")
+    assert nobody_watches(store)
+    make_home(store.prefect)
+    with sharing_address(store.prefect, "http://127.0.0.1:4200"):  # as `ksdp serve` does
+        assert not nobody_watches(store)
+    assert nobody_watches(store)
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4200/api")
+    assert not nobody_watches(store)

@@ -1,0 +1,118 @@
+"""Write the keys of files beside a spec (`docs/file-keys.md`) and every option (`docs/options.md`)."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import typer.main
+from pydantic import BaseModel
+from tools.spec_docs import described, types_of
+
+from ksdp.audit.mechanisms.pem import run_spec
+from ksdp.cli import app
+from ksdp.flows.runs import budget
+from ksdp.grouped_help import GROUPS
+from ksdp.protocols.runs import protocol_file
+from ksdp.storage.schedules import schedule_files
+
+__all__ = ["file_keys", "options"]
+
+_PARTY = "protocol-run.md"
+FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
+    f"A protocol file ([a run among parties]({_PARTY}))": (
+        "`protocol = 1` stands above all sections; `[mechanism]` is that of a spec, with `opens`.",
+        {
+            "[features]": protocol_file.FeaturesSpec,
+            "[precision]": protocol_file.PrecisionSpec,
+            "[timeouts]": protocol_file.TimeoutsSpec,
+            "[final]": protocol_file.FinalSpec,
+            "[[parties]], [server]": protocol_file.PartySpec,
+        },
+    ),
+    f"A budget ([what runs on a party's data give away together]({_PARTY}))": (
+        "",
+        {"[budget]": budget.BudgetSpec},
+    ),
+    "A PEM file ([PEM](pem.md))": (
+        "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",
+        {
+            "[data]": run_spec.PemDataSpec,
+            "[algorithm], k-means": run_spec.KMeansSpec,
+            "[algorithm], logistic regression": run_spec.LogisticSpec,
+            "[algorithm], Apriori": run_spec.AprioriSpec,
+            "[budget.sparse]": run_spec.SparseSpec,
+            "[budget]": run_spec.BudgetSpec,
+            "[run]": run_spec.PemRunSpec,
+        },
+    ),
+    "Notices ([who is told of what](notices.md))": ("", {"[[notice]]": schedule_files.Notice}),
+}
+
+
+def _all_of(model: type[Any], what: Any) -> dict[str, str]:
+    """Of a model and of those that it is made from."""
+    found: dict[str, str] = {}
+    for part in reversed(inspect.getmro(model)):
+        if part.__module__.startswith("ksdp."):
+            found |= {key: said for key, said in what(part).items() if said or key not in found}
+    return found
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "needed"
+    value = field.get_default(call_default_factory=True)
+    told = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    return f"`{json.dumps(told, default=str)}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def file_keys() -> str:
+    """`docs/file-keys.md`."""
+    lines = ["# Every key of every other file", ""]
+    lines += [
+        "Written by `tools/reference_docs.py` from the models that check these files; those of a spec are in"
+    ]
+    lines += ["[its own page](spec.md). Unknown keys are refused."]
+    for title, (said, models) in FILES.items():
+        lines += ["", f"## {title}", *(["", said] if said else [])]
+        for name, model in models.items():
+            lines += ["", f"### {name}", "", inspect.cleandoc(model.__doc__ or "").split("\n\n")[0], ""]
+            lines += ["| key | is | default | means |", "|---|---|---|---|"]
+            words, kinds = _all_of(model, described), _all_of(model, types_of)
+            for key, field in model.model_fields.items():
+                kind = _cell(kinds[key])
+                lines.append(f"| `{key}` | `{kind}` | {_default(field)} | {_cell(words.get(key, ''))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _of_command(name: str, command: Any) -> list[str]:
+    if hasattr(command, "commands"):
+        return [line for part, one in command.commands.items() for line in _of_command(f"{name} {part}", one)]
+    lines = ["", f"### `ksdp {name}`", "", inspect.cleandoc(command.help or "").replace("\b\n", "")]
+    rows = []
+    for one in command.params:
+        if one.param_type_name == "argument":
+            rows.append((one.name.upper(), str(getattr(one, "help", "") or "")))
+        else:
+            rows.append((", ".join([*one.opts, *one.secondary_opts]), str(getattr(one, "help", "") or "")))
+    lines += ["", "| | |", "|---|---|", *(f"| `{_cell(key)}` | {_cell(said)} |" for key, said in rows)]
+    return lines
+
+
+def options() -> str:
+    """`docs/options.md`."""
+    every: Any = typer.main.get_command(app)
+    lines = ["# Every option of every command", "", "Written by `tools/reference_docs.py` from the commands; as"]
+    lines += ["`ksdp COMMAND --help` prints it. What they are for: [every command](commands.md)."]
+    for group, names in GROUPS.items():
+        lines += ["", f"## {group}"]
+        for name in names:
+            lines += _of_command(name, every.commands[name])
+    return "\n".join(lines) + "\n"
