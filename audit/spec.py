@@ -71,7 +71,8 @@ class CorpusSpec(Section, frozen=True):
     labels: str | None = None
     """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
     vocabulary: str | None = None
-    """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says."""
+    """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says. For
+    ratings: the items, whether rated or not; ratings of others are left out."""
     encoding: str = "utf-8"
     stemming: str | None = None
     """A Snowball language (`english`); none by default."""

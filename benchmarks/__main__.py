@@ -30,10 +30,13 @@ from benchmarks import (
     hidden,
     hidden_leak,
     ks_cost,
+    matched,
     normed_sum,
     peers,
     peers_run,
+    pem_hosts,
     protocol_run,
+    ratings,
     raw_leak,
     scale,
     secure_aggregation,
@@ -88,6 +91,8 @@ def main() -> None:
                 chosen.delay,
                 chosen.sweeps,
                 chosen.mails,
+                chosen.ratings,
+                chosen.only_final,
             )
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
@@ -96,7 +101,10 @@ def main() -> None:
             chosen.documents,
             chosen.with_runs,
         ),
+        "ratings": lambda _: ratings.run(),
+        "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
         "raw-leak": lambda _: raw_leak.run(),
+        "matched": lambda _: matched.run(),
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
         "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
@@ -122,6 +130,10 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--sweeps", type=int, default=hidden.SWEEPS)
     parser.add_argument("--mails", type=int)
+    parser.add_argument("--ratings", action="store_true")
+    parser.add_argument("--only-final", action="store_true")
+    parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
+    parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
