@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.certifying import knows_all
+from ksdp.audit.interim_looks import DRAWN
 from ksdp.audit.results.parts import Provenance, StoredValues
 from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summarise
 from ksdp.audit.results.summary import Summary
@@ -68,7 +69,7 @@ async def _there(wanted: Sequence[Wanted], steps: Steps) -> list[Wanted]:
             continue
         whole = open_stage(stage)
         rows = np.unique(whole.rows[[place for ref, _, place, _ in wanted if ref == stage]])
-        drawn = replace(whole, name=f"drawn-{len(moved)}", rows=rows, before=None)
+        drawn = replace(whole, name=f"{DRAWN}-{len(moved)}", rows=rows, before=None)
         write_stage(Store(Path(stage.store)).audit(stage.audit), drawn)
         moved[stage] = (stage.at(drawn.name), np.searchsorted(rows, whole.rows))
         await measured_stage(stage.at(drawn.name), steps, Tally())

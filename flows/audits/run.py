@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.interim_looks import AGAIN, DRAWN
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.audits.report import render_report
@@ -107,7 +108,9 @@ def _finished(prepared: Prepared) -> Summary | None:
         summary = read_summary(folder)
         if summary.provenance.versions != versions() or not findings_whole(folder):
             return None
-        stages = [prepared.ref, *(prepared.ref.at(name) for name in stage_names(folder))]
+        # What was measured again rests on the runs of the looks.
+        looks = [name for name in stage_names(folder) if name != AGAIN and not name.startswith(DRAWN)]
+        stages = [prepared.ref, *(prepared.ref.at(name) for name in looks)]
         whole = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
         if not all(whole):
             return None

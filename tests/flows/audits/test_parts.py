@@ -29,6 +29,7 @@ from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.e2e
 
+BLOCK_BYTES = planning._BLOCK_BYTES
 DOCUMENTS = 1100
 TABLES: dict[str, Any] = {
     "seed": 5,
@@ -59,10 +60,11 @@ def corpus() -> Corpus:
     return Corpus(canonical(sp.csr_array(matrix)), np.array([f"d{row:04}" for row in range(DOCUMENTS)]))
 
 
-def audited(corpus: Corpus, folder: Path, **store: Any) -> Summary:
-    """The audit, in this process."""
+def audited(corpus: Corpus, folder: Path, workers: int | None = None, **store: Any) -> Summary:
+    """The audit, without a server."""
     spec = parse_spec(TABLES | {"store": store})
-    return run_prepared([prepare_stored(spec, corpus, folder, may_sample=True)], dask=HERE)[0]
+    ready = prepare_stored(spec, corpus, folder, may_sample=True)
+    return run_prepared([ready], workers=workers, dask=HERE)[0]
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +105,16 @@ def test_tables_are_the_same_to_the_last_bit(runs: dict[str, tuple[Store, Summar
         assert mine.without_values.tolist() == theirs.without_values.tolist()
     same = ("verdicts", "detected", "controls", "power", "chance", "looks", "fresh", "statistics", "valid")
     assert {name: getattr(found, name) for name in same} == {name: getattr(usual, name) for name in same}
+
+
+def test_two_workers_give_the_same_tables(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
+    one = audited(corpus, tmp_path / "one", values="none")
+    two = audited(corpus, tmp_path / "two", 2, values="none", values_at_once=1e-4)
+    assert two.valid
+    for read in (read_verdicts, read_statistics, read_effects):
+        folders = (Store(tmp_path / "one").audit(one.audit), Store(tmp_path / "two").audit(two.audit))
+        pd.testing.assert_frame_equal(*(read(folder).to_pandas() for folder in folders), check_exact=True)
 
 
 def test_what_is_not_kept_is_not_there(runs: dict[str, tuple[Store, Summary]]) -> None:
