@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -122,7 +122,7 @@ def _run(base: Path, keys: Mapping[str, Any], name: str) -> None:
 
 
 def _made(name: str, changes: Mapping[str, Any]) -> Any:
-    if not set(changes) <= {field.name for field in fields(type(make_mechanism(name, {})))}:
+    if not set(changes) <= {field.name for field in fields(cast(Any, type(make_mechanism(name, {}))))}:
         raise KsdpError("it has no such parameter.")
     return make_mechanism(name, dict(changes))
 

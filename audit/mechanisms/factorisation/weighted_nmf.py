@@ -29,7 +29,14 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
+    FIT_SWEEPS,
+    check_coefficients,
+    check_penalties,
+    check_rule,
+    check_start,
+    stack,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 
@@ -218,22 +225,16 @@ def weighted_nmf_iter(
 
 
 def fit_observed_coefficients(
-    matrix: sp.csr_array,
-    T: ArrayLike,
-    *,
-    gamma: float = 0.0,
-    delta: float = 0.0,
-    sweeps: int = 10_000,
-    tolerance: float = 1e-9,
+    matrix: sp.csr_array, T: ArrayLike, *, gamma: float = 0.0, delta: float = 0.0, tolerance: float = 1e-9
 ) -> Matrix:
     """Return the non-negative W, shape (n, k), that fits T best to the observed entries of each row.
 
     Cyclic coordinate descent, row by row, as in `rri_nmf.fit_coefficients`. A row without
     observed entries gets zeros.
     """
-    check_rule(sweeps, tolerance, Penalties(0.0, 0.0, gamma, delta))
+    gamma, delta = check_penalties(gamma=gamma, delta=delta)
     rows, features = stack([matrix])
-    W: Matrix = _fit(rows, check_start(T, features), float(gamma), float(delta), sweeps, tolerance)
+    W: Matrix = _fit(rows, check_start(T, features), gamma, delta, FIT_SWEEPS, tolerance)
     return W
 
 
