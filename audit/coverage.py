@@ -46,10 +46,12 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
 def learnable(mechanism: Mechanism, announced: Iterable[Announced], runs: int) -> tuple[str, ...]:
     """Arrays in which a filter learnt from the runs sees more than any statistic.
 
-    Those that the mechanism names in `learn_from`, where they have fewer numbers than there are runs.
+    Those that the mechanism names in `learn_from`, where they have fewer numbers than there are runs, and those in
+    `learn_always`.
     """
     sizes = {a.name: math.prod(a.shape) for a in announced}
-    return tuple(name for name in getattr(mechanism, "learn_from", ()) if sizes.get(name, runs) < runs)
+    small = (name for name in getattr(mechanism, "learn_from", ()) if sizes.get(name, runs) < runs)
+    return (*small, *(name for name in getattr(mechanism, "learn_always", ()) if name in sizes))
 
 
 def coverage(

@@ -54,6 +54,16 @@ def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_fro
     assert plan_of(corpus, {"name": "pd-svd", "rank": 2}, design=many).coverage.may_clear
 
 
+def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus: Corpus) -> None:
+    """However many there are: statistics look at their mean."""
+    rated, few = {"name": "pd-nmf", "rank": 2, "weighted": True}, {"party_size": 20, "with_runs": 10}
+    (unread,) = plan_of(corpus, rated, design=few).coverage.unread
+    assert unread.startswith("weights number by number")
+    learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
+    assert plan_of(corpus, rated, design=few, **learnt).coverage.may_clear
+    assert plan_of(corpus, rated | {"opens": "final"}, design=few).coverage.may_clear
+
+
 @pytest.mark.parametrize(
     ("parameters", "more"),
     [
@@ -72,7 +82,8 @@ def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_fro
     ],
 )
 def test_every_start_and_solver_is_covered(corpus: Corpus, parameters: dict, more: set[str]) -> None:
-    plan = plan_of(corpus, parameters | {"rank": 2})
+    learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
+    plan = plan_of(corpus, parameters | {"rank": 2}, **(learnt if "weighted" in parameters else {}))
     assert plan.coverage.unread == ()
     assert more <= set(plan.coverage.read_by)
     assert ("sweeps" in plan.coverage.read_by) == (

@@ -9,7 +9,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_one_of
 from ksdp.audit.mechanisms.contract import OPENS
 
-__all__ = ["DATA_STARTS", "SUMS", "check_views"]
+__all__ = ["DATA_STARTS", "SUMS", "check_views", "is_number", "label"]
 
 SUMS = ("T", "numerators", "denominators")
 DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
@@ -46,3 +46,13 @@ def check_views(mechanism: Any) -> None:
             raise SpecError(f'`at` must hold "last" or sweeps from 1 to {mechanism.cap}; got {when!r}.')
     if not mechanism.announce and mechanism.at != ("last",):
         raise SpecError("`at` must be left out where `announce` is: the sums of every sweep are looked at.")
+
+
+def is_number(value: object, kind: type) -> bool:
+    """Whether a parameter is one; true and false are none."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def label(what: str, when: str | int) -> str:
+    """Name of an array at a sweep."""
+    return what if when == "last" else f"{what}@{when}"

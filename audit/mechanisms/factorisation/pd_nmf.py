@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.nmf_announced import DATA_STARTS, SUMS, check_views
+from ksdp.audit.mechanisms.factorisation.nmf_announced import DATA_STARTS, SUMS, check_views, is_number, label
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_rule
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
@@ -108,11 +108,11 @@ class PDNMF:
     def __post_init__(self) -> None:
         for name, least in (("rank", 1), ("sweeps", 1), ("start_seed", 0)):
             value = getattr(self, name)
-            if not _is_number(value, Integral) or value < least:
+            if not is_number(value, Integral) or value < least:
                 raise SpecError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
         for name in ("tolerance", *Penalties._fields):
             value = getattr(self, name)
-            if not _is_number(value, Real):
+            if not is_number(value, Real):
                 raise SpecError(f"`{name}` must be a number; got {value!r}.")
             object.__setattr__(self, name, float(value))
         check_rule(self.sweeps, self.tolerance, self.penalties)
@@ -121,6 +121,11 @@ class PDNMF:
         if not isinstance(self.weighted, bool):
             raise SpecError(f"`weighted` must be true or false; got {self.weighted!r}.")
         check_views(self)
+
+    @property
+    def learn_always(self) -> tuple[str, ...]:
+        """Of ratings: weights of single columns, whose mean alone statistics look at; `benchmarks raw-leak`."""
+        return ("weights",) if self.weighted and self.opens != "final" else ()
 
     @property
     def cap(self) -> int:
@@ -175,7 +180,7 @@ class PDNMF:
         announced = []
         for what in self.announce:
             moments: tuple[str | int, ...] = ("last",) if what == "start" else self.at
-            announced += [Announced(_label(what, when), shapes[what]) for when in moments]
+            announced += [Announced(label(what, when), shapes[what]) for when in moments]
         return (*announced, Announced("sweeps", (1,)))
 
     def released(self, features: int) -> tuple[Announced, ...]:
@@ -279,13 +284,5 @@ class PDNMF:
                 continue
             for when in self.at:
                 moment = last if when == "last" else last.snapshots[int(when)]
-                arrays[_label(what, when)] = getattr(moment, what)
+                arrays[label(what, when)] = getattr(moment, what)
         return Observables(arrays)
-
-
-def _is_number(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _label(what: str, when: str | int) -> str:
-    return what if when == "last" else f"{what}@{when}"
