@@ -81,11 +81,11 @@ def interval(values: Sequence[float], ratio: float, level: float = 0.05) -> Inte
     >>> interval([1.0, 2.0, 3.0], 0.0).low.__round__(2)
     -0.48
     """
-    found = np.asarray(values, dtype=np.float64)
-    mean, count = float(found.mean()), len(found)
+    measured = np.asarray(values, dtype=np.float64)
+    mean, count = float(measured.mean()), len(measured)
     if count < 2:
         return Interval(mean, -math.inf, math.inf)
-    deviation = float(found.std(ddof=1)) * math.sqrt(1 / count + ratio)
+    deviation = float(measured.std(ddof=1)) * math.sqrt(1 / count + ratio)
     half = float(student.ppf(1 - level / 2, count - 1)) * deviation
     return Interval(mean, mean - half, mean + half)
 
@@ -172,21 +172,21 @@ def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, j
     if not (split.test & of).any():
         return {}
     test = _rows(rows.judge, split.test & of)
-    found = {"energy": energy(learnt, test)}
+    quality = {"energy": energy(learnt, test)}
     if rows.target is not None and (split.train & of).sum() > len(learnt.rows) + 1:
         train = _rows(rows.judge, split.train & of), rows.target[split.train & of]
-        found["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
+        quality["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
     if rows.ratings:
         rng = generator(0, Purpose.LEARNING, split.number, 2)  # everybody is asked for the same ratings
-        found["ratings (minus RMSE)"], found["NDCG@10"] = rated(learnt, test, rng)
+        quality["ratings (minus RMSE)"], quality["NDCG@10"] = rated(learnt, test, rng)
     if learnt.nonnegative and judged == ALL:
-        found |= {
+        quality |= {
             "coherence (NPMI)": coherence(learnt, rows.judge),
             "diversity": diversity(learnt),
         }
         if best is not None:
-            found["topic match"] = topic_match(learnt, best)
-    return found
+            quality["topic match"] = topic_match(learnt, best)
+    return quality
 
 
 def _rows(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:

@@ -111,9 +111,9 @@ def rated(learnt: Learnt, documents: sp.csr_array, rng: np.random.Generator) -> 
         known = directions[items[~hidden]]
         gram = known.T @ known + _RIDGE / len(directions) * np.eye(known.shape[1])
         coefficients = np.linalg.solve(gram, known.T @ (given[~hidden] - mean))
-        said = np.clip(mean + directions[items[hidden]] @ coefficients, low, high)
-        squares.extend((said - given[hidden]) ** 2)
-        orders.append(float(ndcg_score(given[hidden][None, :], said[None, :], k=_TOP)))
+        predicted = np.clip(mean + directions[items[hidden]] @ coefficients, low, high)
+        squares.extend((predicted - given[hidden]) ** 2)
+        orders.append(float(ndcg_score(given[hidden][None, :], predicted[None, :], k=_TOP)))
     if not orders:
         return float("nan"), float("nan")
     return -float(np.sqrt(np.mean(squares))), float(np.mean(orders))

@@ -31,7 +31,7 @@ _WORST = 12
 
 def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[tuple[AuditRef, int, int, str]]:
     """The worst documents under their strongest statistic, and under the paper's own beside it."""
-    plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
+    plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
     plain = len(plan.tested)
     names = [column.name for column in plan.columns]
     paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
@@ -39,7 +39,7 @@ def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[tuple[Aud
     wanted = []
     worst = np.lexsort((-np.nan_to_num(tests.distance.max(axis=1)), decisions.log10_p))[:_WORST]
     for at in worst:
-        stage = stages[tested.standing.look[at]]
+        stage = stages[tested.interim.look[at]]
         lane, row = lanes[at]
         place = int(np.searchsorted(open_plan(stage).design.targets(lane), row))
         # A learner's scores are not stored: its document is drawn under the strongest of the others.
@@ -68,11 +68,11 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
 
 def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
     """What is known of every attack, by column."""
-    found, everybody = tested.certificate, knows_all(tested.plan.mechanism)
-    if found is not None:
-        return {"certified_bound": found.bound, "knows_all": found.mean}
+    certificate, everybody = tested.certificate, knows_all(tested.plan.mechanism)
+    if certificate is not None:
+        return {"certified_bound": certificate.bound, "knows_all": certificate.mean}
     if everybody is not None:
-        return {"knows_all": np.full(len(tested.standing.tests), everybody)}
+        return {"knows_all": np.full(len(tested.interim.tests), everybody)}
     return {}
 
 
@@ -99,14 +99,14 @@ async def conclude(
     first, plan = stages[0], tested.plan
     store = Store(Path(first.store))
     folder = store.audit(first.audit)
-    standing = tested.standing
+    interim = tested.interim
     columns = [(column.name, column.version) for column in plan.columns]
     write_findings(
         folder,
         plan.units.ids[plan.audited],
         columns,
-        standing.tests,
-        standing.decisions,
+        interim.tests,
+        interim.decisions,
         detectable(tested),
         _known(tested),
     )

@@ -159,7 +159,7 @@ def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[
         "uncleared": not entered.statement.cleared,
     }
     checked = entered.clearance["checked"] if entered.clearance else None
-    about = run_node(
+    result = run_node(
         node,
         rounds,
         header=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
@@ -168,8 +168,8 @@ def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[
         before_data=purse.begin if purse else None,
     )
     if purse is not None:
-        purse.finish(about)
-    return about
+        purse.finish(result)
+    return result
 
 
 def run_server(node: Node) -> dict[str, Any]:

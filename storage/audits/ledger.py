@@ -62,15 +62,15 @@ def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
     StoreError
         If the ledger is damaged.
     """
-    previous, found = _START, []
+    previous, attempts = _START, []
     for number, line in enumerate(_lines(_file(store.root))[0], start=1):
         attempt, says = _parsed(line)
         if says != previous:
             raise StoreError(f"the ledger of audits is damaged: line {number} does not follow the one before.")
         previous = hashlib.sha256(line).hexdigest()
         if attempt.question == question:
-            found.append(attempt)
-    return tuple(found)
+            attempts.append(attempt)
+    return tuple(attempts)
 
 
 def remembered_sensitive(store: Store, attempts: Sequence[Attempt], *, margin: float, unit: str) -> frozenset[str]:
@@ -90,15 +90,15 @@ def remembered_sensitive(store: Store, attempts: Sequence[Attempt], *, margin: f
     StoreError
         If a finished audit cannot be read: what it proved would be forgotten.
     """
-    found: set[str] = set()
+    sensitive: set[str] = set()
     for folder in {store.audit(one.audit) for one in attempts if one.margin >= margin}:
         if not (folder / "audit.json").is_file():
             continue
         summary = read_summary(folder)
         if summary.valid and summary.design.unit == unit:
             verdicts = read_verdicts(folder)
-            found |= set(verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist())
-    return frozenset(map(str, found))
+            sensitive |= set(verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist())
+    return frozenset(map(str, sensitive))
 
 
 def _file(root: Path) -> Path:

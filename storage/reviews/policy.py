@@ -32,15 +32,17 @@ def read_policy(store: Store) -> Policy:
     """
     file = store.root / "reviews" / "policy.json"
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        policy = json.loads(file.read_text(encoding="utf-8"))
         known = {"four_eyes", "signed"}
-        if not {"four_eyes"} <= set(said) <= known or not all(isinstance(value, bool) for value in said.values()):
+        if not {"four_eyes"} <= set(policy) <= known or not all(
+            isinstance(value, bool) for value in policy.values()
+        ):
             raise ValueError("other keys")
     except FileNotFoundError:
         return Policy()
     except (OSError, ValueError, TypeError) as error:
         raise StoreError("reviews/policy.json cannot be read; set the policy again.") from error
-    return Policy(**said)
+    return Policy(**policy)
 
 
 def write_policy(store: Store, policy: Policy) -> None:

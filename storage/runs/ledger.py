@@ -58,8 +58,8 @@ class Ledger:
         for number, one in enumerate(text.splitlines(), start=1):
             try:
                 line = json.loads(one)
-                said = line.pop("hash")
-                whole = line["previous"] == previous and said == _hash(line)
+                stated = line.pop("hash")
+                whole = line["previous"] == previous and stated == _hash(line)
             except (ValueError, KeyError, TypeError, AttributeError):
                 whole = False
             if not whole:
@@ -67,7 +67,7 @@ class Ledger:
                     f"the ledger {self.path}: line {number} was changed or cut. What was given away is not known: "
                     "restore the file, or set it aside and count its runs as unbounded."
                 )
-            previous = said
+            previous = stated
             lines.append(line)
         return lines
 

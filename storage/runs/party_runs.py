@@ -71,29 +71,29 @@ def read_party_run(store: Store, session: str) -> PartyRun:
     """
     path = store.root / _FOLDER / f"{session}.json"
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        claimed = said["claimed"] or {}
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        claimed = stored["claimed"] or {}
         return PartyRun(
-            session=str(said["session"]),
-            me=str(said["me"]),
-            finished=datetime.fromisoformat(said["finished"]),
-            seconds=float(said["seconds"]),
-            mechanism=str(said["mechanism"]["name"]),
-            agreement=str(said["agreement"]),
-            result=str(said["result"]),
-            parties={str(name): bool(party["cleared"]) for name, party in said["parties"].items()},
-            server=said["server"],
-            documents=int(said.get("documents", 0)),
-            of=int(said.get("of", 0)),
-            signer=said["clearance"]["signer"] if said.get("clearance") else None,
-            opens=str(said["opens"]),
-            rounds=int(said["rounds"]),
-            sent=int(said["bytes"]["sent"]),
-            received=int(said["bytes"]["received"]),
+            session=str(stored["session"]),
+            me=str(stored["me"]),
+            finished=datetime.fromisoformat(stored["finished"]),
+            seconds=float(stored["seconds"]),
+            mechanism=str(stored["mechanism"]["name"]),
+            agreement=str(stored["agreement"]),
+            result=str(stored["result"]),
+            parties={str(name): bool(party["cleared"]) for name, party in stored["parties"].items()},
+            server=stored["server"],
+            documents=int(stored.get("documents", 0)),
+            of=int(stored.get("of", 0)),
+            signer=stored["clearance"]["signer"] if stored.get("clearance") else None,
+            opens=str(stored["opens"]),
+            rounds=int(stored["rounds"]),
+            sent=int(stored["bytes"]["sent"]),
+            received=int(stored["bytes"]["received"]),
             epsilon=claimed.get("epsilon"),
             delta=claimed.get("delta"),
-            sound=bool(said["guarantee"]["sound"]),
-            spent=str(said["spent"]),
+            sound=bool(stored["guarantee"]["sound"]),
+            spent=str(stored["spent"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise StoreError(f"the run {session[:16]} of the store cannot be read.") from error

@@ -79,11 +79,11 @@ def plan(
     from ksdp.flows.audits.forecast_words import forecast_words
     from ksdp.flows.prepare import read_spec_file
 
-    said = forecast(*read_spec_file(spec))
+    forecasts = forecast(*read_spec_file(spec))
     if as_json:
-        typer.echo(json.dumps(said))
+        typer.echo(json.dumps(forecasts))
         return
-    typer.echo(forecast_words(said))
+    typer.echo(forecast_words(forecasts))
 
 
 def evaluate_statistics(
@@ -107,10 +107,10 @@ def evaluate_statistics(
         opened = Store.open(store, create=False)
         summary = run_test(store, find_audit(opened, audit), names, workers=workers, dask=dask)
     if not as_json:
-        for name, about in summary.statistics.items():
+        for name, statistic in summary.statistics.items():
             typer.echo(
-                f"{name:28} median D {about.median_D:.3f}, largest {about.max_D:.3f}, sensitive by it alone "
-                f"{about.sensitive}   (by chance half stay below {summary.chance.median_D:.3f})"
+                f"{name:28} median D {statistic.median_D:.3f}, largest {statistic.max_D:.3f}, sensitive by it "
+                f"alone {statistic.sensitive}   (by chance half stay below {summary.chance.median_D:.3f})"
             )
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))
