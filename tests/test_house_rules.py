@@ -30,14 +30,14 @@ MOST_LINES = dict.fromkeys(ROOMS, 300)
 MOST_PARAMETERS = 8
 WIDE = {
     "audit": {
-        *("_largest", "_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
+        *("_largest", "observed_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
         *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
     },
-    "flows": {"run_pem"},
+    "flows": {"run_pem", "run_pem_host"},
 }
 """What has more: kernels, which take arrays one by one, and PEM's processes."""
-FOR_TESTS = {"simulate_normed_sum", "tied_log10_p"}
-"""What only tests call: all parties in one process, and the exact law of a single document."""
+FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
+"""What only tests call: exact laws that others are compared with, and all parties in one process."""
 
 
 def folder(room: str) -> Path:

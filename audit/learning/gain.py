@@ -22,7 +22,7 @@ from scipy.stats import t as student
 
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.learners import Learnt, exact_of, learn, quickly
-from ksdp.audit.learning.measures import coherence, diversity, energy, rated, regression, topic_match
+from ksdp.audit.learning.measures import coherence, diversity, energy, foretold, rated, regression, topic_match
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.randomness import Purpose, generator
 
@@ -45,6 +45,8 @@ class GainRows:
     party: NDArray[np.str_] | None = None
     target: Floats | None = None
     ratings: bool = False
+    later: sp.csr_array | None = None
+    """Ratings that nobody learns from, in the columns of `judge`, which holds the others: to be predicted."""
     basis: Floats | None = None
     """Public directions in the columns of `judge`, shape (features, r)."""
 
@@ -81,11 +83,11 @@ def interval(values: Sequence[float], ratio: float, level: float = 0.05) -> Inte
     >>> interval([1.0, 2.0, 3.0], 0.0).low.__round__(2)
     -0.48
     """
-    measured = np.asarray(values, dtype=np.float64)
-    mean, count = float(measured.mean()), len(measured)
+    found = np.asarray(values, dtype=np.float64)
+    mean, count = float(found.mean()), len(found)
     if count < 2:
         return Interval(mean, -math.inf, math.inf)
-    deviation = float(measured.std(ddof=1)) * math.sqrt(1 / count + ratio)
+    deviation = float(found.std(ddof=1)) * math.sqrt(1 / count + ratio)
     half = float(student.ppf(1 - level / 2, count - 1)) * deviation
     return Interval(mean, mean - half, mean + half)
 
@@ -172,21 +174,24 @@ def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, j
     if not (split.test & of).any():
         return {}
     test = _rows(rows.judge, split.test & of)
-    quality = {"energy": energy(learnt, test)}
+    found = {"energy": energy(learnt, test)}
     if rows.target is not None and (split.train & of).sum() > len(learnt.rows) + 1:
         train = _rows(rows.judge, split.train & of), rows.target[split.train & of]
-        quality["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
-    if rows.ratings:
+        found["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
+    if rows.later is not None:
+        later = _rows(rows.later, split.test & of)
+        found["later ratings (minus RMSE)"], found["NDCG@10"] = foretold(learnt, test, later)
+    elif rows.ratings:
         rng = generator(0, Purpose.LEARNING, split.number, 2)  # everybody is asked for the same ratings
-        quality["ratings (minus RMSE)"], quality["NDCG@10"] = rated(learnt, test, rng)
+        found["ratings (minus RMSE)"], found["NDCG@10"] = rated(learnt, test, rng)
     if learnt.nonnegative and judged == ALL:
-        quality |= {
+        found |= {
             "coherence (NPMI)": coherence(learnt, rows.judge),
             "diversity": diversity(learnt),
         }
         if best is not None:
-            quality["topic match"] = topic_match(learnt, best)
-    return quality
+            found["topic match"] = topic_match(learnt, best)
+    return found
 
 
 def _rows(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:

@@ -50,35 +50,35 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     mechanism: Any = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     inner = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
-    text = spec.corpus.format in ("auto", "text", "counts", "docword", "demo") and spec.corpus.columns is None
-    levers: list[Lever] = []
+    text = spec.corpus.format != "table" and spec.corpus.columns is None
+    found: list[Lever] = []
     if text and spec.corpus.levers.basis is None and spec.corpus.levers.hashed is None:
         now = spec.corpus.levers.most_frequent or features
-        levers.append(Lever("most-frequent", (now, *(count for count in _TERMS if count < now))))
+        found.append(Lever("most-frequent", (now, *(count for count in _TERMS if count < now))))
     rank = getattr(inner, "rank", None)
     if "rank" in has and isinstance(rank, int) and rank > 2:
-        levers.append(Lever("rank", (rank, max(2, rank // 2))))
+        found.append(Lever("rank", (rank, max(2, rank // 2))))
     if (key := _iterations_key(inner)) is not None:
         rounds = int(getattr(inner, key))
         fewer = (count for count in (rounds // 2, rounds // 4) if count >= 1)
-        levers.append(Lever("iterations", (rounds, *dict.fromkeys(fewer))))
+        found.append(Lever("iterations", (rounds, *dict.fromkeys(fewer))))
     if spec.corpus.levers.basis is not None and spec.corpus.levers.directions is not None:
         now = spec.corpus.levers.directions
         smaller = (math.ceil(now * part) for part in (0.5, 0.25))
-        levers.append(Lever("directions", (now, *(count for count in smaller if count > (rank or 1)))))
+        found.append(Lever("directions", (now, *(count for count in smaller if count > (rank or 1)))))
     if "opens" in has and not isinstance(inner, Moments):
         shows = opens_of(inner)
-        levers.append(Lever("opens", (shows, *(word for word in OPENS if word != shows))))
+        found.append(Lever("opens", (shows, *(word for word in OPENS if word != shows))))
     if isinstance(inner, Moments):
         promised = inner.advantage
         if inner.noise is None:
-            levers.append(Lever("advantage", (promised, *(value for value in _ADVANTAGES if value != promised))))
+            found.append(Lever("advantage", (promised, *(value for value in _ADVANTAGES if value != promised))))
         if spec.corpus.levers.clip is None:
-            levers.append(Lever("clip", _CLIPS))
+            found.append(Lever("clip", _CLIPS))
     elif "V" in {a.name for a in mechanism.observables(max(features, 64))} and "opens" in has:
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
-        levers.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
-    return tuple(lever for lever in levers if lever.name in wanted and len(lever.values) > 1)
+        found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
+    return tuple(lever for lever in found if lever.name in wanted and len(lever.values) > 1)
 
 
 def _iterations_key(mechanism: Any) -> str | None:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.learning.ratings import Predictor, predicts
 from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
@@ -28,7 +29,12 @@ from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
 from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.readers.levers import rows_hash
+from ksdp.storage.runs.predictions import write_predictions
+from ksdp.storage.runs.results import read_result
 from ksdp.storage.screening.clearances import verify_clearance
+
+SUGGESTED = 100
+"""Items that are written down for a user."""
 
 __all__ = ["Entered", "enter_documents", "run_party", "run_server"]
 
@@ -43,6 +49,10 @@ class Entered:
     """Documents of its corpus; the others are not on the clearance."""
     clearance: dict[str, Any] | None
     """Who signed it and what was checked."""
+    mine: Corpus
+    """All documents of the party, those included that do not enter."""
+    columns: tuple[str, ...]
+    """Their names."""
 
 
 def enter_documents(
@@ -91,7 +101,8 @@ def enter_documents(
             raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
         vocabulary = str((run.base / run.spec.features.vocabulary).resolve())
         source, base = CorpusSpec(path=str(corpus.resolve()), vocabulary=vocabulary), run.base
-    if features_hash(corpus_features(source, base)) != run.terms.vocabulary:
+    columns = corpus_features(source, base)
+    if features_hash(columns) != run.terms.vocabulary:
         raise InputError("the features of the corpus, or their order, are not those of the protocol file.")
     if run.terms.rows and rows_hash(source, base) != run.terms.rows:
         raise InputError(
@@ -103,7 +114,8 @@ def enter_documents(
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
     mine = np.arange(len(whole)) if me is None or whole.party is None else np.flatnonzero(whole.party == me)
     if clearance is None:
-        return Entered(restrict(whole, mine), Statement(cleared=False), len(mine), None)
+        held = restrict(whole, mine)
+        return Entered(held, Statement(cleared=False), len(mine), None, held, columns)
     if is_noisy(mechanism):
         check_audited(mechanism)
     verified = verify_clearance(
@@ -126,11 +138,14 @@ def enter_documents(
         "reviewer": verified.clearance.reviewer,
     }
     digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
-    return Entered(restrict(whole, rows), Statement(True, digest), len(mine), grounds)
+    entering, held = restrict(whole, rows), restrict(whole, mine)
+    return Entered(entering, Statement(True, digest), len(mine), grounds, held, columns)
 
 
 def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says.
+
+    Of a run on ratings the folder holds predictions for all of the party's users as well.
 
     Parameters
     ----------
@@ -169,7 +184,16 @@ def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[
     )
     if purse is not None:
         purse.finish(result)
+    if predicts(terms.mechanism):
+        _predict(node.run, entered, node.out)
     return result
+
+
+def _predict(run: Run, entered: Entered, out: Path) -> None:
+    """Write what the party's users would rate highest, those included that did not enter."""
+    given, topics = entered.mine.matrix, read_result(out)["T"]
+    suggested = Predictor.of(run.terms.mechanism, topics, given).suggested(given, SUGGESTED)
+    write_predictions(out, entered.mine.ids, entered.columns, suggested)
 
 
 def run_server(node: Node) -> dict[str, Any]:

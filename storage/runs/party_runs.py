@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.store import Store
 
 __all__ = ["PartyRun", "keep_party_run", "party_run_ids", "read_party_run"]
 
@@ -52,7 +52,7 @@ class PartyRun:
 
 def keep_party_run(store: Store, about: Mapping[str, Any], spent: str) -> None:
     """Keep what `run.json` says of a run, and of all runs of the ledger."""
-    write_json(store.root / _FOLDER / f"{about['session']}.json", dict(about) | {"spent": spent})
+    write_checked_json(store.root / _FOLDER / f"{about['session']}.json", dict(about) | {"spent": spent})
 
 
 def party_run_ids(store: Store) -> list[str]:
@@ -71,29 +71,29 @@ def read_party_run(store: Store, session: str) -> PartyRun:
     """
     path = store.root / _FOLDER / f"{session}.json"
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        claimed = stored["claimed"] or {}
+        said = read_checked_json(path)
+        claimed = said["claimed"] or {}
         return PartyRun(
-            session=str(stored["session"]),
-            me=str(stored["me"]),
-            finished=datetime.fromisoformat(stored["finished"]),
-            seconds=float(stored["seconds"]),
-            mechanism=str(stored["mechanism"]["name"]),
-            agreement=str(stored["agreement"]),
-            result=str(stored["result"]),
-            parties={str(name): bool(party["cleared"]) for name, party in stored["parties"].items()},
-            server=stored["server"],
-            documents=int(stored.get("documents", 0)),
-            of=int(stored.get("of", 0)),
-            signer=stored["clearance"]["signer"] if stored.get("clearance") else None,
-            opens=str(stored["opens"]),
-            rounds=int(stored["rounds"]),
-            sent=int(stored["bytes"]["sent"]),
-            received=int(stored["bytes"]["received"]),
+            session=str(said["session"]),
+            me=str(said["me"]),
+            finished=datetime.fromisoformat(said["finished"]),
+            seconds=float(said["seconds"]),
+            mechanism=str(said["mechanism"]["name"]),
+            agreement=str(said["agreement"]),
+            result=str(said["result"]),
+            parties={str(name): bool(party["cleared"]) for name, party in said["parties"].items()},
+            server=said["server"],
+            documents=int(said.get("documents", 0)),
+            of=int(said.get("of", 0)),
+            signer=said["clearance"]["signer"] if said.get("clearance") else None,
+            opens=str(said["opens"]),
+            rounds=int(said["rounds"]),
+            sent=int(said["bytes"]["sent"]),
+            received=int(said["bytes"]["received"]),
             epsilon=claimed.get("epsilon"),
             delta=claimed.get("delta"),
-            sound=bool(stored["guarantee"]["sound"]),
-            spent=str(stored["spent"]),
+            sound=bool(said["guarantee"]["sound"]),
+            spent=str(said["spent"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise StoreError(f"the run {session[:16]} of the store cannot be read.") from error

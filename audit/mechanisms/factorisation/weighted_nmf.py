@@ -40,14 +40,21 @@ from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 
-__all__ = ["fit_observed_coefficients", "observed_objective", "weighted_nmf_iter"]
+__all__ = [
+    "fit_observed_coefficients",
+    "observed_objective",
+    "observed_residual",
+    "observed_share",
+    "weighted_nmf_iter",
+]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
-def _residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
+def observed_residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
+    """X - W T on the observed entries, shape (nnz,)."""
     residual = rows.data.copy()
     for i in range(W.shape[0]):
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -57,7 +64,7 @@ def _residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
 
 
 @njit(cache=True, nogil=True)
-def _share(
+def observed_share(
     rows: Rows,
     party: int,
     t: int,
@@ -114,7 +121,7 @@ def _sweep(
         below[:] = penalties.beta
         topic = T[t]
         for party in range(rows.outside.size):
-            _share(rows, party, t, topic, W, residual, penalties, numerator, denominator)
+            observed_share(rows, party, t, topic, W, residual, penalties, numerator, denominator)
             above += numerator
             below += denominator
             if rows.outside[party]:
@@ -178,8 +185,10 @@ def weighted_nmf_iter(
 
     Notes
     -----
-    A column that nobody has rated is 0 in T from the start on; it touches no sum. Any other entry of T stays as it
-    was where its denominator is 0. The objective never goes up from one sweep to the next.
+    A column that nobody has rated touches no sum. With beta it is 0 in T from its first update on, as the formula
+    says: nobody need be told which columns these are, so that parties do the same. Without beta it is 0 from the
+    start on, which takes somebody who sees all rows, and any other entry of T stays as it was where its
+    denominator is 0. The objective never goes up from one sweep to the next.
 
     Examples
     --------
@@ -195,9 +204,10 @@ def weighted_nmf_iter(
     check_rule(sweeps, tolerance, penalties)
     rows, features = stack(parties, coalition)
     T = check_start(start, features).copy()
-    T[:, np.bincount(rows.columns, minlength=features) == 0] = 0.0
+    if penalties.beta == 0.0:
+        T[:, np.bincount(rows.columns, minlength=features) == 0] = 0.0
     W = check_coefficients(coefficients, rows, T.shape[0])
-    residual = _residual(rows, T, W)
+    residual = observed_residual(rows, T, W)
     numerators, denominators = np.empty_like(T), np.empty_like(T)
     total, total_denominators = np.zeros_like(T), np.zeros_like(T)
 
@@ -237,5 +247,5 @@ def observed_objective(
 ) -> float:
     """Return half the squared error on the observed entries plus the regularisers."""
     rows, features = stack([matrix])
-    residual = _residual(rows, check_start(T, features), np.ascontiguousarray(W))
+    residual = observed_residual(rows, check_start(T, features), np.ascontiguousarray(W))
     return penalised((residual * residual).sum(), W, T, penalties)

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Sampler", "Simulated", "Vetted", "log_law", "reach"]
+__all__ = ["Sampler", "Simulated", "Vetted", "law", "log_law", "reach"]
 
 Signed = NDArray[np.int64]
 
@@ -106,6 +106,20 @@ class Simulated:
         return self.rng.negative_binomial(parties, success, entries) - self.rng.negative_binomial(
             parties, success, entries
         )
+
+
+def law(scale: float, numbers: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Probabilities of integers under the discrete Laplace law.
+
+    Examples
+    --------
+    >>> law(1.0, np.array([-1, 0, 1])).round(4)
+    array([0.17  , 0.4621, 0.17  ])
+    """
+    _check(scale, 0, 0)
+    if scale == 0:
+        return np.where(np.asarray(numbers) == 0, 1.0, 0.0)
+    return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(numbers) / scale), dtype=np.float64)
 
 
 def log_law(scale: float, numbers: NDArray[np.integer], parties: int = 1) -> NDArray[np.float64]:

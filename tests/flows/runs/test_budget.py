@@ -20,7 +20,7 @@ from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.cli import app
 from ksdp.flows.deployable.runs import party_flow
-from ksdp.flows.runs.budget import Purse, entries, open_purse, spent, spent_words
+from ksdp.flows.runs.budget import Priced, Purse, entries, open_purse, spent, spent_words
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
@@ -59,7 +59,7 @@ class Two:
         )
         return read_run(path)
 
-    def purse(self, run: Run, limits: str = "", own: int = 6) -> Purse:
+    def purse(self, run: Run | Priced, limits: str = "", own: int = 6) -> Purse:
         budget = self.folder / "ada.budget.toml"
         budget.write_text(f"[budget]\n{limits}\n")
         return open_purse(run, "sha256:1", own, self.folder / "ada.ledger", budget, lambda: NOW)
@@ -154,7 +154,7 @@ def test_a_run_that_did_not_finish_stays_counted(two: Two) -> None:
 def test_a_ledger_that_was_changed_is_refused(two: Two) -> None:
     purse = two.purse(two.run(NOISY))
     for _ in range(3):
-        two.purse(purse.run).begin()
+        two.purse(purse.priced).begin()
     path = two.folder / "ada.ledger"
     assert path.stat().st_mode & 0o777 == 0o600
     lines = path.read_text().splitlines(keepends=True)

@@ -330,7 +330,7 @@ def test_a_protocol_file_is_refused_with_its_fault(three: Organisations, old: st
     [
         ('name = "pd-svd"\nrank = 2', "`solver` must be 'power'"),
         ('name = "null"', "must be pd-nmf, pd-svd"),
-        ('name = "pd-nmf"\nrank = 2\nweighted = true', "`weighted` must be false"),
+        ('name = "pd-nmf"\nrank = 2\nweighted = true', "`beta` and `delta` must be above 0"),
     ],
 )
 def test_what_no_parties_can_run_as_it_was_audited_is_refused(
