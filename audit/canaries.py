@@ -122,17 +122,17 @@ def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequen
         known = ~np.isnan(tests.distance[:, 0])
         if not known.any():
             continue
-        found = tests[known]
-        decided = decide(found, rule, level=level)
-        of = found.n_with[:, 0], found.n_without[:, 0], len(found), 1, rule, level
+        tested = tests[known]
+        decided = decide(tested, rule, level=level)
+        of = tested.n_with[:, 0], tested.n_without[:, 0], len(tested), 1, rule, level
         must_detect, must_call = detectable_distance(*of) < _SURE, sensitive_distance(*of) < _SURE
         called = decided.verdict == Verdict.SENSITIVE
-        count += len(found)
+        count += len(tested)
         sensitive += int((must_call & called).sum())
         wrong = (must_detect & ~decided.detected) | (must_call & ~called) | (decided.verdict == Verdict.CLEAR)
         missed += int(wrong.sum())
-        distance += int((found.distance[:, 0] < _WHOLE).sum())
-        smallest = min(smallest, float(found.distance[:, 0].min()))
+        distance += int((tested.distance[:, 0] < _WHOLE).sum())
+        smallest = min(smallest, float(tested.distance[:, 0].min()))
     reason = None
     if distance:
         reason = (

@@ -117,7 +117,7 @@ def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:
     assert isinstance(mechanism, Certifiable)
     assert isinstance(design, Shared | Literal)
     final = final_output(plan.mechanism) if plan.spec.statistics.sees == "final" else None
-    found = np.empty((len(plan.audited), stop - first))
+    advantages = np.empty((len(plan.audited), stop - first))
     for at, pair in enumerate(range(first, stop)):
         rng = generator(design.seed, Purpose.CERTIFICATE, pair)
         base = np.sort(design.pool[rng.choice(len(design.pool), design.size, replace=False)])
@@ -126,8 +126,8 @@ def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:
         outside = np.setdiff1d(design.pool, base, assume_unique=True)
         for row, unit in enumerate(plan.audited):
             own = generator(design.seed, Purpose.CERTIFICATE, pair, int(unit))
-            found[row, at] = against(plan.stacked(_exchanged(base, outside, int(unit), own)))
-    return found
+            advantages[row, at] = against(plan.stacked(_exchanged(base, outside, int(unit), own)))
+    return advantages
 
 
 def _exchanged(

@@ -241,10 +241,10 @@ def audit_claim(
     normal = mechanism.gaussian and not uneven
     half = None
     if (weak := _with_half_the_noise(mechanism)) is not None:
-        found = _arms(weak, pair, runs, rng, None)
-        lows = [epsilon_lower_bound(found[0], found[1], confidence, delta)]
-        if normal and not spread_differs(found):
-            lows.append(gaussian_epsilon_low(found, confidence, delta))
+        weakened = _arms(weak, pair, runs, rng, None)
+        lows = [epsilon_lower_bound(weakened[0], weakened[1], confidence, delta)]
+        if normal and not spread_differs(weakened):
+            lows.append(gaussian_epsilon_low(weakened, confidence, delta))
         half = max(lows) > epsilon
     return ClaimFinding(
         mechanism=mechanism.name,

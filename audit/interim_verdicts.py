@@ -18,7 +18,7 @@ from ksdp.audit.verdicts.needed_distances import likely_distance
 
 __all__ = [
     "Counted",
-    "Standing",
+    "InterimVerdicts",
     "after_certificate",
     "after_fresh",
     "after_look",
@@ -49,7 +49,7 @@ class Counted:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class InterimVerdicts:
     """One entry a document, as of the last look that tested it."""
 
     tests: ArmTests
@@ -68,18 +68,18 @@ class Standing:
     """Undecided for good: below the margin in all that was looked at, where something was looked at by nobody."""
 
 
-def open_documents(standing: Standing) -> NDArray[np.int64]:
+def open_documents(interim: InterimVerdicts) -> NDArray[np.int64]:
     """Places of the documents that are undecided and that another look may decide, ascending."""
-    return np.flatnonzero((standing.decisions.verdict == Verdict.UNDECIDED) & ~standing.settled)
+    return np.flatnonzero((interim.decisions.verdict == Verdict.UNDECIDED) & ~interim.settled)
 
 
-def detected_documents(standing: Standing) -> NDArray[np.int64]:
+def detected_documents(interim: InterimVerdicts) -> NDArray[np.int64]:
     """Places of the documents under which a leak was detected, ascending."""
-    return np.flatnonzero(standing.decisions.detected)
+    return np.flatnonzero(interim.decisions.detected)
 
 
 def after_look(
-    before: Standing | None,
+    before: InterimVerdicts | None,
     tests: ArmTests,
     number: int,
     look: Look,
@@ -87,12 +87,12 @@ def after_look(
     paper: Sequence[int],
     counted: Counted | None = None,
     may_clear: bool = True,
-) -> Standing:
+) -> InterimVerdicts:
     """Decide the documents that were open, and keep what was said of the others.
 
     Parameters
     ----------
-    before : Standing or None
+    before : InterimVerdicts or None
         None at the first look.
     tests : ArmTests
         Of `open_documents(before)`, in that order; of every document at the first look.
@@ -118,11 +118,11 @@ def after_look(
     own = flagged_by(tests.columns(paper), rule, look.level, among) if paper else np.zeros(len(tests), np.bool_)
     if before is None:
         look_of = np.full(len(tests), number)
-        return Standing(tests, decisions, look_of, np.stack(alone, axis=1), own, counted, settled)
+        return InterimVerdicts(tests, decisions, look_of, np.stack(alone, axis=1), own, counted, settled)
     at = open_documents(before)
     kept = {name: np.minimum(getattr(before.decisions, name)[at], scaled[name]) for name in _SCALED}
     decisions = replace(decisions, detected=before.decisions.detected[at] | decisions.detected, **kept)
-    return Standing(
+    return InterimVerdicts(
         _placed(before.tests, tests, at),
         _placed(before.decisions, decisions, at),
         _put(before.look, np.full(len(tests), number), at),
@@ -153,7 +153,7 @@ def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> 
     )
 
 
-def after_certificate(standing: Standing, bound: NDArray[np.float64], rule: DecisionSpec) -> Standing:
+def after_certificate(interim: InterimVerdicts, bound: NDArray[np.float64], rule: DecisionSpec) -> InterimVerdicts:
     """Call certified clear whose bound of every attack is at most the margin, unless it was proved sensitive.
 
     Parameters
@@ -161,25 +161,25 @@ def after_certificate(standing: Standing, bound: NDArray[np.float64], rule: Deci
     bound : shape (n_documents,)
         `verdicts.certificate.certified_bound`, of all documents together.
     """
-    decisions = standing.decisions
+    decisions = interim.decisions
     proved = (bound <= rule.margin) & (rule.margin > 0) & (decisions.verdict != Verdict.SENSITIVE)
     verdict = np.where(proved, Verdict.CERTIFIED.value, decisions.verdict).astype(np.str_)
     needed = np.where(proved, np.nan, decisions.runs_to_decide)
-    return replace(standing, decisions=replace(decisions, verdict=verdict, runs_to_decide=needed))
+    return replace(interim, decisions=replace(decisions, verdict=verdict, runs_to_decide=needed))
 
 
-def for_fresh_runs(standing: Standing, rule: DecisionSpec) -> NDArray[np.int64]:
+def for_fresh_runs(interim: InterimVerdicts, rule: DecisionSpec) -> NDArray[np.int64]:
     """Places of the documents whose advantage the fresh runs may prove to be above the margin, ascending.
 
     Chosen by the audit's own runs: undecided, a leak detected, and measured above the margin.
     """
-    decisions, distance = standing.decisions, np.nan_to_num(standing.tests.distance)
+    decisions, distance = interim.decisions, np.nan_to_num(interim.tests.distance)
     strongest = np.take_along_axis(distance, decisions.strongest[:, None], axis=1)[:, 0]
     chosen = decisions.detected & (strongest > rule.margin) & (decisions.verdict == Verdict.UNDECIDED)
-    return np.flatnonzero(chosen & (rule.margin > 0) & standing.counted.fresh)
+    return np.flatnonzero(chosen & (rule.margin > 0) & interim.counted.fresh)
 
 
-def after_fresh(standing: Standing, log10_p: ArrayLike, rule: DecisionSpec) -> Standing:
+def after_fresh(interim: InterimVerdicts, log10_p: ArrayLike, rule: DecisionSpec) -> InterimVerdicts:
     """Call sensitive what fresh runs prove to be above the margin, at their half of the level.
 
     Given the audit's own runs, which chose these documents and their attacks, the fresh ones are a new sample: the
@@ -187,16 +187,16 @@ def after_fresh(standing: Standing, log10_p: ArrayLike, rule: DecisionSpec) -> S
 
     Parameters
     ----------
-    standing : Standing
+    interim : InterimVerdicts
         After the last look, `counted.fresh` (else nothing changes).
     log10_p : shape (n_chosen,)
-        Of "the attack's advantage is at most the margin", of `for_fresh_runs(standing, rule)`; 0 where not
+        Of "the attack's advantage is at most the margin", of `for_fresh_runs(interim, rule)`; 0 where not
         measured.
     """
-    at = for_fresh_runs(standing, rule)
+    at = for_fresh_runs(interim, rule)
     if not len(at):
-        return standing
-    decisions = standing.decisions
+        return interim
+    decisions = interim.decisions
     found = np.minimum(adjusted_among(np.asarray(log10_p, dtype=np.float64), rule, len(at)) + math.log10(2), 0.0)
     adjusted = decisions.log10_adjusted_above.copy()
     adjusted[at] = np.minimum(adjusted[at], found)
@@ -204,7 +204,7 @@ def after_fresh(standing: Standing, log10_p: ArrayLike, rule: DecisionSpec) -> S
     verdict, needed = decisions.verdict.copy(), decisions.runs_to_decide.copy()
     verdict[proved], needed[proved] = Verdict.SENSITIVE, np.nan
     decisions = replace(decisions, log10_adjusted_above=adjusted, verdict=verdict, runs_to_decide=needed)
-    return replace(standing, decisions=decisions)
+    return replace(interim, decisions=decisions)
 
 
 def _put(whole: NDArray[Any], part: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:

@@ -56,8 +56,8 @@ def _tried(whose: str, what: str, call: Callable[[], Result]) -> Result:
     except KsdpError as error:
         raise SpecError(f"`{what}` of {whose} fails in a trial run: {error}") from error
     except Exception as error:  # somebody else's code; what it says may hold a document
-        said = f"{type(error).__name__} {_where(error)}"
-        raise SpecError(f"`{what}` of {whose} fails in a trial run: {said}.") from error
+        failure = f"{type(error).__name__} {_where(error)}"
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {failure}.") from error
 
 
 def _where(error: BaseException) -> str:

@@ -62,7 +62,7 @@ def start_runs(desk: Desk, request: Request, form: Form) -> Response:
     """Start more runs that are decided and not under way."""
     audit = require_audit(desk.store, request.path_params["audit"])
     if not wanted(desk.store, audit):
-        raise InputError("Nobody wants more runs for documents of this audit.")
+        raise InputError("Nobody asked for more runs of documents of this audit.")
     begun = begin_runs(audit, desk.actions)
     return RedirectResponse(link(f"/audits/{audit}/more-runs", begun=begun[:300]), 303)
 

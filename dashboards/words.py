@@ -68,11 +68,11 @@ def p_value(log10_p: float) -> Markup:
         return Markup(f"{10**log10_p:.3f}")
     power = f"{log10_p:.1f}".replace("-", "−")
     if log10_p < -6:
-        said = "less than 1 in a million"
+        chance = "less than 1 in a million"
     else:
         often = 10**-log10_p
-        said = f"1 in {round(often, 2 - int(math.log10(often))):,.0f}"
-    return Markup(f'<span class="p" title="10^{power}">{said}</span>')
+        chance = f"1 in {round(often, 2 - int(math.log10(often))):,.0f}"
+    return Markup(f'<span class="p" title="10^{power}">{chance}</span>')
 
 
 def duration(seconds: float) -> str:

@@ -49,11 +49,11 @@ def corpus_notes(spec: Spec, base: Path, corpus: Corpus) -> list[str]:
 
 def _taken(columns: tuple[str, ...]) -> str:
     more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-    said = f"the table's {len(columns)} columns are taken: {', '.join(columns[:_SHOWN])}{more}."
+    note = f"the table's {len(columns)} columns are taken: {', '.join(columns[:_SHOWN])}{more}."
     labels = [name for name in columns if name.lower() in _LABELS]
     if labels:
-        said += f" `{labels[0]}` looks like a label: `corpus.columns` names those that are meant."
-    return said
+        note += f" `{labels[0]}` looks like a label: `corpus.columns` names those that are meant."
+    return note
 
 
 def _outweighing(corpus: Corpus, columns: tuple[str, ...]) -> str:

@@ -290,6 +290,6 @@ def _unpacked(table: pa.Table, block: Block, precision: str) -> StoredCells:
         return StoredCells(bits("inclusion"), None, [_bytes_of(table[name], little) for name in names])
     inclusion, kept = bits("inclusion"), bits(_KEPT)
     values = [some(table[name], little) for name in names]
-    if any(len(found) != kept.sum() for found in values):
+    if any(len(one) != kept.sum() for one in values):
         raise DamagedBlock(f"block {block_name(block)} does not hold the values that it says it keeps.")
     return StoredCells(inclusion, kept, values)

@@ -55,12 +55,12 @@ def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]
     """
     path, kind, columns = find_source(spec, base)
     if kind == "demo":
-        found = docstrings()
+        documents = docstrings()
         labels = Labels(
-            np.array([document.id for document in found], dtype=np.str_),
-            np.array([document.party for document in found], dtype=np.str_),
+            np.array([document.id for document in documents], dtype=np.str_),
+            np.array([document.party for document in documents], dtype=np.str_),
         )
-        return _digests(labels, (document.text.encode() for document in found), key)
+        return _digests(labels, (document.text.encode() for document in documents), key)
     if kind == "text" and spec.text is not None:
         columns = columns or open_columns(path, spec.encoding)
         labels = read_labels(spec, columns, len(columns))

@@ -46,8 +46,8 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
         if column is not None:
             columns[name] = [str(entry) for entry in column]
     write_sealed_table(folder / "ids.parquet", pa.table(columns))
-    about = {"hash": corpus.hash, "shape": list(corpus.matrix.shape), "left_out": list(corpus.left_out)}
-    write_sealed_json(folder / "corpus.json", about)
+    header = {"hash": corpus.hash, "shape": list(corpus.matrix.shape), "left_out": list(corpus.left_out)}
+    write_sealed_json(folder / "corpus.json", header)
 
 
 def check_corpus(folder: Path) -> None:
@@ -75,18 +75,18 @@ def open_corpus(folder: Path) -> Corpus:
         raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
     check_corpus(folder)
     try:
-        about = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        header = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         data, indices, indptr = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS)
         labels = whole_table(folder / "ids.parquet")
     except (OSError, ValueError) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
-    matrix = sp.csr_array((data, indices, indptr), shape=tuple(about["shape"]), copy=False)
+    matrix = sp.csr_array((data, indices, indptr), shape=tuple(header["shape"]), copy=False)
     columns = {
         name: np.array(labels.column(name).to_pylist(), dtype=np.str_) if name in labels.column_names else None
         for name in ("party", "group")
     }
     ids = np.array(labels.column("id").to_pylist(), dtype=np.str_)
-    corpus = Corpus(matrix, ids, columns["party"], columns["group"], tuple(about["left_out"]))
+    corpus = Corpus(matrix, ids, columns["party"], columns["group"], tuple(header["left_out"]))
     # The files are what was written, and what was written had this hash.
-    corpus.__dict__["hash"] = about["hash"]
+    corpus.__dict__["hash"] = header["hash"]
     return corpus

@@ -26,11 +26,11 @@ def make_home(home: Path) -> None:
 def server_password(home: Path) -> str:
     """`user:password` of the server, made on first use and readable by its owner alone."""
     file = home / "password"
-    said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    if not _PASSWORD.fullmatch(said):  # none yet, or a process that was killed left half of one
+    password = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    if not _PASSWORD.fullmatch(password):  # none yet, or a process that was killed left half of one
         write_text(file, f"ksdp:{secrets.token_urlsafe(18)}")
-        said = file.read_text(encoding="utf-8").strip()
-    return said
+        password = file.read_text(encoding="utf-8").strip()
+    return password
 
 
 def open_log(home: Path) -> tuple[Path, BinaryIO]:

@@ -135,13 +135,13 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
     rows = np.concatenate([places, len(targets) + np.arange(CONTROLS)])
     try:
         asked = [*names, CANARY]
-        found = read_groups(folders.values, block, folders.values_key, asked, plan.spec.store.precision)
+        groups = read_groups(folders.values, block, folders.values_key, asked, plan.spec.store.precision)
     except DamagedBlock:
         discard(folders.values, block, damaged)
         return None
-    *plain, canary = (column[rows] for column in found.whole())
-    kept = None if found.kept is None else found.kept[rows]
-    return BlockValues(block, found.inclusion[rows], dict(zip(names, plain, strict=True)), canary, kept)
+    *plain, canary = (column[rows] for column in groups.whole())
+    kept = None if groups.kept is None else groups.kept[rows]
+    return BlockValues(block, groups.inclusion[rows], dict(zip(names, plain, strict=True)), canary, kept)
 
 
 def observables_present(ref: AuditRef) -> bool:

@@ -40,19 +40,19 @@ def compute_pairs(ref: AuditRef, part: PairsPart) -> NDArray[np.float64]:
     plan = open_audit(ref)
     folder, key = _place(ref, plan)
     try:
-        found = read_pairs(folder, part, key)
+        stored = read_pairs(folder, part, key)
     except DamagedBlock:
         _log.warning("pairs %s are damaged and will be computed again", part.name)
         (folder / part.name).unlink(missing_ok=True)
-        found = None
-    if found is None:
+        stored = None
+    if stored is None:
         if not ref.may_sample:
             raise StoreError(
                 "the paired runs of this certificate are not in the store, and this command samples nothing."
             )
-        found = paired_advantages(plan, part.first, part.stop)
-        write_pairs(folder, part, key, found)
-    return found
+        stored = paired_advantages(plan, part.first, part.stop)
+        write_pairs(folder, part, key, stored)
+    return stored
 
 
 def _place(ref: AuditRef, plan: Plan) -> tuple[Path, str]:

@@ -186,7 +186,7 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
     flagged : documents of that slice
     """
     plan, later = open_plan(ref), open_plan(fresh)
-    found: list[Effect] = []
+    measured: list[Effect] = []
     for column in sorted({f.column for f in flagged}):
         rows = np.array([f.row for f in flagged if f.column == column])
         here = np.searchsorted(later.design.targets(part.lane), rows) - part.group * ROW_GROUP
@@ -204,8 +204,8 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
                     after[1].append(fresh_raw_scores(ref, fresh, part.lane, before[0], after[0]))
                 for at, row in enumerate(rows[some]):
                     effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision)
-                    found += [effect] if effect else []
-    return SliceEffects(found, _canaries(fresh, part, later))
+                    measured += [effect] if effect else []
+    return SliceEffects(measured, _canaries(fresh, part, later))
 
 
 def _effect(

@@ -74,21 +74,21 @@ class GainSummary:
         told += f", the exact run {main.exact.mean:.4f}"
         if main.public is not None:
             told += f", public data alone {main.public.mean:.4f}"
-        said = []
+        sentences = []
         if not main.gains:
-            said.append(
+            sentences.append(
                 f"Joining gains nothing here, for {whose}: {told}; run less alone is {_told(main.gain)} on "
                 f"{ALL} held out."
             )
         else:
             share = "" if main.kept is None else f", {main.kept.mean:.0%} of what the exact run gains"
-            said.append(f"Joining gains {_told(main.gain)} over working alone, for {whose}{share} ({told}).")
+            sentences.append(f"Joining gains {_told(main.gain)} over working alone, for {whose}{share} ({told}).")
         if main.over_public is not None and main.over_public.low <= 0:
-            said.append(f"Public data alone are as good: run less public is {_told(main.over_public)}.")
+            sentences.append(f"Public data alone are as good: run less public is {_told(main.over_public)}.")
         losers = [one.party for one in main.parties if one.gain.high < 0]
         if losers:
-            said.append(f"On their own documents these lose by joining: {', '.join(losers)}.")
-        return tuple(said)
+            sentences.append(f"On their own documents these lose by joining: {', '.join(losers)}.")
+        return tuple(sentences)
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
@@ -160,5 +160,5 @@ def _less(first: Sequence[float], second: Sequence[float], ratio: float) -> Inte
     return interval([a - b for a, b in zip(first, second, strict=True)], ratio)
 
 
-def _told(found: Interval) -> str:
-    return f"{found.mean:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
+def _told(gain: Interval) -> str:
+    return f"{gain.mean:+.4f} ({gain.low:+.4f} to {gain.high:+.4f})"

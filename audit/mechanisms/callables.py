@@ -108,14 +108,14 @@ def function_mechanism(
         If it fails, or does not return finite numbers.
     """
     try:
-        found = named_arrays(call(trial, np.random.default_rng(_SEED)))
+        announced = named_arrays(call(trial, np.random.default_rng(_SEED)))
     except InputError:
         raise
     except Exception as error:  # somebody else's code: whatever it raises, nothing was spent yet
         # Its own message may hold a document.
         raise InputError(f"the mechanism {name!r} failed in a trial run: {type(error).__name__}.") from error
-    wrong = [key for key, array in found.items() if not np.isfinite(array.astype(np.float64)).all()]
+    wrong = [key for key, array in announced.items() if not np.isfinite(array.astype(np.float64)).all()]
     if wrong:
         raise InputError(f"the mechanism {name!r} announced NaN or infinity in {wrong[0]!r} in a trial run.")
-    shapes = tuple(Announced(key, array.shape) for key, array in sorted(found.items()))
+    shapes = tuple(Announced(key, array.shape) for key, array in sorted(announced.items()))
     return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import Certificate, knows_all
-from ksdp.audit.interim_verdicts import Standing
+from ksdp.audit.interim_verdicts import InterimVerdicts
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
@@ -39,7 +39,7 @@ class Tested:
     plan: Plan
     looks: int
     """Looks that were made."""
-    standing: Standing
+    interim: InterimVerdicts
     controls: Sequence[ArmTests]
     """One a lane and look."""
     shuffled: Sequence[NDArray[np.float64]]
@@ -74,11 +74,11 @@ class Filed:
 
 def detectable(tested: Tested) -> NDArray[np.float64]:
     """The measured D at which a leak of each document would surely have been detected at its last look."""
-    tests, rule = tested.standing.tests, tested.plan.spec.decision
-    documents, columns = tested.standing.counted.documents, tests.distance.shape[1]
+    tests, rule = tested.interim.tests, tested.plan.spec.decision
+    documents, columns = tested.interim.counted.documents, tests.distance.shape[1]
     out = np.empty(len(tests))
-    for number in np.unique(tested.standing.look):
-        mine = tested.standing.look == number
+    for number in np.unique(tested.interim.look):
+        mine = tested.interim.look == number
         arms = (tests.n_with[mine, 0], tests.n_without[mine, 0])
         out[mine] = detectable_distance(*arms, documents, columns, rule, tested.plan.looks[number].level)
     return out
@@ -98,7 +98,7 @@ def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> parts.Cha
 
 def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Filed) -> Summary:
     """Everything that an audit found, in one value."""
-    plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
+    plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
     learned = [n for n, column in enumerate(plan.columns) if column.name.startswith(LEARNED_PREFIX)]
     levels = [look.level for look in plan.looks[: tested.looks]]
     levels += [plan.spec.decision.level] * (len(tested.canaries) - tested.looks)
@@ -132,7 +132,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
-        certificate=certificate_summary(tested.certificate, tested.standing, plan.spec.decision.margin),
+        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.decision.margin),
         knows_all=knows_all(plan.mechanism),
         corpus_about=parts.CorpusSummary(
             documents=len(plan.corpus),
@@ -152,7 +152,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         provenance=filed.provenance,
         store=filed.store,
         report=filed.report,
-        share=share_summary(plan, tested.standing) if judged.valid else None,
+        share=share_summary(plan, tested.interim) if judged.valid else None,
     )
 
 
@@ -172,18 +172,18 @@ def _design(plan: Plan, held: NDArray[np.int64]) -> parts.DesignSummary:
 
 def _statistics(tested: Tested) -> dict[str, parts.StatisticSummary]:
     """One entry a column: how strong it is, and what it alone would have said."""
-    standing = tested.standing
-    distances = np.nan_to_num(standing.tests.distance)
+    interim = tested.interim
+    distances = np.nan_to_num(interim.tests.distance)
     return {
-        about.name: parts.StatisticSummary(
-            version=about.version,
-            family=about.family,
+        statistic.name: parts.StatisticSummary(
+            version=statistic.version,
+            family=statistic.family,
             median_D=float(np.median(distances[:, column])),
             max_D=float(distances[:, column].max()),
-            sensitive=int(standing.alone[:, column].sum()),
-            strongest_for=int((standing.decisions.strongest == column).sum()),
+            sensitive=int(interim.alone[:, column].sum()),
+            strongest_for=int((interim.decisions.strongest == column).sum()),
         )
-        for column, about in enumerate(tested.plan.columns)
+        for column, statistic in enumerate(tested.plan.columns)
     }
 
 
@@ -192,11 +192,11 @@ def _paper_alone(tested: Tested) -> parts.PaperAlone | None:
     paper = [n for n, column in enumerate(columns) if column.family.startswith("paper")]
     if not paper:
         return None
-    tests = tested.standing.tests
+    tests = tested.interim.tests
     smallest = tests.log10_p[:, paper].min(axis=1)
     return parts.PaperAlone(
         statistics=tuple(columns[n].name for n in paper),
-        detected=int(tested.standing.paper.sum()),
+        detected=int(tested.interim.paper.sum()),
         median_D=float(np.median(np.nan_to_num(tests.distance[:, paper]).max(axis=1))),
         mean_smallest_p=float((10**smallest).mean()),
         uncorrected_below_level=int((smallest <= np.log10(tested.plan.spec.decision.level)).sum()),
@@ -209,24 +209,24 @@ def _controls(judged: Controls) -> parts.ControlsSummary:
 
 
 def _power(tested: Tested, columns: int) -> parts.PowerSummary:
-    last = tested.standing.look == tested.standing.look.max()
-    tests, rule = tested.standing.tests, tested.plan.spec.decision
+    last = tested.interim.look == tested.interim.look.max()
+    tests, rule = tested.interim.tests, tested.plan.spec.decision
     m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
     level = tested.plan.looks[tested.looks - 1].level
     at_look = rule.model_copy(update={"level": level, "clear_level": rule.for_clear * level / rule.level})
     finds, certifies = 1.0, 1.0
     if min(m, n):
-        among = tested.standing.counted.documents
+        among = tested.interim.counted.documents
         finds = min(minimal_detectable(m, n, among, columns, at_look), 1.0)
         certifies = min(smallest_margin(m, n, among, columns, at_look), 1.0)
-    needed = tested.standing.decisions.runs_to_decide
+    needed = tested.interim.decisions.runs_to_decide
     finite = needed[np.isfinite(needed)]
     return parts.PowerSummary(finds, certifies, float(np.median(finite)) if len(finite) else None)
 
 
 def _looks(tested: Tested) -> tuple[parts.LookSummary, ...]:
     """One a planned look."""
-    verdict, when = tested.standing.decisions.verdict, tested.standing.look
+    verdict, when = tested.interim.decisions.verdict, tested.interim.look
     return tuple(
         parts.LookSummary(
             runs=look.runs,

@@ -96,4 +96,4 @@ class Summary(StoredSummary):
     @property
     def largest_distance(self) -> float:
         """The largest D of any document under any statistic."""
-        return max((about.max_D for about in self.statistics.values()), default=0.0)
+        return max((statistic.max_D for statistic in self.statistics.values()), default=0.0)

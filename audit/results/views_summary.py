@@ -178,15 +178,15 @@ def _view(at: int, view: View, summary: Summary, combined: Combined) -> ViewSumm
 
 
 def _statistics(summaries: Sequence[Summary]) -> dict[str, ViewsStatistic]:
-    found: dict[str, ViewsStatistic] = {}
+    by_name: dict[str, ViewsStatistic] = {}
     for summary in summaries:
-        for name, about in summary.statistics.items():
-            known = found.get(name)
-            found[name] = ViewsStatistic(
-                version=about.version if known is None else known.version,
-                family=about.family if known is None else known.family,
-                median_D=max(about.median_D, 0.0 if known is None else known.median_D),
-                max_D=max(about.max_D, 0.0 if known is None else known.max_D),
-                sensitive=max(about.sensitive, 0 if known is None else known.sensitive),
+        for name, statistic in summary.statistics.items():
+            known = by_name.get(name)
+            by_name[name] = ViewsStatistic(
+                version=statistic.version if known is None else known.version,
+                family=statistic.family if known is None else known.family,
+                median_D=max(statistic.median_D, 0.0 if known is None else known.median_D),
+                max_D=max(statistic.max_D, 0.0 if known is None else known.max_D),
+                sensitive=max(statistic.sensitive, 0 if known is None else known.sensitive),
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(by_name.items()))

@@ -25,12 +25,12 @@ def check_undecided(plan: Plan) -> None:
         If the smallest advantage that the plan's runs find 8 times in 10 is above the margin.
     """
     rule = plan.spec.decision
-    found = minimal_detectable(*plan.arms, plan.counted, len(plan.columns), rule)
-    if found > rule.margin:
+    detectable = minimal_detectable(*plan.arms, plan.counted, len(plan.columns), rule)
+    if detectable > rule.margin:
         raise SpecError(
             f"undecided documents may be listed only where these runs find a leak of `decision.margin` "
-            f"({rule.margin:g}); they find {min(found, 1.0):.2f}. Raise `design.with_runs` (`ksdp plan` says what "
-            "runs find), or list clear documents alone."
+            f"({rule.margin:g}); they find {min(detectable, 1.0):.2f}. Raise `design.with_runs` (`ksdp plan` says "
+            "what runs find), or list clear documents alone."
         )
 
 

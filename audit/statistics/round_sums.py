@@ -62,8 +62,8 @@ class RowsEnergy(_OverRounds):
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), between 0 and |x|^2."""
         names = (*self.needs, *(name for name in self.reads if name in observables))
-        found = wide_products(observables, documents, names, row_space(observables, names))
-        return row_squares(found)
+        projected = wide_products(observables, documents, names, row_space(observables, names))
+        return row_squares(projected)
 
 
 @njit(cache=True, nogil=True)

@@ -28,10 +28,10 @@ def _span_products(observables: Observables, documents: Documents) -> Floats:
 
     def compute() -> Floats:
         rows = announced(observables, "span")
-        found = wide_products(observables, documents, "span", rows)
+        projected = wide_products(observables, documents, "span", rows)
         if has_mean(observables):
-            found -= (rows @ announced(observables, "mean").ravel()).astype(np.float32)
-        return cast(Floats, found)
+            projected -= (rows @ announced(observables, "mean").ravel()).astype(np.float32)
+        return cast(Floats, projected)
 
     return cast(Floats, observables.derive(("span products", documents), compute))
 

@@ -98,18 +98,18 @@ def certified_bound(advantages: Floats, level: float, documents: int) -> Floats:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _bet(found: Floats, enough: float) -> Floats:
+def _bet(advantages: Floats, enough: float) -> Floats:
     """The smallest m at which betting against a mean of m wins e^enough, to the safe side, by bisection."""
-    low, high = found.mean(axis=1), np.ones(len(found))
+    low, high = advantages.mean(axis=1), np.ones(len(advantages))
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        won = _log_wealth(found, middle) >= enough
+        won = _log_wealth(advantages, middle) >= enough
         low, high = np.where(won, low, middle), np.where(won, middle, high)
     return high
 
 
-def _log_wealth(found: Floats, mean: Floats) -> Floats:
+def _log_wealth(advantages: Floats, mean: Floats) -> Floats:
     """Of betting that values stay below a mean, which grows with it; shape (n_documents,)."""
-    gain = (mean[:, None] - found) / np.maximum(1 - mean, np.finfo(np.float64).tiny)[:, None]
+    gain = (mean[:, None] - advantages) / np.maximum(1 - mean, np.finfo(np.float64).tiny)[:, None]
     each = np.log1p(STAKES[:, None, None] * gain).sum(axis=2)
     return np.asarray(logsumexp(each, axis=0) - math.log(len(STAKES)))

@@ -14,7 +14,7 @@ from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import StoredClaim, shown_claim
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, StatisticTestRow, Totals
 from ksdp.storage.findings import Curve, Summary, read_curves, read_summary
-from ksdp.storage.learning.found import AboutLearning, learning_of
+from ksdp.storage.learning.gain_and_advice import GainAndAdvice, learning_of
 from ksdp.storage.store import Store
 
 __all__ = [
@@ -127,7 +127,7 @@ class AuditModel:
     bounded: tuple[Row, ...]
     """Those with the largest bounds of every attack; none without a certificate."""
     undecided: Undecided
-    learning: AboutLearning
+    learning: GainAndAdvice
     """What is gained, and what would make it safe."""
 
 
@@ -135,15 +135,15 @@ def _statistics(summary: Summary, overviews: Mapping[str, Overview]) -> list[Sta
     rows = [
         StatisticRow(
             name=name,
-            family=about.family,
-            version=about.version,
-            median=about.median_D,
-            largest=about.max_D,
-            sensitive=about.sensitive,
-            strongest_for=about.strongest_for,
+            family=statistic.family,
+            version=statistic.version,
+            median=statistic.median_D,
+            largest=statistic.max_D,
+            sensitive=statistic.sensitive,
+            strongest_for=statistic.strongest_for,
             strip=strip_svg(overviews[name].quantiles, noise=summary.chance.most_D, statistic=name),
         )
-        for name, about in summary.statistics.items()
+        for name, statistic in summary.statistics.items()
     ]
     return sorted(rows, key=lambda row: (-row.median, -row.largest, row.name))
 
@@ -189,7 +189,7 @@ def _worst(summary: Summary, curves: list[Curve], findings: Findings) -> list[Wo
             continue
         tests = {test.statistic: test for test in findings.tests(row)}
         drawn = [picture(summary, c, tests[c.statistic]) for c in curves if c.document == name]
-        pictures = tuple(found for found in drawn if found is not None)
+        pictures = tuple(one for one in drawn if one is not None)
         if pictures:
             worst.append(Worst(row, pictures))
     return worst

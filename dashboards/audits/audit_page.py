@@ -69,7 +69,7 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
     """
     require_audit(store, audit)
     listing = Listing.read(query)
-    found = Findings(store.audit(audit)).page(listing.filter, offset=listing.offset, limit=PAGE_ROWS)
+    page = Findings(store.audit(audit)).page(listing.filter, offset=listing.offset, limit=PAGE_ROWS)
     history = read_history(store)
     own = next((entry for entry in history if entry.audit == audit), None)
     series = [entry for entry in history if own is not None and entry.series == own.series]
@@ -78,10 +78,10 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
     return AuditPage(
         view=read_audit_model(store, audit, documents=False),
         listing=listing,
-        rows=found.rows,
-        total=found.total,
-        pages=max(1, -(-found.total // PAGE_ROWS)),
-        states=states(store, audit, [row.document for row in found.rows]),
+        rows=page.rows,
+        total=page.total,
+        pages=max(1, -(-page.total // PAGE_ROWS)),
+        states=states(store, audit, [row.document for row in page.rows]),
         more=more,
         wanted=more is not None and not more.under_way and wanted(store, audit),
         views=views_of(store, audit),

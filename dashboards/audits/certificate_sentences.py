@@ -15,46 +15,47 @@ __all__ = ["certified", "certified_here", "doubtful", "stronger", "stronger_here
 
 def certified(summary: Summary) -> str | None:
     """What paired runs prove of all documents; None where none were made."""
-    found, margin = summary.certificate, summary.spec.decision.margin
-    if found is None:
+    certificate, margin = summary.certificate, summary.spec.decision.margin
+    if certificate is None:
         return None
     unit = summary.design.unit
     return (
-        f"{plural(found.pairs, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the advantage of "
-        "every attack, including those that nobody has thought of, if the noise is what the mechanism says it is. "
-        f"Half of the {unit}s have a bound of at most {decimal(found.median_bound)}, all of them of at most "
-        f"{decimal(found.largest_bound)}; it is at most the margin of {decimal(margin)} for "
-        f"{count(found.certified)} of {count(summary.documents)}. All bounds hold together with probability "
-        f"{percent(1 - found.level)}, and at every number of pairs."
+        f"{plural(certificate.pairs, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the "
+        "advantage of every attack, including those that nobody has thought of, if the noise is what the "
+        "mechanism says it is. "
+        f"Half of the {unit}s have a bound of at most {decimal(certificate.median_bound)}, all of them of at most "
+        f"{decimal(certificate.largest_bound)}; it is at most the margin of {decimal(margin)} for "
+        f"{count(certificate.certified)} of {count(summary.documents)}. All bounds hold together with probability "
+        f"{percent(1 - certificate.level)}, and at every number of pairs."
     )
 
 
 def doubtful(summary: Summary) -> str | None:
     """Where certificate and verdict do not agree."""
-    found, unit = summary.certificate, summary.design.unit
-    if found is None or not found.sensitive:
+    certificate, unit = summary.certificate, summary.design.unit
+    if certificate is None or not certificate.sensitive:
         return None
-    verb = "has" if found.sensitive == 1 else "have"
+    verb = "has" if certificate.sensitive == 1 else "have"
     return (
-        f"{plural(found.sensitive, unit, unit + 's')} called sensitive {verb} a bound of at most the margin: "
-        "either is a false alarm, at the rate stated for it. A certificate overrules no proof of a leak."
+        f"{plural(certificate.sensitive, unit, unit + 's')} called sensitive {verb} a bound of at most the "
+        "margin: either is a false alarm, at the rate stated for it. A certificate overrules no proof of a leak."
     )
 
 
 def stronger(summary: Summary) -> str | None:
     """What a stronger adversary has, who knows all other documents; None where it is not known."""
-    found, unit = summary.certificate, summary.design.unit
+    certificate, unit = summary.certificate, summary.design.unit
     if summary.knows_all == 1:
         return (
             f"Somebody who knows all other {unit}s of the run has an advantage of 1: nothing is random for them, "
             "as the mechanism adds no noise. They run it with and without, and compare."
         )
-    if found is None:
+    if certificate is None:
         return None
     return (
         f"Somebody who knows all other {unit}s of the run faces the noise alone. On average over databases their "
-        f"advantage is {decimal(found.median_knows_all)} or less for half of the {unit}s, and "
-        f"{decimal(found.largest_knows_all)} for the most exposed one."
+        f"advantage is {decimal(certificate.median_knows_all)} or less for half of the {unit}s, and "
+        f"{decimal(certificate.largest_knows_all)} for the most exposed one."
     )
 
 

@@ -132,7 +132,7 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
     moves = _moves(*folders, *(written(folder) for folder in folders))
     shown = _shown(query, moves)
     total = moves.get(shown, 0) if shown else 0
-    found = one.moved(other, *shown, offset=(page - 1) * PAGE_ROWS) if shown and total else []
+    changed = one.moved(other, *shown, offset=(page - 1) * PAGE_ROWS) if shown and total else []
     names = [*before.statistics, *(name for name in after.statistics if name not in before.statistics)]
     return ComparePage(
         audits=audits,
@@ -145,7 +145,7 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
             StatisticPair(name, before.statistics.get(name), after.statistics.get(name)) for name in names
         ),
         shown=shown,
-        rows=tuple(Moved(*row) for row in found),
+        rows=tuple(Moved(*row) for row in changed),
         total=total,
         page=page,
         pages=max(1, -(-total // PAGE_ROWS)),

@@ -111,21 +111,21 @@ def _pictures(
     except StoreError as error:
         return (), str(error)
     drawn = [picture(summary, curve, known[curve.statistic]) for curve in curves]
-    return tuple(found for found in drawn if found is not None), None
+    return tuple(one for one in drawn if one is not None), None
 
 
 def _earlier(store: Store, summary: Summary, document: str) -> tuple[Earlier, ...]:
     """Other audits that hold a document of this id in a corpus of the same path."""
-    path, found = summary.spec.corpus.path, []
+    path, earlier = summary.spec.corpus.path, []
     for entry in read_history(store):
         if entry.audit == summary.audit or entry.corpus_path != path:
             continue
         row = Findings(store.audit(entry.audit)).document(document)
         if row is not None:
-            found.append(Earlier(entry, row, entry.corpus == summary.corpus))
-        if len(found) == _EARLIER:
+            earlier.append(Earlier(entry, row, entry.corpus == summary.corpus))
+        if len(earlier) == _EARLIER:
             break
-    return tuple(found)
+    return tuple(earlier)
 
 
 def _position(findings: Findings, listing: Listing, at: int | None, document: str) -> Position | None:

@@ -17,35 +17,39 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
     claim : StoredClaim, optional
         What the store has about the claim.
     """
-    said = summary.guarantee
-    if said.kind != "(epsilon, delta)":
+    guarantee = summary.guarantee
+    if guarantee.kind != "(epsilon, delta)":
         return None
-    epsilon = "an epsilon that follows from the sizes" if said.epsilon is None else f"epsilon {said.epsilon:g}"
-    told = [f"It claims {epsilon} at delta {said.delta:g}, for {said.unit}."]
-    if not said.sound:
-        told.append(f"The claim does not hold. {said.notes}")
+    epsilon = (
+        "an epsilon that follows from the sizes" if guarantee.epsilon is None else f"epsilon {guarantee.epsilon:g}"
+    )
+    told = [f"It claims {epsilon} at delta {guarantee.delta:g}, for {guarantee.unit}."]
+    if not guarantee.sound:
+        told.append(f"The claim does not hold. {guarantee.notes}")
     if claim is None:
         told.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
     elif claim.finding.refuted:
         told.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
     else:
         told.append(f"{proved(claim)} That does not refute it.")
-    found = summary.fresh
-    if found:
+    fresh = summary.fresh
+    if fresh:
         told.append(
-            f"Fresh runs of this audit prove at least {decimal(found.largest_epsilon_low)} (delta 0) for one "
+            f"Fresh runs of this audit prove at least {decimal(fresh.largest_epsilon_low)} (delta 0) for one "
             "document, against an adversary who does not know the others."
         )
-    if said.sampler:
-        told.append(f"Its noise is drawn by the {said.sampler.name} sampler: {said.sampler.description}.")
+    if guarantee.sampler:
+        told.append(
+            f"Its noise is drawn by the {guarantee.sampler.name} sampler: {guarantee.sampler.description}."
+        )
     return " ".join(told)
 
 
 def proved(claim: StoredClaim) -> str:
     """What runs on the mechanism's worst case proved, beside what it claims for it."""
-    found = claim.finding
+    finding = claim.finding
     return (
-        f"Claimed epsilon {found.claimed_epsilon:.3g} at delta {found.claimed_delta:g}; proved on its worst "
-        f"case: at least {found.measured_low:.3g} ({count(found.runs)} runs an arm, confidence "
-        f"{percent(found.confidence)})."
+        f"Claimed epsilon {finding.claimed_epsilon:.3g} at delta {finding.claimed_delta:g}; proved on its worst "
+        f"case: at least {finding.measured_low:.3g} ({count(finding.runs)} runs an arm, confidence "
+        f"{percent(finding.confidence)})."
     )

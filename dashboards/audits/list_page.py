@@ -82,10 +82,10 @@ def _trends(entries: Sequence[Brief]) -> tuple[Markup, ...]:
 
 
 def _by_series(history: Sequence[Brief]) -> dict[str, list[Brief]]:
-    found: dict[str, list[Brief]] = {}
+    series: dict[str, list[Brief]] = {}
     for entry in history:
-        found.setdefault(entry.series, []).append(entry)
-    return found
+        series.setdefault(entry.series, []).append(entry)
+    return series
 
 
 def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
@@ -99,8 +99,8 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
     history = read_history(store)
     grouped = _by_series(history)
     series = tuple(
-        Series(key, f"{title(found[0].mechanism)} on {found[0].corpus_path}", len(found), found[0])
-        for key, found in grouped.items()
+        Series(key, f"{title(audits[0].mechanism)} on {audits[0].corpus_path}", len(audits), audits[0])
+        for key, audits in grouped.items()
     )
     chosen = next((one for one in series if one.key == query.get("series")), None)
     shown = grouped[chosen.key] if chosen else history

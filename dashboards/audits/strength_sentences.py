@@ -19,20 +19,20 @@ def paper_alone(summary: Summary) -> str:
     """What the paper's own statistics would have said, with the same correction."""
     alone, every = summary.paper_alone, summary.detected
     assert alone is not None
-    names, found = alone.statistics, alone.detected
+    names, detected = alone.statistics, alone.detected
     which = f"statistic alone ({names[0]})"
     if len(names) > 1:
         which = f"{len(names)} statistics alone ({', '.join(names)})"
-    leaks = f"{'a leak' if found == 1 else 'leaks'} of {_documents(found)} would have been detected"
-    said = (
+    leaks = f"{'a leak' if detected == 1 else 'leaks'} of {_documents(detected)} would have been detected"
+    sentence = (
         f"With the paper’s {which}, {leaks}; with all "
         f"{len(summary.statistics)} that this audit tried it is {count(every)}."
     )
-    if found < every:
-        return f"{said} The other {count(every - found)} would have gone unnoticed."
-    if found > every:
-        return f"{said} Trying more statistics costs a stricter correction, and here it found fewer."
-    return f"{said} The others add nothing here."
+    if detected < every:
+        return f"{sentence} The other {count(every - detected)} would have gone unnoticed."
+    if detected > every:
+        return f"{sentence} Trying more statistics costs a stricter correction, and here it found fewer."
+    return f"{sentence} The others add nothing here."
 
 
 def naive_practice(summary: Summary) -> str:
@@ -50,26 +50,26 @@ def naive_practice(summary: Summary) -> str:
 def reach(view: AuditModel) -> list[str]:
     """What an audit of this size can find and certify."""
     power, margin = view.summary.power, decimal(view.summary.spec.decision.margin)
-    found, certified = power.detectable_D, power.certifiable_margin
-    said = ["With arms this small, no measured D alone makes a document surely sensitive."]
-    if found < 1:
-        said = [
-            f"A document whose measured D is {decimal(found)} or more is surely called sensitive by an audit of "
-            "this size. Smaller leaks are found where many documents leak, and missed otherwise."
+    detectable, certified = power.detectable_D, power.certifiable_margin
+    sentences = ["With arms this small, no measured D alone makes a document surely sensitive."]
+    if detectable < 1:
+        sentences = [
+            f"A document whose measured D is {decimal(detectable)} or more is surely called sensitive by an audit "
+            "of this size. Smaller leaks are found where many documents leak, and missed otherwise."
         ]
     if certified < view.summary.spec.decision.margin:
-        said.append(
+        sentences.append(
             f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
             "documents of a small enough D can be cleared."
         )
     else:
         size = f"is {decimal(certified)}" if certified < 1 else "is above 1"
-        said.append(
+        sentences.append(
             f"The smallest margin that it could certify {size}, above the {margin} asked for: with this many runs "
             "hardly any document could be cleared, however little it leaks. That is a limit of the audit and says "
             "nothing about the documents."
         )
-    return said
+    return sentences
 
 
 def constant(view: AuditModel) -> str:

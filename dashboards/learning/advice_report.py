@@ -83,21 +83,23 @@ def frontier_svg(advice: Mapping[str, Any]) -> Markup:
         body.append(rect(x - 5, up - 5, 10, 10, "point baseline"))
         last = leak > 0.8 * frame.high
         body.append(text(x + (-10 if last else 10), up + 4, name, "tick end" if last else "tick"))
-    said = f"{len(points)} settings and {len(baselines)} baselines: what they learn against what they give away."
-    return picture("frontier", _WIDTH, _HEIGHT, said, body)
+    caption = (
+        f"{len(points)} settings and {len(baselines)} baselines: what they learn against what they give away."
+    )
+    return picture("frontier", _WIDTH, _HEIGHT, caption, body)
 
 
 def _baselines(advice: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     """Name, value and D of each; those that announce nothing stand at 0."""
-    found = advice["baselines"]
-    said = [
-        (name, found[key], 0.0)
+    baselines = advice["baselines"]
+    lines = [
+        (name, baselines[key], 0.0)
         for key, name in (("alone", "alone"), ("public", "public data alone"))
-        if found[key] is not None
+        if baselines[key] is not None
     ]
-    if found["exact_leak"] is not None:
-        said.append(("exact run", found["exact"], found["exact_leak"]["net"]))
-    return said
+    if baselines["exact_leak"] is not None:
+        lines.append(("exact run", baselines["exact"], baselines["exact_leak"]["net"]))
+    return lines
 
 
 def render_advice(store: Store, name: str) -> str:

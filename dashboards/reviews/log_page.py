@@ -50,8 +50,8 @@ def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
     entries: tuple[Entry, ...] = ()
     broken, total = None, newest.number
     if kind == "looks":
-        found, broken = read_accesses(store)
-        looks, total = tuple(found[::-1][first : first + PAGE_ROWS]), len(found)
+        accesses, broken = read_accesses(store)
+        looks, total = tuple(accesses[::-1][first : first + PAGE_ROWS]), len(accesses)
     else:
         entries = tuple(read_log(store, newest_first=True, limit=PAGE_ROWS, offset=first))
     return LogPage(

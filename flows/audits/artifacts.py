@@ -36,11 +36,11 @@ async def publish_audit(store: Store, summary: Summary) -> None:
             table=[
                 {
                     "statistic": name,
-                    "median D": round(about.median_D, 3),
-                    "largest D": round(about.max_D, 3),
-                    "sensitive by it alone": about.sensitive,
+                    "median D": round(statistic.median_D, 3),
+                    "largest D": round(statistic.max_D, 3),
+                    "sensitive by it alone": statistic.sensitive,
                 }
-                for name, about in summary.statistics.items()
+                for name, statistic in summary.statistics.items()
             ],
             description=f"Audit {audit}: D by statistic",
         )
@@ -56,22 +56,22 @@ async def publish_audit(store: Store, summary: Summary) -> None:
 
 def _markdown(summary: Summary, origin: Origin | None) -> str:
     counts, controls = summary.verdicts, summary.controls
-    said = [f"# Audit {summary.audit}: {summary.mechanism}"]
+    lines = [f"# Audit {summary.audit}: {summary.mechanism}"]
     if not summary.valid:
-        said.append(f"**This audit is void**: {controls.reason}. None of its verdicts may be used.")
+        lines.append(f"**This audit is void**: {controls.reason}. None of its verdicts may be used.")
     if origin is not None and len(origin.audits) > 1:
-        said.append(f"It continues audit {origin.audits[-2]} with more runs.")
-    said.append(
+        lines.append(f"It continues audit {origin.audits[-2]} with more runs.")
+    lines.append(
         f"{summary.documents} {summary.design.unit}s, {summary.runs} runs "
         f"({summary.cached_runs} from the store), {summary.seconds:.0f} s."
     )
-    said.append(
+    lines.append(
         "| sensitive | clear | certified clear | undecided |\n|---|---|---|---|\n"
         f"| {counts.sensitive} | {counts.clear} | {counts.certified_clear} | {counts.undecided} |"
     )
-    said += [f"- {damaged}" for damaged in summary.damaged_blocks]
-    said.append(f"Report: `{summary.report}`")
-    return "\n\n".join(said) + "\n"
+    lines += [f"- {damaged}" for damaged in summary.damaged_blocks]
+    lines.append(f"Report: `{summary.report}`")
+    return "\n\n".join(lines) + "\n"
 
 
 async def _follow(artifact: Any, share: Callable[[], float]) -> None:

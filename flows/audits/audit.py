@@ -19,7 +19,7 @@ from pathlib import Path
 from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
     Counted,
-    Standing,
+    InterimVerdicts,
     after_fresh,
     after_look,
     detected_documents,
@@ -53,11 +53,11 @@ async def _looks(
     whole = await steps.aside(open_audit, first)
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
-    standing: Standing | None = None
+    interim: InterimVerdicts | None = None
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
-        if standing is not None:
-            rows = whole.rows_at(open_documents(standing))
+        if interim is not None:
+            rows = whole.rows_at(open_documents(interim))
             stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             refs.append(first.at(stage.name))
@@ -66,20 +66,20 @@ async def _looks(
         controls += found.controls
         shuffled += found.shuffled
         canaries.append(found.canaries)
-        if standing is not None and len(documents) > len(open_documents(standing)):
-            documents = documents[open_documents(standing)]  # a design whose targets cannot leave
+        if interim is not None and len(documents) > len(open_documents(interim)):
+            documents = documents[open_documents(interim)]  # a design whose targets cannot leave
         counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.every), whole.coverage.may_clear
-        standing = after_look(standing, documents, number, look, whole.spec.decision, paper, counted, may_clear)
-        if not len(open_documents(standing)):
+        interim = after_look(interim, documents, number, look, whole.spec.decision, paper, counted, may_clear)
+        if not len(open_documents(interim)):
             break
-    assert standing is not None
-    return Tested(whole, len(refs), standing, controls, shuffled, canaries), tuple(refs)
+    assert interim is not None
+    return Tested(whole, len(refs), interim, controls, shuffled, canaries), tuple(refs)
 
 
 async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[SliceEffects]:
     """Measure what was detected on fresh runs, whose canaries are judged like those of every look."""
-    plan, decisions = tested.plan, tested.standing.decisions
-    at = detected_documents(tested.standing)
+    plan, decisions = tested.plan, tested.interim.decisions
+    at = detected_documents(tested.interim)
     if not len(at) or not plan.fresh_runs:
         return []
     columns = [plan.columns[c].name for c in decisions.strongest[at]]
@@ -118,11 +118,11 @@ def _with_fresh(tested: Tested, found: Sequence[SliceEffects]) -> tuple[Tested, 
     if not found:
         return tested, effects
     canaries = (*tested.canaries, ArmTests.join([part.canaries for part in found]))
-    rule, standing = tested.plan.spec.decision, tested.standing
+    rule, interim = tested.plan.spec.decision, tested.interim
     known = {effect.row: effect.log10_p_above for effect in effects}
-    rows = tested.plan.audited[for_fresh_runs(standing, rule)]
+    rows = tested.plan.audited[for_fresh_runs(interim, rule)]
     log10_p = [known.get(int(row), 0.0) for row in rows]
-    return replace(tested, standing=after_fresh(standing, log10_p, rule), canaries=canaries), effects
+    return replace(tested, interim=after_fresh(interim, log10_p, rule), canaries=canaries), effects
 
 
 def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Flagged]:

@@ -40,7 +40,7 @@ async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
         advance(part.shape[1])
 
     advantages = np.concatenate(await steps.certify(first, parts, done), axis=1)
-    standing, level = tested.standing, spec.certificate_level
-    found = certify(advantages, standing.tests, plan.counted, level, len(plan.looks))
-    decided = after_certificate(standing, found.bound, spec.decision)
-    return replace(tested, standing=decided, certificate=found)
+    interim, level = tested.interim, spec.certificate_level
+    certificate = certify(advantages, interim.tests, plan.counted, level, len(plan.looks))
+    decided = after_certificate(interim, certificate.bound, spec.decision)
+    return replace(tested, interim=decided, certificate=certificate)

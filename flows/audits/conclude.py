@@ -38,7 +38,7 @@ _WORST = 12
 
 def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[Wanted]:
     """The worst documents under their strongest statistic, and under the paper's own beside it."""
-    plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
+    plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
     plain = len(plan.tested)
     names = [column.name for column in plan.columns]
     paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
@@ -47,7 +47,7 @@ def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[Wanted]:
     wanted = []
     worst = np.lexsort((-np.nan_to_num(tests.distance.max(axis=1)), decisions.log10_p))[:_WORST]
     for at in worst:
-        stage = stages[tested.standing.look[at]]
+        stage = stages[tested.interim.look[at]]
         lane, row = int(np.searchsorted(ends, at, side="right")), audited[at]
         place = int(np.searchsorted(open_plan(stage).design.targets(lane), row))
         # A learner's scores are not stored: its document is drawn under the strongest of the others.
@@ -101,7 +101,7 @@ def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
     if found is not None:
         return {"certified_bound": found.bound, "knows_all": found.mean}
     if everybody is not None:
-        return {"knows_all": np.full(len(tested.standing.tests), everybody)}
+        return {"knows_all": np.full(len(tested.interim.tests), everybody)}
     return {}
 
 
@@ -128,14 +128,14 @@ async def conclude(
     first, plan = stages[0], tested.plan
     store = Store(Path(first.store))
     folder = store.audit(first.audit)
-    standing = tested.standing
+    interim = tested.interim
     columns = [(column.name, column.version) for column in plan.columns]
     write_findings(
         folder,
         plan.units.ids[plan.audited],
         columns,
-        standing.tests,
-        standing.decisions,
+        interim.tests,
+        interim.decisions,
         detectable(tested),
         _known(tested),
     )

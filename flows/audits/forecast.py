@@ -59,29 +59,29 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     parts, shared = [_one(view.spec, corpus) for view in views], [False] * len(views)
     if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables != "none":
         shared[-1] = True
-    said = dict(parts[0])
+    whole = dict(parts[0])
     for key in ("runs", "blocks", "cpu_hours"):
-        said[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
-    said["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
+        whole[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
+    whole["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
     alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
-    said["cpu_hours"] += sum(part["seconds_a_run"] * part["certificate_runs"] / 3600 for part in alone)
-    said["cpu_seconds"] = {
+    whole["cpu_hours"] += sum(part["seconds_a_run"] * part["certificate_runs"] / 3600 for part in alone)
+    whole["cpu_seconds"] = {
         stage: sum(part["cpu_seconds"][stage] for part, free in zip(parts, shared, strict=True) if not free)
-        for stage in said["cpu_seconds"]
+        for stage in whole["cpu_seconds"]
     }
-    said["bytes"] = sum(
+    whole["bytes"] = sum(
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
     )
-    said["passing_bytes"] = max(part["passing_bytes"] for part in parts)
+    whole["passing_bytes"] = max(part["passing_bytes"] for part in parts)
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
-        said[key] = max((part[key] for part in parts if part[key] is not None), default=None)
-    said["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
+        whole[key] = max((part[key] for part in parts if part[key] is not None), default=None)
+    whole["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
     keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
-    said["views"] = [
+    whole["views"] = [
         {"name": view.name, "shared": free} | {key: part[key] for key in keys}
         for view, part, free in zip(views, parts, shared, strict=True)
     ]
-    return said
+    return whole
 
 
 def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None:

@@ -40,8 +40,8 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary = read_summary(folder)
-    found = read_document(folder, document)
-    rows = {test.statistic: test for test in found.tests}
+    evidence = read_document(folder, document)
+    rows = {test.statistic: test for test in evidence.tests}
     ref = AuditRef(str(opened.root), audit, summary.corpus)
     plan = open_audit(ref)
     named = {s.name: s for s in plan.tested}

@@ -23,7 +23,7 @@ from ksdp.storage.learning.advice import (
     write_advice_page,
     write_advised_spec,
 )
-from ksdp.storage.learning.found import write_gain
+from ksdp.storage.learning.gain_and_advice import write_gain
 from ksdp.storage.store import Store, content_key
 
 __all__ = ["advise_spec", "next_commands"]
@@ -65,43 +65,43 @@ def advise_spec(
     if write.resolve().parent != base.resolve():
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
-    found = search_levers(spec, base, limits)
+    search = search_levers(spec, base, limits)
     asked = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
-    name = content_key(asked | {"corpus": found.corpus})[:12]
-    about = found.advice.to_json() | {
+    name = content_key(asked | {"corpus": search.corpus})[:12]
+    content = search.advice.to_json() | {
         "name": name,
         "asked": spec.hash,
-        "corpus": found.corpus,
+        "corpus": search.corpus,
         "mechanism": spec.mechanism.name,
-        "sentences": list(advice_sentences(found.advice)),
-        "gain": found.gain.to_json(),
+        "sentences": list(advice_sentences(search.advice)),
+        "gain": search.gain.to_json(),
         "advised": None,
         "spec": None,
         "confirmed": None,
         "commands": [],
     }
-    if found.spec is not None:
-        tables = found.spec.model_dump(mode="json") | {"seed": derived_seed(spec.seed, Purpose.SEARCHED)}
+    if search.spec is not None:
+        tables = search.spec.model_dump(mode="json") | {"seed": derived_seed(spec.seed, Purpose.SEARCHED)}
         advised = Spec.model_validate(tables)
         written = advised.model_dump(mode="json", exclude_defaults=True)
         write_advised_spec(write, written, f"Recommended by `ksdp advise`, {name}.")
-        best = found.advice.tried[found.advice.best or 0]
-        about |= {"advised": advised.hash, "spec": str(write)}
-        write_gain(opened, advised.hash, spec_corpus(advised, base).hash, found.gain.to_json())
+        best = search.advice.tried[search.advice.best or 0]
+        content |= {"advised": advised.hash, "spec": str(write)}
+        write_gain(opened, advised.hash, spec_corpus(advised, base).hash, search.gain.to_json())
         if confirm:
             current().say("a whole audit of the recommended spec, on runs that the search has not seen")
-            about["confirmed"] = _confirmed(run_audit(advised, base, store, workers=workers))
-        about["commands"] = next_commands(write, store, audited=confirm, runnable=best.cannot_run is None)
-    write_advice(opened, name, about)
+            content["confirmed"] = _confirmed(run_audit(advised, base, store, workers=workers))
+        content["commands"] = next_commands(write, store, audited=confirm, runnable=best.cannot_run is None)
+    write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))
-    return about | {"report": str(advice_page(opened, name))}
+    return content | {"report": str(advice_page(opened, name))}
 
 
 def _confirmed(summary: Summary) -> dict[str, Any]:
     counts, documents = summary.verdicts.as_dict(), summary.documents
     clear = summary.verdicts.cleared
     told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
-    said = f"Confirmed on fresh runs, every document: {clear / documents:.1%} clear ({told})."
+    sentence = f"Confirmed on fresh runs, every document: {clear / documents:.1%} clear ({told})."
     return {
         "audit": summary.audit,
         "valid": summary.valid,
@@ -109,7 +109,9 @@ def _confirmed(summary: Summary) -> dict[str, Any]:
         "clear": clear,
         "verdicts": counts,
         "report": summary.report,
-        "sentence": said if summary.valid else "The audit of the recommended spec is void: its controls failed.",
+        "sentence": sentence
+        if summary.valid
+        else "The audit of the recommended spec is void: its controls failed.",
     }
 
 
@@ -117,15 +119,15 @@ def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool) -> 
     """What to type next, in order: audit the whole corpus, screen and clear it, run it among parties."""
     at, stem = shlex.quote(str(spec)), spec.with_suffix("")
     kept, clearance = shlex.quote(str(store)), shlex.quote(f"{stem}.clearance")
-    found = [] if audited else [("the whole corpus, on fresh runs", f"ksdp audit {at} --store {kept}")]
-    found.append(
+    commands = [] if audited else [("the whole corpus, on fresh runs", f"ksdp audit {at} --store {kept}")]
+    commands.append(
         (
             "leave out what is sensitive, sign the rest",
             f'ksdp screen {at} --clearance {clearance} --key ME.key --who "YOUR NAME" --store {kept}',
         )
     )
     if runnable:
-        found += [
+        commands += [
             ("what all parties agree on", f"ksdp columns {at} --party NAME@HOST:PORT --party ... > protocol.toml"),
             (
                 "take part, with the others",
@@ -133,4 +135,4 @@ def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool) -> 
                 "--out result",
             ),
         ]
-    return [{"why": why, "command": command} for why, command in found]
+    return [{"why": why, "command": command} for why, command in commands]

@@ -231,9 +231,9 @@ class _Search:
     def _gain(self, spec: Spec, mechanism: Mechanism) -> GainSummary:
         """Against the baselines of the spec as it stands."""
         rows = load_rows(spec, self.base, nonnegative=getattr(mechanism, "nonnegative", False))
-        found = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
+        scores = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
         others = [score for score in self.scores if score.learner != "run"]
-        return summarise_gain([*found, *others], mechanism.name, spec.gain, self.named)
+        return summarise_gain([*scores, *others], mechanism.name, spec.gain, self.named)
 
     def _leak(self, spec: Spec, corpus: Corpus, more: int) -> Leak:
         """Of some documents, each in half of the runs: at most so many times those asked for."""

@@ -9,7 +9,7 @@ from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
-from ksdp.storage.learning.found import write_gain
+from ksdp.storage.learning.gain_and_advice import write_gain
 from ksdp.storage.learning.levered import load_rows
 from ksdp.storage.store import Store
 
@@ -34,7 +34,7 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
-    found = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
+    summary = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
     if store is not None:
-        write_gain(Store.open(store), spec.hash, spec_corpus(spec, base).hash, found.to_json())
-    return found
+        write_gain(Store.open(store), spec.hash, spec_corpus(spec, base).hash, summary.to_json())
+    return summary

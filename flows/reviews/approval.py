@@ -52,13 +52,13 @@ def undecided_documents(store: Path, audit: str) -> tuple[str, list[str]]:
     """
     opened = Store.open(store, create=False)
     newest = (newer_audits(opened, audit) or [audit])[0]
-    found = snapshot(opened, newest).states
+    states = snapshot(opened, newest).states
     settled = {
         name
-        for name, state in found.items()
+        for name, state in states.items()
         if state.status is Status.DECIDED and state.decision is not Decision.MORE_RUNS
     }
-    waiting = [name for name, state in found.items() if state.status is Status.WAITING]
+    waiting = [name for name, state in states.items() if state.status is Status.WAITING]
     sensitive = verdict_ids(read_verdicts(opened.audit(newest)), ["sensitive"])
     return newest, list(dict.fromkeys([*(name for name in sensitive if name not in settled), *waiting]))
 

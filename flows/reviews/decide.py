@@ -141,7 +141,7 @@ def _now() -> datetime:
 
 
 def _asked(store: Store, audit: str, wanted: WantedRuns) -> list[str]:
-    """Documents that more runs are wanted for."""
+    """Documents for which somebody asked for more runs."""
     if wanted.documents is not None:
         asked = list(dict.fromkeys(wanted.documents))
     else:
@@ -218,6 +218,6 @@ def more_runs(
             prepared = prepare_stored(more, corpus, opened.root, may_sample=True)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
-            about = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}
-            written.write(state="running", stage="prepare", units=0, total=1, **about)
+            progress = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}
+            written.write(state="running", stage="prepare", units=0, total=1, **progress)
             return run_prepared([prepared], workers=workers, dask=dask, held=True)[0]

@@ -162,11 +162,11 @@ class Purse:
             price = self.priced.worst(self.own)
             self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=self.priced.identity)
 
-    def finish(self, about: dict[str, Any]) -> None:
+    def finish(self, result: dict[str, Any]) -> None:
         """Write down what it came to."""
-        price = self.priced.final(self.own, about)
+        price = self.priced.final(self.own, result)
         with self.ledger.locked():
-            self._add("finished", price, session=about["session"], result=about["result"])
+            self._add("finished", price, session=result["session"], result=result["result"])
 
     def _add(self, what: str, price: Price, **more: Any) -> None:
         line = {"run": self.name, "time": self.clock().isoformat(timespec="seconds"), "what": what}
@@ -215,9 +215,9 @@ def open_purse(
 
 def entries(ledger: Ledger) -> tuple[Entry, ...]:
     """The runs of a ledger, in the order in which they began: at what they came to, or at what they may have."""
-    found: dict[str, dict[str, Any]] = {}
+    runs: dict[str, dict[str, Any]] = {}
     for line in ledger.read():
-        found[line["run"]] = found.get(line["run"], {}) | line
+        runs[line["run"]] = runs.get(line["run"], {}) | line
     return tuple(
         Entry(
             name,
@@ -228,7 +228,7 @@ def entries(ledger: Ledger) -> tuple[Entry, ...]:
             str(line.get("session", "")),
             Price(line["mu"], str(line["why"])),
         )
-        for name, line in found.items()
+        for name, line in runs.items()
     )
 
 
@@ -242,16 +242,16 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
     if not total.runs:
         return "No run has used this data."
     bounded = total.runs - total.unbounded
-    said = []
+    words = []
     if bounded:
-        said.append(
+        words.append(
             f"{_runs(bounded)} with noise: epsilon {total.epsilon(delta):.4g} at delta {delta:g} together "
             f"({UNIT}; Gaussian releases composed exactly; each against those that it names); no attack on them "
             f"has an advantage above {total.advantage:.3f}."
         )
     if total.unbounded:
-        said.append(f"{_runs(total.unbounded)} without a promise of a record: a joint audit is needed.")
-    return " ".join(said)
+        words.append(f"{_runs(total.unbounded)} without a promise of a record: a joint audit is needed.")
+    return " ".join(words)
 
 
 def _runs(count: int) -> str:

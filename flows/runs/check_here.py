@@ -54,75 +54,75 @@ class Here:
 
 def check_here(question: Question, now: datetime) -> Here:
     """Look at everything that needs no network; a fault ends no more than it must."""
-    me, found = question.me, []
+    me, findings = question.me, []
     try:
         run = read_run(question.protocol)
     except KsdpError as error:
-        said = _one_line(str(error))
+        fault = _one_line(str(error))
         return Here(
-            (Finding(me, "protocol", said, "file", mend("file", protocol=question.protocol)),),
+            (Finding(me, "protocol", fault, "file", mend("file", protocol=question.protocol)),),
             None,
             None,
             "not said",
         )
-    found.append(Finding(me, "protocol", f"{question.protocol.name}, hash {run.terms.digest.hex()[:16]}"))
-    identity = _key(question, run, found)
+    findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {run.terms.digest.hex()[:16]}"))
+    identity = _key(question, run, findings)
     grounds = "collects" if question.me == run.server else "not said"
     if question.me != run.server and question.me in _names(run):
-        grounds = _documents(question, run, identity, now, found)
+        grounds = _documents(question, run, identity, now, findings)
     if question.out is not None:
         try:
             require_no_result(question.out)
         except InputError as error:
-            found.append(Finding(me, "out", str(error), "out", mend("out")))
-    return Here(tuple(found), run, identity, grounds)
+            findings.append(Finding(me, "out", str(error), "out", mend("out")))
+    return Here(tuple(findings), run, identity, grounds)
 
 
 def _names(run: Run) -> tuple[str, ...]:
     return tuple(node.name for node in run.terms.nodes)
 
 
-def _key(question: Question, run: Run, found: list[Finding]) -> Ed25519PrivateKey | None:
+def _key(question: Question, run: Run, findings: list[Finding]) -> Ed25519PrivateKey | None:
     me, path = question.me, question.key
     if me not in _names(run):
-        said = f"{me!r} is not named in {question.protocol.name}"
-        found.append(Finding(me, "protocol", said, "me", mend("me", names=", ".join(_names(run)))))
+        fault = f"{me!r} is not named in {question.protocol.name}"
+        findings.append(Finding(me, "protocol", fault, "me", mend("me", names=", ".join(_names(run)))))
         return None
     try:
         identity = question.load(path)
     except InputError as error:
         code = "mode" if "chmod" in str(error) else "key"
-        found.append(Finding(me, "key", _one_line(str(error)), code, mend(code, key=path, me=me)))
+        findings.append(Finding(me, "key", _one_line(str(error)), code, mend(code, key=path, me=me)))
         return None
     whose = {node.identity: node.name for node in run.terms.nodes}
     mine = identity.public_key().public_bytes_raw()
     if whose.get(mine) == me:
-        found.append(Finding(me, "key", f"{path.name} is the key that is named for {me}"))
+        findings.append(Finding(me, "key", f"{path.name} is the key that is named for {me}"))
         return identity
     if mine in whose:
         other = whose[mine]
-        said = f"{path.name} is the key of {other}, not of {me}: the names are swapped"
-        found.append(Finding(me, "key", said, "whose", mend("whose", other=other, me=me)))
+        fault = f"{path.name} is the key of {other}, not of {me}: the names are swapped"
+        findings.append(Finding(me, "key", fault, "whose", mend("whose", other=other, me=me)))
     else:
-        said = f"{path.name} is not the key that {question.protocol.name} names for {me}"
-        found.append(Finding(me, "key", said, "key-there", mend("key-there", peer="the organiser")))
+        fault = f"{path.name} is not the key that {question.protocol.name} names for {me}"
+        findings.append(Finding(me, "key", fault, "key-there", mend("key-there", peer="the organiser")))
     return None
 
 
 def _documents(
-    question: Question, run: Run, identity: Ed25519PrivateKey | None, now: datetime, found: list[Finding]
+    question: Question, run: Run, identity: Ed25519PrivateKey | None, now: datetime, findings: list[Finding]
 ) -> str:
     me, protocol = question.me, question.protocol
     if question.corpus is None:
-        found.append(Finding(me, "documents", "not looked at: no --corpus"))
+        findings.append(Finding(me, "documents", "not looked at: no --corpus"))
         return "not said"
     if question.clearance is None and not question.uncleared:
-        found.append(Finding(me, "clearance", "there is none", "clearance", mend("clearance")))
+        findings.append(Finding(me, "clearance", "there is none", "clearance", mend("clearance")))
         return "not said"
     try:
         signer = _signer(question, identity)
         if question.clearance is not None and signer is None:
-            found.append(Finding(me, "clearance", "not looked at: the key comes first"))
+            findings.append(Finding(me, "clearance", "not looked at: the key comes first"))
             return "not said"
         entered = enter_documents(
             run,
@@ -135,15 +135,15 @@ def _documents(
         )
     except ClearanceError as error:
         what = CLEARANCE_MENDS[error.failed].format(key=question.key, protocol=protocol)
-        found.append(Finding(me, "clearance", _one_line(str(error)), f"clearance-{error.failed}", what))
+        findings.append(Finding(me, "clearance", _one_line(str(error)), f"clearance-{error.failed}", what))
         return "not said"
     except KsdpError as error:
         code = "columns" if any(word in str(error) for word in _COLUMNS) else "documents"
-        found.append(Finding(me, "documents", _one_line(str(error)), code, mend(code, protocol=protocol)))
+        findings.append(Finding(me, "documents", _one_line(str(error)), code, mend(code, protocol=protocol)))
         return "not said"
-    _budget(question, run, entered, now, found)
+    _budget(question, run, entered, now, findings)
     on = "WITHOUT A CLEARANCE" if question.uncleared else "on their clearance"
-    found.append(Finding(me, "documents", f"{len(entered.corpus)} of {entered.of} enter {on}"))
+    findings.append(Finding(me, "documents", f"{len(entered.corpus)} of {entered.of} enter {on}"))
     return "uncleared" if question.uncleared else "cleared"
 
 
@@ -153,16 +153,16 @@ def _signer(question: Question, identity: Ed25519PrivateKey | None) -> Ed25519Pu
     return identity.public_key() if identity is not None else None
 
 
-def _budget(question: Question, run: Run, entered: Entered, now: datetime, found: list[Finding]) -> None:
+def _budget(question: Question, run: Run, entered: Entered, now: datetime, findings: list[Finding]) -> None:
     if question.ledger is None:
         return
     me, ledger = question.me, question.ledger
     try:
         purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, question.budget, lambda: now)
-        found.append(Finding(me, "budget", spent_words(spent(purse.ledger), purse.budget.delta)))
+        findings.append(Finding(me, "budget", spent_words(spent(purse.ledger), purse.budget.delta)))
     except KsdpError as error:
         limits = question.budget or "--budget"
-        found.append(
+        findings.append(
             Finding(me, "budget", _one_line(str(error)), "budget", mend("budget", ledger=ledger, budget=limits))
         )
 

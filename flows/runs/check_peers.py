@@ -58,14 +58,14 @@ def check_peers(asked: Knocks, tell: Callable[[Finding], None]) -> tuple[Finding
     tell : callable
         Told of each finding as it is made.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def note(finding: Finding) -> None:
-        found.append(finding)
+        findings.append(finding)
         tell(finding)
 
     asyncio.run(look(asked, note))
-    return tuple(found)
+    return tuple(findings)
 
 
 async def look(asked: Knocks, note: Callable[[Finding], None]) -> None:
@@ -151,8 +151,8 @@ async def _await(asked: Knocks, door: Doorway, name: str, note: Callable[[Findin
         await asyncio.wait_for(here(), asked.wait)
     except TimeoutError:
         own = asked.run.address(asked.me)
-        said = f"{name} has not knocked at {own} within {asked.wait:g} s: its own check says why"
-        note(Finding(name, "connect", said, "nobody", mend("nobody", peer=name, own=own)))
+        fault = f"{name} has not knocked at {own} within {asked.wait:g} s: its own check says why"
+        note(Finding(name, "connect", fault, "nobody", mend("nobody", peer=name, own=own)))
         return
     heard = door.heard[name]
     if heard is None:
@@ -168,29 +168,29 @@ def compare(run: Run, peer: str, heard: bytes, now: datetime) -> list[Finding]:
         there = About.from_bytes(heard)
     except ProtocolError as error:
         return [Finding(peer, "answer", f"{peer} {error}", "old", mend("old", peer=peer, ksdp=version("ksdp")))]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     ours = version("ksdp")
     if there.ksdp != ours:
-        said = f"{peer} has ksdp {there.ksdp}, this is {ours}"
-        found.append(Finding(peer, "version", said, "version", mend("version", ksdp=ours)))
+        fault = f"{peer} has ksdp {there.ksdp}, this is {ours}"
+        findings.append(Finding(peer, "version", fault, "version", mend("version", ksdp=ours)))
     elif there.code != code_hash():
-        said = f"{peer} has ksdp {ours} too, and other code ({there.code[:8]}; {code_hash()[:8]} here)"
-        found.append(Finding(peer, "version", said, "version", mend("version", ksdp=ours)))
+        fault = f"{peer} has ksdp {ours} too, and other code ({there.code[:8]}; {code_hash()[:8]} here)"
+        findings.append(Finding(peer, "version", fault, "version", mend("version", ksdp=ours)))
     off = there.clock - now.timestamp()
     if abs(off) > _CLOCKS:
         how = f"{abs(off) / 60:.0f} minutes {'ahead of' if off > 0 else 'behind'} the clock here"
-        found.append(Finding(peer, "clock", f"the clock of {peer} is {how}", "clock", mend("clock")))
-    found += _kits(run, peer, there)
-    if not any(finding.hop == "kit" for finding in found):
-        found += [
+        findings.append(Finding(peer, "clock", f"the clock of {peer} is {how}", "clock", mend("clock")))
+    findings += _kits(run, peer, there)
+    if not any(finding.hop == "kit" for finding in findings):
+        findings += [
             Finding(peer, "terms", line, "terms", mend("terms"))
             for line in different_terms(run.terms, there.terms)
         ]
     if there.grounds == "uncleared":
-        found.append(Finding(peer, "clearance", f"{peer} enters its documents WITHOUT A CLEARANCE"))
-    if all(finding.fine for finding in found):
-        found.insert(0, Finding(peer, "terms", f"{peer} is there, with its key, and means the same run"))
-    return found
+        findings.append(Finding(peer, "clearance", f"{peer} enters its documents WITHOUT A CLEARANCE"))
+    if all(finding.fine for finding in findings):
+        findings.insert(0, Finding(peer, "terms", f"{peer} is there, with its key, and means the same run"))
+    return findings
 
 
 def _kits(run: Run, peer: str, there: About) -> list[Finding]:
@@ -208,10 +208,10 @@ def _kits(run: Run, peer: str, there: About) -> list[Finding]:
         newer = Path(folder.path / f"edition-{theirs.edition}.kit")
         write_sealed(newer, theirs.sealed)
         what = "; ".join(changes(ours, theirs))
-        said = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
-        return [Finding(peer, "kit", said, "kit", mend("kit", newer=newer, folder=folder.path))]
+        fault = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
+        return [Finding(peer, "kit", fault, "kit", mend("kit", newer=newer, folder=folder.path))]
     if theirs.edition < ours.edition:
         what = "; ".join(changes(theirs, ours))
-        said = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
-        return [Finding(peer, "kit", said, "kit-there", mend("kit-there", peer=peer, edition=ours.edition))]
+        fault = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
+        return [Finding(peer, "kit", fault, "kit-there", mend("kit-there", peer=peer, edition=ours.edition))]
     return []

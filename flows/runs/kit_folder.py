@@ -106,8 +106,8 @@ class KitFolder:
     @property
     def _known(self) -> dict[str, str]:
         try:
-            said = json.loads((self.path / _ME).read_text(encoding="utf-8"))
-            return {name: str(said[name]) for name in ("me", "invitation", "organiser")}
+            stored = json.loads((self.path / _ME).read_text(encoding="utf-8"))
+            return {name: str(stored[name]) for name in ("me", "invitation", "organiser")}
         except OSError as error:
             raise InputError(
                 f"{self.path} is no party's folder: make one with `ksdp kit invite` or `ksdp kit request`."
@@ -174,10 +174,10 @@ class KitFolder:
     @property
     def approved(self) -> tuple[Request, ...]:
         """Requests that the organiser has compared, by name."""
-        found = []
+        members = []
         for path in sorted((self.path / _APPROVED).glob("*.request")):
-            found.append(open_request(read_sealed(path, REQUEST).whole, path.name))
-        return tuple(sorted(found, key=lambda request: request.name))
+            members.append(open_request(read_sealed(path, REQUEST).whole, path.name))
+        return tuple(sorted(members, key=lambda request: request.name))
 
     def approved_path(self, name: str) -> Path:
         """Where an approved request is kept."""

@@ -35,7 +35,7 @@ def make_request(
     old: Ed25519PrivateKey | None = None,
 ) -> Request:
     """Sign a request; with the old key too, where it is for a new one."""
-    said = header() | {
+    fields = header() | {
         "invitation": invitation.digest,
         "name": me,
         "address": str(Address.parse(address)),
@@ -44,7 +44,7 @@ def make_request(
         "renews": old.public_key().public_bytes_raw().hex() if old else None,
     }
     keys = (identity, old) if old else (identity,)
-    return open_request(seal(REQUEST, said, *keys).whole, "the request")
+    return open_request(seal(REQUEST, fields, *keys).whole, "the request")
 
 
 def write_protocol(to: Path, invitation: Sealed, members: tuple[Request, ...], edition: int) -> str:

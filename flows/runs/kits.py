@@ -67,13 +67,13 @@ def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey,
         )
     if folder.invitation_path.exists():
         raise InputError(f"{folder.invitation_path} exists; one folder is for one invitation.")
-    said = {
+    fields = {
         "organiser": me,
         "nonce": os_random(16).hex(),
         "text": read_text(draft, "utf-8"),
         "vocabulary": None if named is None else read_text(draft.parent / named, "utf-8"),
     }
-    sealed = seal(INVITATION, header() | said, identity)
+    sealed = seal(INVITATION, header() | fields, identity)
     write_sealed(folder.invitation_path, sealed)
     folder.remember(me, sealed)
     if address is not None:
@@ -155,13 +155,13 @@ def package(folder: KitFolder, identity: Ed25519PrivateKey) -> tuple[Path, Kit]:
     if invitation.signer.public_bytes_raw() != identity.public_key().public_bytes_raw():
         raise InputError("the key is not the one that signed the invitation.")
     members, before = folder.approved, latest(folder)
-    said = header() | {"invitation": invitation.digest, "members": [member.sealed.whole for member in members]}
-    if before and all(before.sealed.said[name] == value for name, value in said.items()):
+    fields = header() | {"invitation": invitation.digest, "members": [member.sealed.whole for member in members]}
+    if before and all(before.sealed.said[name] == value for name, value in fields.items()):
         return _kit_path(folder, before.edition), before
     with tempfile.TemporaryDirectory() as tried:
         edition = before.edition + 1 if before else 1
         agreement = write_protocol(Path(tried), invitation, members, edition)
-    sealed = seal(KIT, said | {"edition": edition, "agreement": agreement}, identity)
+    sealed = seal(KIT, fields | {"edition": edition, "agreement": agreement}, identity)
     path = _kit_path(folder, edition)
     write_sealed(path, sealed)
     return path, open_kit(sealed, path.name)

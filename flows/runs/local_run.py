@@ -90,7 +90,7 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
     try:
         run, key = read_run(protocol), load_private(node.key)
         if node.corpus is None:
-            about = run_server(Node(run, node.name, key, out))
+            result = run_server(Node(run, node.name, key, out))
         else:
             entered = enter_documents(
                 run,
@@ -100,14 +100,14 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
                 signer=key.public_key(),
                 now=datetime.now(UTC),
             )
-            about = run_party(Node(run, node.name, key, out), entered)
+            result = run_party(Node(run, node.name, key, out), entered)
     except InputError as error:
         return {"code": 2, "said": f"refused: {error}"}
     except KsdpError as error:
         return {"code": 1, "said": f"error: {error}"}
     except Exception as error:  # only this node failed: the others come to their own ends
         return {"code": 1, "said": f"error: {type(error).__name__}: {error}"}
-    return {"code": 0, "said": json.dumps(about | {"out": str(out.resolve())})}
+    return {"code": 0, "said": json.dumps(result | {"out": str(out.resolve())})}
 
 
 def wait_for_parties(run: Run, seconds: float, tell: Callable[[str, bool], None]) -> tuple[str, ...]:

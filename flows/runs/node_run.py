@@ -154,9 +154,9 @@ def run_node(
     return whole
 
 
-def guarantee_words(about: Mapping[str, Any]) -> str:
+def guarantee_words(result: Mapping[str, Any]) -> str:
     """What `run.json` says is guaranteed, in one line."""
-    guarantee, claimed = about["guarantee"], about["claimed"]
+    guarantee, claimed = result["guarantee"], result["claimed"]
     if guarantee["kind"] != "(epsilon, delta)":
         how = "none" if guarantee["kind"] == "none" else "measured, not promised"
         return f"guarantee: {how}. {guarantee['notes']}"

@@ -174,7 +174,7 @@ def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[
         "uncleared": not entered.statement.cleared,
     }
     checked = entered.clearance["checked"] if entered.clearance else None
-    about = run_node(
+    result = run_node(
         node,
         rounds,
         header=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
@@ -183,10 +183,10 @@ def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[
         before_data=purse.begin if purse else None,
     )
     if purse is not None:
-        purse.finish(about)
+        purse.finish(result)
     if predicts(terms.mechanism):
         _predict(node.run, entered, node.out)
-    return about
+    return result
 
 
 def _predict(run: Run, entered: Entered, out: Path) -> None:

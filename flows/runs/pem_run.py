@@ -114,13 +114,13 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Callable[[], datetime]
         field_bits=spec.run.field_bits, least_clients=spec.run.least_clients, rows=prepared.rows,
         timeout=spec.run.timeout,
     )  # fmt: skip
-    about = _about(prepared, result) | {
+    content = _about(prepared, result) | {
         "started": began.isoformat(timespec="seconds"),
         "finished": clock().isoformat(timespec="seconds"),
         "versions": versions(),
     }
-    write_pem_result(out, result.state.arrays, about)
-    return about
+    write_pem_result(out, result.state.arrays, content)
+    return content
 
 
 def _check_label(records: Records, label: int) -> None:

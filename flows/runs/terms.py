@@ -71,16 +71,16 @@ def read_run(path: Path) -> Run:
     names = None
     if spec.features.vocabulary is not None:
         names = read_vocabulary(base / spec.features.vocabulary, "utf-8")
-        said = (spec.features.hash or features_hash(names), spec.features.count or len(names))
-        if said != (features_hash(names), len(names)):
+        stated = (spec.features.hash or features_hash(names), spec.features.count or len(names))
+        if stated != (features_hash(names), len(names)):
             raise SpecError(
                 "`features.vocabulary` is not the file that `features.hash` and `features.count` name."
             )
-        count, found = len(names), features_hash(names)
+        count, vocabulary = len(names), features_hash(names)
     else:
         assert spec.features.hash is not None
         assert spec.features.count is not None
-        count, found = spec.features.count, spec.features.hash
+        count, vocabulary = spec.features.count, spec.features.hash
     for node in spec.nodes:
         Address.parse(node.address)
     participants = tuple(sorted(_participant(base, party) for party in spec.parties))
@@ -102,7 +102,7 @@ def read_run(path: Path) -> Run:
     elif spec.final is not None:
         raise SpecError('`final` must be left out unless `mechanism.opens` is "final".')
     terms = RunTerms(
-        mechanism, count, found, precision, participants, server, rows=spec.features.rows or "", final=final
+        mechanism, count, vocabulary, precision, participants, server, rows=spec.features.rows or "", final=final
     )
     if needs_norms(mechanism):
         from ksdp.protocols.runs.normed_rounds import check_normed
@@ -133,8 +133,8 @@ def protocol_text(spec: Spec, features: Mapping[str, str | int], parties: Sequen
         table["sampler"] = "discrete"
     lines = ["protocol = 1", "", "[mechanism]", *_lines(table), "", "[features]", *_lines(features)]
     for party in parties:
-        name, found, address = party.partition("@")
-        if not found:
+        name, at, address = party.partition("@")
+        if not at:
             raise SpecError(f"`--party` must be NAME@HOST:PORT; got {party!r}.")
         Address.parse(address)
         lines += ["", "[[parties]]", *_lines({"name": name, "address": address, "key": f"{name}.pub"})]

@@ -49,7 +49,7 @@ async def publish_run(
     moved = {} if drift is None else drift.summary().statistics
     await acreate_table_artifact(
         key=f"{key}-statistics",
-        table=[_statistic(name, about, moved.get(name)) for name, about in summary.statistics.items()],
+        table=[_statistic(name, statistic, moved.get(name)) for name, statistic in summary.statistics.items()],
         description=f"Audit {run.audit}: D by statistic, and its drift against earlier audits",
     )
     links = body(store, schedule, "sensitive", run)["links"]
@@ -74,12 +74,12 @@ def _line(run: ScheduledRun) -> dict[str, Any]:
     }
 
 
-def _statistic(name: str, about: StatisticSummary, moved: StatisticDrift | None) -> dict[str, Any]:
+def _statistic(name: str, statistic: StatisticSummary, moved: StatisticDrift | None) -> dict[str, Any]:
     return {
         "statistic": name,
-        "median D": round(about.median_D, 3),
-        "largest D": round(about.max_D, 3),
-        "sensitive by it alone": about.sensitive,
+        "median D": round(statistic.median_D, 3),
+        "largest D": round(statistic.max_D, 3),
+        "sensitive by it alone": statistic.sensitive,
         "measured before": 0 if moved is None else moved.pairs,
         "median change of D": "" if moved is None else round(moved.median, 3),
     }

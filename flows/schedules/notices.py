@@ -184,8 +184,8 @@ def _password(notice: Notice) -> str:
 
 def _message(notice: Notice, content: Mapping[str, Any]) -> EmailMessage:
     message = EmailMessage()
-    said = _SUBJECT[content["event"]].format_map(content)
-    message["Subject"] = f"ksdp: {said} (schedule {content['schedule']})"
+    subject = _SUBJECT[content["event"]].format_map(content)
+    message["Subject"] = f"ksdp: {subject} (schedule {content['schedule']})"
     message["From"] = str(notice.sender)
     message["To"] = ", ".join(notice.to)
     message["X-Ksdp-Notice"] = content["notice"]

@@ -57,25 +57,25 @@ _LONGEST_REASON = 500
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Attempted:
     due: DueAudit
     summary: Summary | None
     """None: there was nothing to audit."""
 
 
 @task(name="audit what changed", cache_policy=NO_CACHE, persist_result=False)
-async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[], None]) -> _Found:
+async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[], None]) -> _Attempted:
     """Look at the corpus and audit what is new or changed; interrupted, the next attempt resumes."""
     begun()
     opened = Store(Path(store))
     seen = await asyncio.to_thread(due_audit, opened, schedule, full=full)
     if seen.spec is None:
-        return _Found(seen, None)
+        return _Attempted(seen, None)
     ref = (await asyncio.to_thread(prepare_stored, seen.spec, seen.corpus, opened.root, may_sample=True)).ref
     with ExitStack() as held:
         await _hold_store(opened, held)
         cluster = held.enter_context(open_workers(schedule.workers))
-        return _Found(seen, await audit(ref.store, ref.audit, ref.corpus, cluster.address, True))
+        return _Attempted(seen, await audit(ref.store, ref.audit, ref.corpus, cluster.address, True))
 
 
 @flow(name="scheduled-audit", flow_run_name="{schedule}", validate_parameters=False)
@@ -124,7 +124,7 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
     """Make the run that the mark stands for, and write down what became of it."""
     started = time.monotonic()
     attempts: list[datetime] = []
-    found: _Found | None = None
+    attempted: _Attempted | None = None
     failure: Exception | None = None
     outcome = "unchanged"
     if mark.crashes > schedule.retries:
@@ -138,7 +138,7 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
             timeout_seconds=schedule.timeout,
         )
         try:
-            found = await tried(str(store.root), schedule, mark.full, lambda: attempts.append(utc_now()))
+            attempted = await tried(str(store.root), schedule, mark.full, lambda: attempts.append(utc_now()))
         except TimeoutError:
             outcome, failure = "timed-out", KsdpError(f"an attempt took longer than {schedule.timeout} s.")
         except Exception as error:
@@ -157,15 +157,15 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
         "reason": None if failure is None else _reason(failure),
     }
     drift = None
-    if found is not None:
-        told, drift = await asyncio.to_thread(_findings, store, schedule, found, mark)
+    if attempted is not None:
+        told, drift = await asyncio.to_thread(_findings, store, schedule, attempted, mark)
         about |= told
     run = ScheduledRun.model_validate(about)
     append_run(store, schedule.name, run)
     finish(store, schedule.name)
     await asyncio.to_thread(notify, store, schedule, run, utc_now)
     try:
-        await publish_run(store, schedule, run, None if found is None else found.summary, drift)
+        await publish_run(store, schedule, run, None if attempted is None else attempted.summary, drift)
     except Exception as error:  # the store has it all; a page less is no failed audit
         get_run_logger().warning("the artifacts could not be written: %s", type(error).__name__)
     if failure is not None:
@@ -194,10 +194,10 @@ def told_to_stop(error: BaseException | None) -> TerminationSignal | None:
 
 
 def _findings(
-    store: Store, schedule: Schedule, found: _Found, mark: Running
+    store: Store, schedule: Schedule, attempted: _Attempted, mark: Running
 ) -> tuple[dict[str, Any], Drift | None]:
     """What goes into the history; the verdicts as they stand and the drift are written before it."""
-    seen, summary = found.due, found.summary
+    seen, summary = attempted.due, attempted.summary
     told: dict[str, Any] = {
         "corpus": seen.corpus.hash,
         "basis": seen.basis,
@@ -242,8 +242,8 @@ def _findings(
 
 def _reason(failure: BaseException) -> str:
     """For people; only messages of our own are known to hold no text of a document."""
-    said = str(failure) if isinstance(failure, KsdpError) else type(failure).__name__
-    return said[:_LONGEST_REASON]
+    reason = str(failure) if isinstance(failure, KsdpError) else type(failure).__name__
+    return reason[:_LONGEST_REASON]
 
 
 async def _hold_store(store: Store, stack: ExitStack) -> None:

@@ -132,7 +132,7 @@ def run_rounds(
     has as many runs as make its bands narrower than those before it (`proof_runs`). A document found sensitive
     there (the others had hidden it) is left out like any other.
     """
-    about: list[RoundSummary] = []
+    summaries: list[RoundSummary] = []
     rounds: list[RoundVerdicts] = []
     proving = False
     with_runs: int | None = None
@@ -141,15 +141,15 @@ def run_rounds(
     remembered = series.remembered()
     share = prepared.plan.party_rows / pool_of(prepared.plan)
     while True:
-        number, before, plan = len(about) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan
+        number, before, plan = len(summaries) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan
         what = "the listed documents by themselves, " if proving else ""
         current().say(f"round {number}: {what}{len(plan.audited)} {plan.units.word}s")
         summary = run_prepared([prepared], workers=workers, dask=dask)[0]
         verdicts = read_round(Store(Path(prepared.ref.store)), prepared.ref.audit, number)
-        about.append(_about(number, prepared, summary, verdicts, proving))
+        summaries.append(_about(number, prepared, summary, verdicts, proving))
         if not summary.valid:
             why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
-            return Rounds(about, rounds, plan, verdicts, Ended("void", None, why), [])
+            return Rounds(summaries, rounds, plan, verdicts, Ended("void", None, why), [])
         rounds.append(verdicts)
         may_list = [name for name in verdicts.ids((*rules.allowed, Verdict.CERTIFIED)) if name not in remembered]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
@@ -168,9 +168,9 @@ def run_rounds(
             )
         )
         if ended is not None and ended.outcome != "stable":
-            return Rounds(about, rounds, plan, verdicts, ended, [])
+            return Rounds(summaries, rounds, plan, verdicts, ended, [])
         if ended is not None:
-            done = Rounds(about, rounds, plan, verdicts, ended, may_list)
+            done = Rounds(summaries, rounds, plan, verdicts, ended, may_list)
             if not (rules.proof and done.listed and done.beside):
                 return done
             why_not = no_proof(
@@ -191,7 +191,7 @@ def run_rounds(
             if ended is not None:
                 return _beside(done, f"that audit is refused: {error}".rstrip("."))
             ended = Ended("too-few", False, f"What is left cannot be audited: {error}")
-            return Rounds(about, rounds, plan, verdicts, ended, [])
+            return Rounds(summaries, rounds, plan, verdicts, ended, [])
 
 
 def _beside(done: Rounds, why: str) -> Rounds:

@@ -169,7 +169,7 @@ def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence:
         plan=rounds.plan,
         corpus=corpus,
         spec=spec.hash,
-        audits=tuple(about.audit for about in rounds.about),
+        audits=tuple(summary.audit for summary in rounds.about),
         verdicts={kind: last.verdicts.as_dict()[kind] for kind in Verdict},
         allowed=rules.allowed,
         listed=rounds.listed,

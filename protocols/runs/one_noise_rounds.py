@@ -95,8 +95,6 @@ class OneNoiseDevice(_OneNoise):
     ----------
     terms : RunTerms
         With a server.
-    session : bytes
-        Of the run.
     random_bytes : callable
         Source of secrets.
     """
@@ -212,8 +210,6 @@ class OneNoiseServer(_OneNoise):
     ----------
     terms : RunTerms
         With a server.
-    session : bytes
-        Of the run.
     make_key : callable
         Draws a Paillier key of so many bits.
     """

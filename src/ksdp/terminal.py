@@ -156,8 +156,8 @@ class _Counter:
 
     def _show(self) -> None:
         self._shown = time.monotonic()
-        said = f"{self._name} {100 * self._done / self._total:3.0f} %"
-        print(f"\r{said:60}", end="", file=sys.stderr, flush=True)
+        line = f"{self._name} {100 * self._done / self._total:3.0f} %"
+        print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leave nothing behind."""

@@ -86,8 +86,8 @@ def write_claim(store: Store, claim: StoredClaim) -> Path:
 def read_claim(store: Store, inputs: ClaimInputs, code: str) -> StoredClaim | None:
     """The file of these inputs, if the same code wrote it."""
     path = inputs.path(store)
-    found = _read(path) if path.is_file() else None
-    return found if found is not None and found.versions.get("code") == code else None
+    claim = _read(path) if path.is_file() else None
+    return claim if claim is not None and claim.versions.get("code") == code else None
 
 
 def shown_claim(store: Store, summary: Summary) -> StoredClaim | None:

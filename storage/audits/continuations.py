@@ -52,8 +52,8 @@ def write_origin(store: Store, audit: str, origin: Origin) -> None:
 
 def read_origin(store: Store, audit: str) -> Origin | None:
     """What an audit continues; None where nothing."""
-    said = _read(store.audit(audit) / "origin.json")
-    return None if said is None else Origin(str(said["spec"]), tuple(said["audits"]))
+    origin = _read(store.audit(audit) / "origin.json")
+    return None if origin is None else Origin(str(origin["spec"]), tuple(origin["audits"]))
 
 
 def _progress(store: Store, audit: str) -> Path:
@@ -102,12 +102,12 @@ def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
         known), `documents` asked for, `with_runs`, `stage` with `units` of `total`, `runs` done of `all_runs`,
         `started` and `changed` (UTC), `process` (who writes this) and `reason` of a failure.
     """
-    said = _read(_progress(store, audit))
-    if said is None or said.get("state") not in UNDER_WAY or is_locked(_lock(store, audit)):
-        return said
+    progress = _read(_progress(store, audit))
+    if progress is None or progress.get("state") not in UNDER_WAY or is_locked(_lock(store, audit)):
+        return progress
     # The lock may have been given back since the file was read: then its last word is there now.
-    said = _read(_progress(store, audit))
-    return said | {"state": "interrupted"} if said and said.get("state") in UNDER_WAY else said
+    progress = _read(_progress(store, audit))
+    return progress | {"state": "interrupted"} if progress and progress.get("state") in UNDER_WAY else progress
 
 
 def _read(path: Path) -> dict[str, Any] | None:

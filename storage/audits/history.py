@@ -99,8 +99,8 @@ def _brief(file: Path, _written: int) -> Brief | None:
 
 def read_history(store: Store) -> list[Brief]:
     """The finished audits, newest first; one that cannot be read is left out. Files are read once."""
-    found = (_brief(file, file.stat().st_mtime_ns) for file in store.root.glob("audits/*/audit.json"))
-    known = [entry for entry in found if entry is not None]
+    briefs = (_brief(file, file.stat().st_mtime_ns) for file in store.root.glob("audits/*/audit.json"))
+    known = [entry for entry in briefs if entry is not None]
     return sorted(known, key=lambda entry: (entry.finished, entry.audit), reverse=True)
 
 

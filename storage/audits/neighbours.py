@@ -43,12 +43,12 @@ def _open(folder: Path) -> _Opened:
         raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
     check_corpus(folder)
     try:
-        about = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         parts = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("data", "indices", "indptr")]
         ids = pq.read_table(folder / "ids.parquet", columns=["id"])["id"]
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
-    matrix = sp.csr_array(tuple(parts), shape=tuple(about["shape"]), copy=False)
+    matrix = sp.csr_array(tuple(parts), shape=tuple(corpus["shape"]), copy=False)
     squares = sp.csr_array((np.square(parts[0]), parts[1], parts[2]), shape=matrix.shape, copy=False)
     return _Opened(matrix, np.sqrt(squares @ np.ones(matrix.shape[1])), ids)
 

@@ -60,11 +60,11 @@ def read_pairs(folder: Path, part: PairsPart, key: str) -> Floats | None:
         return None
     try:
         table = whole_table(path)
-        found = (table.schema.metadata or {}).get(b"ksdp.key", b"").decode()
+        stored = (table.schema.metadata or {}).get(b"ksdp.key", b"").decode()
         flat = table["advantages"].combine_chunks().flatten().to_numpy()
         advantages = flat.reshape(table.num_rows, part.stop - part.first)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DamagedBlock(f"pairs {path.name} cannot be read: {type(error).__name__}.") from error
-    if found != key:
+    if stored != key:
         raise DamagedBlock(f"pairs {path.name} are not what their key promises.")
     return np.asarray(advantages, dtype=np.float64)

@@ -117,24 +117,24 @@ class Findings:
             nearer = ", ".join(f"{term} {other}" for term in (*SORTS[chosen.sort], "place"))
         part = f"limit {int(limit)} offset {int(min(offset, behind))}"
         places = f"select place from {self._FROM} where {where} order by {nearer} {part}"
-        found = self._run(f"select {_ROW} from {self._FROM} where place in ({places}) order by {order}", **values)
-        return Page(tuple(Row(*row) for row in found), total)
+        rows = self._run(f"select {_ROW} from {self._FROM} where place in ({places}) order by {order}", **values)
+        return Page(tuple(Row(*row) for row in rows), total)
 
     def document(self, document: str) -> Row | None:
         """One document's row; None where the audit does not have it."""
-        found = self._run(f"select {_ROW} from {self._FROM} where document = $document", document=document)
-        return Row(*found[0]) if found else None
+        rows = self._run(f"select {_ROW} from {self._FROM} where document = $document", document=document)
+        return Row(*rows[0]) if rows else None
 
     def held(self, documents: Sequence[str]) -> set[str]:
         """Those of some documents that the audit has."""
         if not documents:
             return set()
-        found = self._run(
+        rows = self._run(
             "select document from read_parquet($verdicts) "
             "where document in (select unnest(cast($some as varchar[])))",
             some=list(documents),
         )
-        return {document for (document,) in found}
+        return {document for (document,) in rows}
 
     def tests(self, row: Row) -> tuple[StatisticTestRow, ...]:
         """A document's tests, the strongest evidence first.
@@ -143,14 +143,14 @@ class Findings:
         their place; the id is compared all the same.
         """
         count = self._statistics_each()
-        found = self._run(
+        rows = self._run(
             f"select {', '.join(STATISTICS.columns)} from read_parquet($statistics, file_row_number = true) "
             "where file_row_number between $first and $last and document = $document order by log10_p, -distance",
             first=row.place * count,
             last=row.place * count + count - 1,
             document=row.document,
         )
-        return tuple(StatisticTestRow(*test) for test in found)
+        return tuple(StatisticTestRow(*test) for test in rows)
 
     def _statistics_each(self) -> int:
         rows = self._run(
@@ -212,12 +212,12 @@ class Findings:
 
     def compare(self, other: Findings) -> Comparison:
         """Count how verdicts moved from this audit to another."""
-        found = self._run(
+        rows = self._run(
             "select a.verdict, b.verdict, count(*) from read_parquet($verdicts) a "
             "full join read_parquet($others) b using (document) group by 1, 2",
             others=other._verdicts,
         )
-        return Comparison({(before, after): int(count) for before, after, count in found})
+        return Comparison({(before, after): int(count) for before, after, count in rows})
 
     def moved(
         self, other: Findings, before: str, after: str, *, offset: int = 0, limit: int = 25

@@ -56,12 +56,12 @@ def described_tables(store: Store, audit: str) -> list[tuple[str, int, list[str]
     """Name, rows and columns of every table."""
     summary = read_summary(store.audit(audit))
     stage = summary.provenance.stages[0]
-    found = []
+    tables = []
     for name in TABLES:
-        about = pq.ParquetFile(store.audit(audit) / f"{name}.parquet")
-        found.append((name, int(about.metadata.num_rows), list(about.schema_arrow.names)))
-    found.append(("unbiased", found[0][1], list(_UNBIASED)))
-    return [*found, ("runs", stage.documents * stage.runs * len(stage.statistics), list(_RUNS))]
+        file = pq.ParquetFile(store.audit(audit) / f"{name}.parquet")
+        tables.append((name, int(file.metadata.num_rows), list(file.schema_arrow.names)))
+    tables.append(("unbiased", tables[0][1], list(_UNBIASED)))
+    return [*tables, ("runs", stage.documents * stage.runs * len(stage.statistics), list(_RUNS))]
 
 
 def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -21,9 +21,9 @@ def _file(folder: Path, name: str) -> Path:
 
 def write_stage(folder: Path, stage: Stage) -> None:
     """Write a stage; the same audit resumed writes the same one again."""
-    about = {"seed": stage.seed, "runs": stage.runs, "statistics": stage.statistics, "before": stage.before}
+    header = {"seed": stage.seed, "runs": stage.runs, "statistics": stage.statistics, "before": stage.before}
     table = pa.table({"row": np.asarray(stage.rows, dtype=np.int64)}).replace_schema_metadata(
-        {"ksdp.stage": json.dumps(about)}
+        {"ksdp.stage": json.dumps(header)}
     )
     write_sealed_table(_file(folder, stage.name), table)
 
@@ -41,9 +41,9 @@ def read_stage(folder: Path, name: str) -> Stage:
         table = whole_table(check_sealed(path, f"audit {folder.name!r}") if path.exists() else path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"audit {folder.name!r} has no stage {name!r}; run it again.") from error
-    about = json.loads(table.schema.metadata[b"ksdp.stage"])
+    header = json.loads(table.schema.metadata[b"ksdp.stage"])
     rows = table["row"].to_numpy()
-    return Stage(name, about["seed"], about["runs"], rows, tuple(about["statistics"]), about["before"])
+    return Stage(name, header["seed"], header["runs"], rows, tuple(header["statistics"]), header["before"])
 
 
 def stage_names(folder: Path) -> list[str]:

@@ -168,5 +168,5 @@ def held_out_distance(store: Store, summary: Summary, document: str, place: int)
         held, values = read_values_by_run(store, summary, document, place, names)
     except StoreError:
         return None
-    found = held_out_advantage(values, held)
-    return None if np.isnan(found) else found
+    advantage = held_out_advantage(values, held)
+    return None if np.isnan(advantage) else advantage

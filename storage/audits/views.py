@@ -177,8 +177,8 @@ def _audits(file: Path) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def _audits_at(file: Path, _written: int) -> frozenset[str]:
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        return frozenset(view["audit"] for view in said["views"])
+        audits = json.loads(file.read_text(encoding="utf-8"))
+        return frozenset(view["audit"] for view in audits["views"])
     except (OSError, ValueError, TypeError, KeyError):
         return frozenset()
 

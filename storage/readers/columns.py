@@ -103,16 +103,16 @@ class Columns:
         Whole numbers are sorted by value, anything else as text: a CSV gives what a Parquet file gives.
         """
         encoded = self._labels(name).dictionary_encode()
-        found = np.array(encoded.dictionary.to_pylist(), dtype=np.str_)
+        labels = np.array(encoded.dictionary.to_pylist(), dtype=np.str_)
         try:
-            numbers = [int(label) for label in found]
-            plain = all(str(number) == label for number, label in zip(numbers, found, strict=True))
+            numbers = [int(label) for label in labels]
+            plain = all(str(number) == label for number, label in zip(numbers, labels, strict=True))
         except ValueError:
             plain = False
-        order = sorted(range(len(found)), key=numbers.__getitem__ if plain else found.__getitem__)
-        place = np.empty(len(found), dtype=np.intp)
-        place[order] = np.arange(len(found))
-        return place[encoded.indices.to_numpy()], found[order]
+        order = sorted(range(len(labels)), key=numbers.__getitem__ if plain else labels.__getitem__)
+        place = np.empty(len(labels), dtype=np.intp)
+        place[order] = np.arange(len(labels))
+        return place[encoded.indices.to_numpy()], labels[order]
 
     def numbers(self, name: str, *, nonnegative: bool = False, missing: bool = False) -> NDArray[np.float64]:
         """Return a column of finite numbers (true and false are 1 and 0); `missing` ones are NaN, or refused."""

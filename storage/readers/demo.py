@@ -67,17 +67,17 @@ def docstrings() -> tuple[Docstring, ...]:
     >>> docs["numpy.linalg.svd"].party
     'numpy'
     """
-    found: dict[str, Docstring] = {}
+    documents: dict[str, Docstring] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # All modules first: scipy completes the docstring of numpy.sinc when it is imported.
         modules = [(package, module) for package in PACKAGES for module in _modules(package)]
         for package, module in modules:
             for identity, text in _members(module, package):
-                found.setdefault(identity, Docstring(identity, package, text))
+                documents.setdefault(identity, Docstring(identity, package, text))
     first: dict[str, Docstring] = {}
-    for identity in sorted(found):
-        first.setdefault(found[identity].text, found[identity])
+    for identity in sorted(documents):
+        first.setdefault(documents[identity].text, documents[identity])
     return tuple(first.values())
 
 

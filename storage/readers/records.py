@@ -118,9 +118,9 @@ def _clients(
 
 
 def _places(table: Columns, name: str, values: tuple[str, ...]) -> NDArray[np.intp]:
-    codes, found = table.coded(name)
+    codes, labels = table.coded(name)
     known = {value: place for place, value in enumerate(values)}
-    places = np.array([known.get(value, -1) for value in found.tolist()], dtype=np.intp)[codes]
+    places = np.array([known.get(value, -1) for value in labels.tolist()], dtype=np.intp)[codes]
     if (places < 0).any():
         row = int((places < 0).argmax()) + 1
         raise Refused(table.path, "is none of the categories that the spec lists.", row=row, column=name)

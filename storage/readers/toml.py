@@ -25,20 +25,20 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     SpecError
         If the file is not there, or is not TOML.
     """
-    said = f"{what} " if what else ""
+    subject = f"{what} " if what else ""
     try:
         if not path.is_dir() and not is_regular(path):
-            raise SpecError(f"{said}{path} is no regular file.")
+            raise SpecError(f"{subject}{path} is no regular file.")
         with path.open("rb") as file:
             content = file.read(LARGEST_TOML + 1)
         if len(content) > LARGEST_TOML:
-            raise SpecError(f"{said}{path.name} has more than {LARGEST_TOML} bytes.")
+            raise SpecError(f"{subject}{path.name} has more than {LARGEST_TOML} bytes.")
         return tomllib.loads(content.decode("utf-8"))
     except SpecError:
         raise
     except OSError as error:
-        raise SpecError(f"{said}{path} cannot be read: {error.strerror}.") from error
+        raise SpecError(f"{subject}{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{said}{path.name} is not TOML: {error}.") from error
+        raise SpecError(f"{subject}{path.name} is not TOML: {error}.") from error
     except (RecursionError, ValueError) as error:  # a path with a zero byte; tables in tables without end
-        raise SpecError(f"{said}{path.name} cannot be read: {type(error).__name__}.") from error
+        raise SpecError(f"{subject}{path.name} cannot be read: {type(error).__name__}.") from error

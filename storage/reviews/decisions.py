@@ -126,12 +126,12 @@ def append(
                 )
         versions: dict[tuple[str, str], int] = {}
         for audit, mine in by_audit.items():
-            found = _states(store, index, audit, [proposal.document for proposal in mine], four_eyes)
+            current = _states(store, index, audit, [proposal.document for proposal in mine], four_eyes)
             for proposal in mine:
-                check_proposal(proposal, found[proposal.document], four_eyes=four_eyes)
+                check_proposal(proposal, current[proposal.document], four_eyes=four_eyes)
                 if policy.signed:
-                    _check_second_key(log, proposal, found[proposal.document], key)
-                versions[audit, proposal.document] = found[proposal.document].version
+                    _check_second_key(log, proposal, current[proposal.document], key)
+                versions[audit, proposal.document] = current[proposal.document].version
         entries: list[Entry] = []
         newest = index.head
         for proposal in proposals:
@@ -240,22 +240,22 @@ def _states(
     store: Store, index: ReviewIndex, audit: str, documents: Sequence[str] | None, four_eyes: bool
 ) -> dict[str, State]:
     newer, older = lineage(store, audit)
-    about: dict[tuple[str, str], list[Entry]] = {}
+    entries: dict[tuple[str, str], list[Entry]] = {}
     for entry in index.about([audit, *older], documents):
-        about.setdefault((entry.audit, entry.document), []).append(entry)
+        entries.setdefault((entry.audit, entry.document), []).append(entry)
     if documents is None:
-        named = list(dict.fromkeys(document for _, document in about))
+        named = list(dict.fromkeys(document for _, document in entries))
         held = Findings(store.audit(audit)).held(named)
         documents = [document for document in named if document in held]
     superseded = _newest_of(store, newer, documents)
     return {
         document: fold(
-            about.get((audit, document), ()),
+            entries.get((audit, document), ()),
             audit,
             document,
             four_eyes=four_eyes,
             superseded_by=superseded.get(document),
-            earlier=_earlier(about, older, document, four_eyes),
+            earlier=_earlier(entries, older, document, four_eyes),
         )
         for document in documents
     }
@@ -263,13 +263,13 @@ def _states(
 
 def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) -> dict[str, str]:
     """The first of some audits that has each document; those that none has are left out."""
-    found: dict[str, str] = {}
+    newest: dict[str, str] = {}
     for audit in audits:
-        left = [document for document in documents if document not in found]
+        left = [document for document in documents if document not in newest]
         if not left:
             break
-        found |= dict.fromkeys(Findings(store.audit(audit)).held(left), audit)
-    return found
+        newest |= dict.fromkeys(Findings(store.audit(audit)).held(left), audit)
+    return newest
 
 
 def _earlier(

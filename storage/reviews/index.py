@@ -37,10 +37,10 @@ def _key(text: str) -> str:
 
 def _entry(line: bytes) -> Entry:
     """A line that was checked when it was read in."""
-    said = json.loads(line)
-    said["decision"] = Decision(said["decision"])
-    said["at"] = datetime.fromisoformat(said["at"])
-    return Entry(**said)
+    fields = json.loads(line)
+    fields["decision"] = Decision(fields["decision"])
+    fields["at"] = datetime.fromisoformat(fields["at"])
+    return Entry(**fields)
 
 
 class ReviewIndex:
@@ -57,8 +57,8 @@ class ReviewIndex:
     def sync(self) -> None:
         """Read what was added to the log; all of it where it is not what it was."""
         try:
-            about = self._log.stat()
-            size, modified = about.st_size, about.st_mtime_ns
+            log = self._log.stat()
+            size, modified = log.st_size, log.st_mtime_ns
         except FileNotFoundError:
             size, modified = 0, 0
         row = self._db.execute("SELECT size, modified, whole, number, hash FROM read").fetchone()
@@ -104,21 +104,21 @@ class ReviewIndex:
 
     def _vouch(self) -> None:
         """Compare with `head.json`, which may lag by what a crash kept from being written."""
-        said = read_head(self._log)
-        if said.number == self.head.number:
-            same = said.hash == self.head.hash
+        head = read_head(self._log)
+        if head.number == self.head.number:
+            same = head.hash == self.head.hash
         else:
-            row = self._db.execute("SELECT line FROM entry WHERE number = ?", (said.number,)).fetchone()
-            same = said.number == 0 or (row is not None and _entry(row[0]).hash == said.hash)
+            row = self._db.execute("SELECT line FROM entry WHERE number = ?", (head.number,)).fetchone()
+            same = head.number == 0 or (row is not None and _entry(row[0]).hash == head.hash)
         if not same:
             raise StoreError(
-                f"the review log is broken: it holds {self.head.number} entries, and entry {said.number}, which "
+                f"the review log is broken: it holds {self.head.number} entries, and entry {head.number}, which "
                 "was the newest once, is not among them."
             )
 
     def about(self, audits: Sequence[str], documents: Sequence[str] | None = None) -> list[Entry]:
         """Entries about documents (all where None) of audits, in the order of the log."""
-        found: list[tuple[int, bytes]] = []
+        rows: list[tuple[int, bytes]] = []
         named = (
             [[]]
             if documents is None
@@ -130,8 +130,8 @@ class ReviewIndex:
                 query = f"SELECT number, line FROM entry WHERE audit IN ({_marks(part)})"
                 if documents is not None:
                     query += f" AND document IN ({_marks(some)})"
-                found += self._db.execute(query, [_key(name) for name in (*part, *some)]).fetchall()
-        return [_entry(line) for _, line in sorted(found)]
+                rows += self._db.execute(query, [_key(name) for name in (*part, *some)]).fetchall()
+        return [_entry(line) for _, line in sorted(rows)]
 
     def page(
         self, audit: str | None, document: str | None, *, newest_first: bool, limit: int | None, offset: int

@@ -70,8 +70,8 @@ def locked(root: Path) -> Iterator[Path]:
         yield path
 
 
-def _canonical(said: dict[str, Any]) -> bytes:
-    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+def _canonical(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 def _said(entry: Entry) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def _said(entry: Entry) -> dict[str, Any]:
     return said | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
 
 
-def _hash(said: dict[str, Any]) -> str:
-    return hashlib.sha256(_PREFIX + _canonical(said)).hexdigest()
+def _hash(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(_PREFIX + _canonical(fields)).hexdigest()
 
 
 def make_entry(
@@ -120,10 +120,10 @@ def parse_line(line: bytes) -> Entry:
         If it is not the canonical form of an entry with its right hash.
     """
     try:
-        said = json.loads(line.decode("ascii"))
-        if {name: type(value) for name, value in said.items()} != _TYPES:
+        fields = json.loads(line.decode("ascii"))
+        if {name: type(value) for name, value in fields.items()} != _TYPES:
             raise ValueError("other keys")
-        values = {**said, "decision": Decision(said["decision"]), "at": datetime.fromisoformat(said["at"])}
+        values = {**fields, "decision": Decision(fields["decision"]), "at": datetime.fromisoformat(fields["at"])}
         entry = Entry(**values)
         whole = _said(entry)
         if _canonical(whole | {"hash": entry.hash}) != line or _hash(whole) != entry.hash:
@@ -191,8 +191,8 @@ def read_head(path: Path) -> LogHead:
     """What `head.json` beside a log says; entry 0 where there is none."""
     file = path.parent / "head.json"
     try:
-        said = json.loads(file.read_text(encoding="ascii"))
-        return LogHead(int(said["number"]), str(said["hash"]))
+        head = json.loads(file.read_text(encoding="ascii"))
+        return LogHead(int(head["number"]), str(head["hash"]))
     except FileNotFoundError:
         return LogHead(0, GENESIS)
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -78,19 +78,19 @@ def read_signatures(log: Path) -> list[Signed]:
         return []
     except OSError as error:
         raise StoreError(f"{_NAME} of the reviews cannot be read: {error.strerror}.") from error
-    found = []
+    signatures = []
     for number, line in enumerate(lines, 1):
         try:
-            said = json.loads(line.decode("ascii"))
-            signed = Signed(int(said["number"]), str(said["hash"]), str(said["key"]))
+            fields = json.loads(line.decode("ascii"))
+            signed = Signed(int(fields["number"]), str(fields["hash"]), str(fields["key"]))
             public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signed.key))
-            public.verify(bytes.fromhex(said["signature"]), _message(signed.number, signed.hash))
+            public.verify(bytes.fromhex(fields["signature"]), _message(signed.number, signed.hash))
         except (InvalidSignature, ValueError, TypeError, KeyError) as error:
             if _was_torn(line):
                 continue
             raise StoreError(f"line {number} of the reviews' {_NAME} is no signature that holds.") from error
-        found.append(signed)
-    return found
+        signatures.append(signed)
+    return signatures
 
 
 def _was_torn(line: bytes) -> bool:

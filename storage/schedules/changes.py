@@ -166,16 +166,16 @@ def standing_after(
     old = _STANDING.empty_table() if standing is None else standing
     parts = []
     if audit is not None:
-        found = read_verdicts(store.audit(audit))
-        names = [str(name) for name in found["document"].to_pylist()]
+        verdicts = read_verdicts(store.audit(audit))
+        names = [str(name) for name in verdicts["document"].to_pylist()]
         columns = {
             "document": pa.array(names, pa.string()),
             "digest": pa.array([digests.get(name, "") for name in names], pa.string()),
-            "verdict": found["verdict"].cast(pa.string()),
+            "verdict": verdicts["verdict"].cast(pa.string()),
             "audit": pa.array([audit] * len(names), pa.string()),
-            "statistic": found["statistic"].cast(pa.string()),
-            "distance": found["distance"].cast(pa.float64()),
-            "log10_adjusted_p": found["log10_adjusted_p"].cast(pa.float64()),
+            "statistic": verdicts["statistic"].cast(pa.string()),
+            "distance": verdicts["distance"].cast(pa.float64()),
+            "log10_adjusted_p": verdicts["log10_adjusted_p"].cast(pa.float64()),
         }
         parts.append(pa.table(columns, schema=_STANDING))
         old = old.filter(pc.invert(pc.is_in(old["document"], parts[0]["document"].combine_chunks())))

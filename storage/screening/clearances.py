@@ -60,7 +60,7 @@ def new_salt() -> bytes:
 
 
 def _content(clearance: Clearance) -> dict[str, Any]:
-    said: dict[str, Any] = {"format": FORMAT}
+    content: dict[str, Any] = {"format": FORMAT}
     for field in fields(clearance):
         value = getattr(clearance, field.name)
         if field.name in _OPTIONAL and value is None:
@@ -83,12 +83,12 @@ def _content(clearance: Clearance) -> dict[str, Any]:
             value = list(value)
         elif isinstance(value, Mapping):
             value = dict(value)
-        said[field.name] = value
-    return said
+        content[field.name] = value
+    return content
 
 
-def _clearance(said: dict[str, Any]) -> Clearance:
-    values = dict(said)
+def _clearance(content: dict[str, Any]) -> Clearance:
+    values = dict(content)
     if values.pop("format") != FORMAT:
         raise ValueError("another format")
     for name in ("audits", "allowed", "documents", "excluded_documents", "certified"):
@@ -103,8 +103,8 @@ def _clearance(said: dict[str, Any]) -> Clearance:
     if "reviewed" in values:
         values["reviewed"] = Reviewed(**values["reviewed"])
     if "coverage" in values:
-        said = values["coverage"]
-        values["coverage"] = Covered(said["opens"], tuple(said["arrays"]))
+        coverage = values["coverage"]
+        values["coverage"] = Covered(coverage["opens"], tuple(coverage["arrays"]))
     return Clearance(**values)
 
 
@@ -114,8 +114,8 @@ def _evidence(stored: Mapping[str, Any]) -> Evidence:
     return Evidence(**dict(stored) | {"attempts": Attempts(**attempts)})
 
 
-def _signed_bytes(said: Mapping[str, Any]) -> bytes:
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+def _signed_bytes(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return _PREFIX + text.encode("ascii")
 
 
@@ -170,10 +170,10 @@ def _parse(path: Path) -> dict[str, Any]:
     return dict(whole)
 
 
-def _open(path: Path, said: Any) -> Clearance:
+def _open(path: Path, content: Any) -> Clearance:
     try:
-        clearance = _clearance(said)
-        same = _content(clearance) == said
+        clearance = _clearance(content)
+        same = _content(clearance) == content
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ClearanceError("file", f"{path.name} is not a clearance of format {FORMAT}.") from error
     if not same:

@@ -123,10 +123,10 @@ def read_screen(store: Store, screen: str) -> ScreenSummary:
     return parsed(ScreenSummary.from_json, told, f"screen {screen!r}")
 
 
-def _sensitive_rows(found: RoundVerdicts) -> pa.Table:
+def _sensitive_rows(verdicts: RoundVerdicts) -> pa.Table:
     """The sensitive documents of a round, with what gave them away."""
-    rows = found.verdicts.filter(pc.equal(found.verdicts["verdict"], "sensitive")).select(_COLUMNS)
-    return rows.add_column(0, "round", pa.array([found.number] * len(rows), pa.int32()))
+    rows = verdicts.verdicts.filter(pc.equal(verdicts.verdicts["verdict"], "sensitive")).select(_COLUMNS)
+    return rows.add_column(0, "round", pa.array([verdicts.number] * len(rows), pa.int32()))
 
 
 def write_excluded(
@@ -144,7 +144,7 @@ def write_excluded(
         Of the whole corpus, where groups were audited: each document's id and group.
     """
     path = _file(store, f"{screen}-excluded.parquet")
-    table = pa.concat_tables([_sensitive_rows(found) for found in rounds])
+    table = pa.concat_tables([_sensitive_rows(verdicts) for verdicts in rounds])
     if members is not None:
         ids, units = members
         named = np.array(table["document"].to_pylist(), dtype=np.str_)

@@ -66,8 +66,8 @@ def test_a_later_look_counts_the_documents_that_are_decided(looks: tuple) -> Non
 
 
 def test_adjusted_p_is_on_the_scale_of_the_whole_audit(looks: tuple) -> None:
-    standing = after_look(None, arms_at(looks, 400, np.arange(6)), 0, Look(400, 0.005), RULE, [])
-    said, bar = standing.decisions, math.log10(RULE.level)
+    interim = after_look(None, arms_at(looks, 400, np.arange(6)), 0, Look(400, 0.005), RULE, [])
+    said, bar = interim.decisions, math.log10(RULE.level)
     assert said.detected.any()
     assert not said.detected.all()
     assert ((said.log10_adjusted <= bar) == said.detected).all()

@@ -20,7 +20,7 @@ from ksdp.audit.certifying import _exchanged, certify
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import (
     Counted,
-    Standing,
+    InterimVerdicts,
     after_certificate,
     after_fresh,
     after_look,
@@ -244,13 +244,13 @@ def test_an_empty_arm_is_never_cleared() -> None:
 
 def test_a_later_look_counts_everybody_and_keeps_what_was_said() -> None:
     first = arms([[0.9, 0.1], [0.1, 0.5], [0.05, 0.02]], [[1e-9, 1], [0.5, 0.9], [0.5, 0.5]], each=1000)
-    standing = after_look(None, first, 0, Look(2000, 0.01), ANY_LEAK, [1])
-    assert standing.decisions.verdict.tolist() == ["sensitive", "undecided", "undecided"]
-    assert open_documents(standing).tolist() == [1, 2]
+    interim = after_look(None, first, 0, Look(2000, 0.01), ANY_LEAK, [1])
+    assert interim.decisions.verdict.tolist() == ["sensitive", "undecided", "undecided"]
+    assert open_documents(interim).tolist() == [1, 2]
     # 0.005 x 2 statistics x 3 documents of the audit, 0.03, is below the look's 0.04; for one of two it is not.
     for p, verdict in ((0.0066, "sensitive"), (0.0067, "undecided")):
         tests = arms([[0.1, 0.5], [0.05, 0.02]], [[1, p], [1, 1]])
-        later = after_look(standing, tests, 1, Look(4000, 0.04), ANY_LEAK, [1])
+        later = after_look(interim, tests, 1, Look(4000, 0.04), ANY_LEAK, [1])
         assert later.decisions.verdict.tolist() == ["sensitive", verdict, "undecided"]
         assert later.look.tolist() == [0, 1, 1]
         assert 10 ** later.decisions.log10_adjusted[1] == pytest.approx(p * 6 * 0.05 / 0.04)
@@ -410,27 +410,27 @@ def test_a_later_look_asks_for_the_margin_at_its_own_level_and_keeps_the_best() 
     counted, sure = Counted(10), [1, 1e-9]
     asked = [[-1e-9, 0.5], [1e-9, 1e-9], [-0.0008, 0.5], [0.002, 0.002]]
     first = attacks(asked, [[1, 1], [1, 1], sure, [1, 1]])
-    standing = after_look(None, first, 0, Look(100, 0.01), FWER, [1], counted)
-    assert standing.counted == counted
-    assert standing.decisions.verdict.tolist() == ["sensitive", "clear", "undecided", "undecided"]
-    assert standing.decisions.detected.tolist() == [False, False, True, False]
-    assert standing.alone.tolist() == [[True, False], [False, False], [True, False], [False, False]]
-    assert standing.paper.tolist() == [False, False, True, False]
-    assert 10 ** standing.decisions.log10_adjusted[2] == pytest.approx(2e-8 * 5)
-    assert 10 ** standing.decisions.log10_adjusted_above[2] == pytest.approx(0.0008 * 2 * 9 * 5, rel=1e-6)
-    assert 10 ** standing.decisions.log10_p_below[3] == pytest.approx(0.01)
-    assert 10 ** standing.decisions.log10_adjusted_below[3] == pytest.approx(0.002 * 9 * 5)
-    assert open_documents(standing).tolist() == [2, 3]
+    interim = after_look(None, first, 0, Look(100, 0.01), FWER, [1], counted)
+    assert interim.counted == counted
+    assert interim.decisions.verdict.tolist() == ["sensitive", "clear", "undecided", "undecided"]
+    assert interim.decisions.detected.tolist() == [False, False, True, False]
+    assert interim.alone.tolist() == [[True, False], [False, False], [True, False], [False, False]]
+    assert interim.paper.tolist() == [False, False, True, False]
+    assert 10 ** interim.decisions.log10_adjusted[2] == pytest.approx(2e-8 * 5)
+    assert 10 ** interim.decisions.log10_adjusted_above[2] == pytest.approx(0.0008 * 2 * 9 * 5, rel=1e-6)
+    assert 10 ** interim.decisions.log10_p_below[3] == pytest.approx(0.01)
+    assert 10 ** interim.decisions.log10_adjusted_below[3] == pytest.approx(0.002 * 9 * 5)
+    assert open_documents(interim).tolist() == [2, 3]
 
-    def later(above: float, below: float) -> Standing:
+    def later(above: float, below: float) -> InterimVerdicts:
         tests = attacks([[0.5, -above], [below, below]], each=4000)
-        return after_look(standing, tests, 1, Look(400, 0.04), FWER, [1])
+        return after_look(interim, tests, 1, Look(400, 0.04), FWER, [1])
 
     assert later(0.0019, 0.0039).decisions.verdict.tolist() == ["sensitive", "clear", "sensitive", "clear"]
     assert later(0.0019, 0.0039).alone[2].tolist() == [True, True]
     assert later(0.0041, 0.0041).alone[2].tolist() == [True, False]
     found = attacks([[0.5, 0.5]] * 2, [[1, 1], [1e-9, 1]])
-    found_late = after_look(standing, found, 1, Look(400, 0.04), FWER, [1]).decisions
+    found_late = after_look(interim, found, 1, Look(400, 0.04), FWER, [1]).decisions
     assert found_late.detected.tolist() == [False, False, True, True]
     after = later(0.0021, 0.0041)
     assert after.decisions.verdict.tolist() == ["sensitive", "clear", "undecided", "undecided"]
@@ -443,23 +443,23 @@ def test_a_later_look_asks_for_the_margin_at_its_own_level_and_keeps_the_best() 
     assert 10 ** after.decisions.log10_p_below[3] == pytest.approx(0.0041 * 5 / 4)
     worse = later(0.5, 0.5)
     for name in ("log10_adjusted", "log10_adjusted_above", "log10_adjusted_below", "log10_p_below"):
-        got, before = getattr(worse.decisions, name), getattr(standing.decisions, name)
+        got, before = getattr(worse.decisions, name), getattr(interim.decisions, name)
         assert got == pytest.approx(before), name
 
 
 def test_where_something_announced_was_read_by_nobody_nothing_is_clear() -> None:
     asked = [[-1e-9], [1e-9], [0.1], [-0.1]]
-    standing = after_look(None, attacks(asked), 0, Look(100, 0.05), FWER, [], may_clear=False)
-    decisions = standing.decisions
+    interim = after_look(None, attacks(asked), 0, Look(100, 0.05), FWER, [], may_clear=False)
+    decisions = interim.decisions
     assert decisions.verdict.tolist() == ["sensitive", "undecided", "undecided", "undecided"]
-    assert standing.settled.tolist() == [False, True, False, False]
-    assert open_documents(standing).tolist() == [2, 3]
+    assert interim.settled.tolist() == [False, True, False, False]
+    assert open_documents(interim).tolist() == [2, 3]
     assert (decisions.log10_p_below == 0).all()
     assert (decisions.log10_adjusted_below == 0).all()
     assert np.isnan(decisions.runs_to_decide[0])
     assert np.isposinf(decisions.runs_to_decide[1:3]).all()
     assert np.isfinite(decisions.runs_to_decide[3])
-    after = after_look(standing, attacks([[1e-9], [-0.1]]), 1, Look(200, 0.05), FWER, [], may_clear=False)
+    after = after_look(interim, attacks([[1e-9], [-0.1]]), 1, Look(200, 0.05), FWER, [], may_clear=False)
     assert after.decisions.verdict.tolist() == ["sensitive", "undecided", "undecided", "undecided"]
     assert after.settled.tolist() == [False, True, True, False]
     assert open_documents(after).tolist() == [3]

@@ -15,7 +15,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.flows.runs.kit_files import INVITATION
 from ksdp.storage.audits.continuations import Origin, read_origin, write_origin
 from ksdp.storage.learning.advice import read_advice, write_advice
-from ksdp.storage.learning.found import learning_of, write_gain
+from ksdp.storage.learning.gain_and_advice import learning_of, write_gain
 from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
 from ksdp.storage.runs.ledger import Ledger
 from ksdp.storage.runs.party_runs import keep_party_run, party_run_ids, read_party_run

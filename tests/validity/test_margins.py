@@ -105,16 +105,16 @@ def test_at_the_margin_over_looks_and_fresh_runs(leak: str, stopping: str) -> No
     for _ in range(REPLAYS):
         bits = rng.random((DOCUMENTS, 1500)) < 0.4
         values = LEAKS[leak](rng, bits)
-        standing = None
+        interim = None
         for number, look in enumerate(looks):
-            rows = np.arange(DOCUMENTS) if standing is None else open_documents(standing)
+            rows = np.arange(DOCUMENTS) if interim is None else open_documents(interim)
             if not len(rows):
                 break
             some = [np.ascontiguousarray(part[rows, : look.runs]) for part in (values, bits)]
             counted = Counted(DOCUMENTS, fresh=True)
-            standing = after_look(standing, arms_of([some[0]], some[1]), number, look, rule, [], counted)
-        assert standing is not None
-        rows = for_fresh_runs(standing, rule)
+            interim = after_look(interim, arms_of([some[0]], some[1]), number, look, rule, [], counted)
+        assert interim is not None
+        rows = for_fresh_runs(interim, rule)
         chosen += len(rows)
         again = rng.random((DOCUMENTS, 400)) < 0.4
         fresh = LEAKS[leak](rng, again)
@@ -123,7 +123,7 @@ def test_at_the_margin_over_looks_and_fresh_runs(leak: str, stopping: str) -> No
             attack = best_threshold(values[row][bits[row]], values[row][~bits[row]])
             held, free = fresh[row][again[row]], fresh[row][~again[row]]
             found.append(measure_effect(int(row), "s", attack, held, free, LEVEL, MARGIN).log10_p_above)
-        said = after_fresh(standing, np.array(found), rule).decisions.verdict
+        said = after_fresh(interim, np.array(found), rule).decisions.verdict
         sensitive += bool((said == "sensitive").any())
         clear += bool((said == "clear").any())
     print(f"looks {leak} {stopping}: {sensitive} sensitive, {clear} clear of {REPLAYS}; {chosen} tested afresh")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import Standing, after_look, open_documents
+from ksdp.audit.interim_verdicts import InterimVerdicts, after_look, open_documents
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, compare_arms
 from ksdp.audit.verdicts.decide import decide
@@ -41,24 +41,24 @@ def arms_of(values: np.ndarray, inclusion: np.ndarray, rows: np.ndarray, runs: i
 
 def looked(
     values: np.ndarray, inclusion: np.ndarray, rule: DecisionSpec, shares: tuple[float, ...]
-) -> tuple[Standing, int]:
+) -> tuple[InterimVerdicts, int]:
     """All looks of one audit, and the document-runs that they measured."""
     runs = inclusion.shape[1]
     levels = look_levels(shares, rule.level, rule.spending)
     if rule.stopping == "anytime":
         levels = np.full(len(shares), rule.level)
-    standing: Standing | None = None
+    interim: InterimVerdicts | None = None
     measured = before = 0
     for number, (share, level) in enumerate(zip(shares, levels, strict=True)):
-        rows = np.arange(len(inclusion)) if standing is None else open_documents(standing)
+        rows = np.arange(len(inclusion)) if interim is None else open_documents(interim)
         end = round(share * runs)
         measured, before = measured + len(rows) * (end - before), end
         tests = arms_of(values, inclusion, rows, end)
-        standing = after_look(standing, tests, number, Look(end, float(level)), rule, [])
-        if not len(open_documents(standing)):
+        interim = after_look(interim, tests, number, Look(end, float(level)), rule, [])
+        if not len(open_documents(interim)):
             break
-    assert standing is not None
-    return standing, measured
+    assert interim is not None
+    return interim, measured
 
 
 RULES = {
@@ -75,8 +75,8 @@ def test_four_looks_flag_an_audit_without_a_leak_at_most_one_time_in_twenty() ->
     for _ in range(AUDITS):
         values, inclusion = dependent_values(rng, 60, 240), shared_inclusion(rng, 60, 240, 0.2)
         for name, rule in RULES.items():
-            standing, _ = looked(values, inclusion, rule, (0.25, 0.5, 0.75, 1.0))
-            flagged[name] += bool(standing.decisions.detected.any())
+            interim, _ = looked(values, inclusion, rule, (0.25, 0.5, 0.75, 1.0))
+            flagged[name] += bool(interim.decisions.detected.any())
     rates = {name: count / AUDITS for name, count in flagged.items()}
     print("false-flag rate of an audit of four looks at level 0.05:", rates)
     assert max(rates.values()) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / AUDITS)
@@ -89,8 +89,8 @@ def test_false_discoveries_over_all_looks_stay_at_their_rate() -> None:
     for _ in range(AUDITS // 2):
         values, inclusion = dependent_values(rng, 60, 300), shared_inclusion(rng, 60, 300, 0.3)
         values[0, :30] += 1.6 * inclusion[:30]
-        standing, _ = looked(values, inclusion, RULES["by"], (0.3, 0.6, 1.0))
-        sensitive = standing.decisions.detected
+        interim, _ = looked(values, inclusion, RULES["by"], (0.3, 0.6, 1.0))
+        sensitive = interim.decisions.detected
         shares.append(sensitive[30:].sum() / max(sensitive.sum(), 1))
     print("false discovery rate over three looks:", np.mean(shares))
     assert np.mean(shares) <= 0.05
@@ -106,10 +106,10 @@ def test_looks_decide_as_the_fixed_design_does_with_fewer_runs() -> None:
         inclusion = shared_inclusion(rng, documents, runs, 0.25)
         values = rng.normal(size=(2, documents, runs))
         values[0] += np.r_[np.full(24, 1.8), np.full(8, 0.5), np.zeros(8)][:, None] * inclusion
-        standing, measured = looked(values, inclusion, rule, (0.05, 0.2, 0.5, 1.0))
+        interim, measured = looked(values, inclusion, rule, (0.05, 0.2, 0.5, 1.0))
         fixed = decide(arms_of(values, inclusion, np.arange(documents), runs), rule).verdict
-        agree.append((fixed == standing.decisions.verdict).mean())
-        decided.append(((fixed != "undecided") & (standing.decisions.verdict == "undecided")).mean())
+        agree.append((fixed == interim.decisions.verdict).mean())
+        decided.append(((fixed != "undecided") & (interim.decisions.verdict == "undecided")).mean())
         spent.append(measured / (runs * documents))
     print(
         f"same verdicts {np.mean(agree):.3f}, left open {np.mean(decided):.4f}, of the runs {np.mean(spent):.2f}"
@@ -125,8 +125,8 @@ def test_clear_is_wrong_in_at_most_one_audit_in_twenty_over_all_looks() -> None:
     for _ in range(AUDITS):
         inclusion = rng.random((20, 900)) < 0.5
         values = (rng.random((20, 900)) + 0.3 * inclusion)[None]
-        standing, _ = looked(values, inclusion, rule, (0.4, 0.7, 1.0))
-        wrong += bool((standing.decisions.verdict == "clear").any())
+        interim, _ = looked(values, inclusion, rule, (0.4, 0.7, 1.0))
+        wrong += bool((interim.decisions.verdict == "clear").any())
     print("audits that cleared a document at the margin at any look:", wrong / AUDITS)
     assert wrong / AUDITS <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / AUDITS)
 

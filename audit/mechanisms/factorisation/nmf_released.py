@@ -26,26 +26,26 @@ def announced_sums(
 ) -> list[Announced]:
     """What stands for all sweeps: so many first ones and their total, and how many there were where data says when
     it `stops`."""
-    found = [
+    sums = [
         Announced(f"{prefix}sums", (early, *wide), early=True),
         Announced(f"{prefix}weights", (early, *narrow), early=len(narrow) > 1),
         Announced(f"{prefix}total", wide, early=True),
         Announced(f"{prefix}total_weights", narrow, early=len(narrow) > 1),
     ]
-    return [*found, Announced(f"{prefix}sweeps", (1,))] if stops else found
+    return [*sums, Announced(f"{prefix}sweeps", (1,))] if stops else sums
 
 
-def first_sweeps(prefix: str, found: Factorisation, early: Sequence[int]) -> dict[str, Array]:
+def first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[str, Array]:
     """The arrays of `announced_sums`, of a factorisation with snapshots of the early sweeps."""
-    assert found.total is not None
-    assert found.total_denominators is not None
-    moments = [found.snapshots[number] for number in early]
+    assert fit.total is not None
+    assert fit.total_denominators is not None
+    moments = [fit.snapshots[number] for number in early]
     return {
         f"{prefix}sums": np.stack([moment.numerators for moment in moments]),
         f"{prefix}weights": np.stack([moment.denominators for moment in moments]),
-        f"{prefix}total": found.total,
-        f"{prefix}total_weights": found.total_denominators,
-        f"{prefix}sweeps": np.array([float(found.sweeps)]),
+        f"{prefix}total": fit.total,
+        f"{prefix}total_weights": fit.total_denominators,
+        f"{prefix}sweeps": np.array([float(fit.sweeps)]),
     }
 
 
@@ -64,14 +64,14 @@ def released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> 
         yield Announced(f"{prefix}round_weights", (cap, *known[f"{prefix}total_weights"].shape), early=True)
 
 
-def every_sweep(prefix: str, found: Factorisation, cap: int) -> dict[str, Array]:
+def every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
     """What a factorisation with a snapshot of every sweep releases; zeros after its last sweep."""
-    moments = [found.snapshots[number] for number in range(1, found.sweeps + 1)]
+    moments = [fit.snapshots[number] for number in range(1, fit.sweeps + 1)]
     sums, weights = ([getattr(m, name) for m in moments] for name in ("numerators", "denominators"))
     return {
         f"{prefix}round_sums": _padded(sums, cap),
         f"{prefix}round_weights": _padded(weights, cap),
-        f"{prefix}sweeps": np.array([float(found.sweeps)]),
+        f"{prefix}sweeps": np.array([float(fit.sweeps)]),
     }
 
 

@@ -157,17 +157,17 @@ class PDNMF:
         narrow, stops = wide if self.weighted else (self.rank,), self.tolerance > 0
         if self.opens == "final":
             return (Announced("T", wide),)
-        found = [
+        arrays = [
             Announced("T", wide),
             Announced("numerators", wide, early=True),
             Announced("denominators", narrow),
             *announced_sums("", len(self.early), wide, narrow, stops),
         ]
         if self.start in DATA_STARTS:
-            found.append(Announced("start", wide, early=True))
+            arrays.append(Announced("start", wide, early=True))
         if self.start == "pd-nmf-init":
-            found += announced_sums("init_", len(self.early), wide, (self.rank,), stops)
-        return tuple(found)
+            arrays += announced_sums("init_", len(self.early), wide, (self.rank,), stops)
+        return tuple(arrays)
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces for a corpus of `features` columns."""
@@ -215,10 +215,10 @@ class PDNMF:
         """Last, first and summed sweeps, from those of all."""
         if not self._caps:
             return released
-        found = dict(released)
+        arrays = dict(released)
         for prefix in self._caps:
-            found |= summed_up(prefix, released, self.early)
-        return Observables({name: found[name] for name in self.opened})
+            arrays |= summed_up(prefix, released, self.early)
+        return Observables({name: arrays[name] for name in self.opened})
 
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:
         """Return the start, shape (k, d), and the factorisation reached from it, W and snapshots included."""

@@ -191,12 +191,12 @@ class PDSVD:
         """What the blocks of the first iterations show besides; zeros where there were fewer."""
         if not self.rounds:
             return {}
-        found = announced_span(rows, start, done, mean)
+        span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
-        scale = 1.0 if self.reveal_sigma else max(found.values.max(initial=0.0), np.finfo(np.float64).tiny)
+        scale = 1.0 if self.reveal_sigma else max(span.values.max(initial=0.0), np.finfo(np.float64).tiny)
         return {
-            "span": np.pad(found.rows, ((0, missing), (0, 0))),
-            "span_sigma": np.pad(found.values / scale, (0, missing)),
+            "span": np.pad(span.rows, ((0, missing), (0, 0))),
+            "span_sigma": np.pad(span.values / scale, (0, missing)),
         }
 
 

@@ -149,11 +149,11 @@ def pd_nmf_iter(
             sums.denominators.copy(),
         )
 
-    found = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
+    fit = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
     if not at:
-        return found
+        return fit
     total = expand(running.numerators, running.offset, running.mix, start, position)
-    return replace(found, total=total, total_denominators=running.denominators)
+    return replace(fit, total=total, total_denominators=running.denominators)
 
 
 def fit_coefficients(

@@ -220,8 +220,8 @@ def weighted_nmf_iter(
     def snapshot() -> SweepSnapshot:
         return SweepSnapshot(T.copy(), numerators.copy(), denominators.copy())
 
-    found = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
-    return replace(found, total=total, total_denominators=total_denominators) if at else found
+    fit = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
+    return replace(fit, total=total, total_denominators=total_denominators) if at else fit
 
 
 def fit_observed_coefficients(

@@ -144,8 +144,8 @@ class Moments(GaussianReleases):
     def observed(self, driven: Driven) -> dict[str, Floats]:
         """The sum as the coalition sees it, without its own shares and noise; and what all make of the whole."""
         public, transcript = driven.public, driven.transcript
-        found = {"V": public["V"], "moments": transcript[0].seen}
-        return {name: found[name] for name in self.opened}
+        seen = {"V": public["V"], "moments": transcript[0].seen}
+        return {name: seen[name] for name in self.opened}
 
     def uncertified(self, features: int) -> str | None:
         """None: every run's noise is public and fixed."""

@@ -158,12 +158,12 @@ class Noisy:
         if not self.noise:
             return self.inner.run(database, rng)
         seen = self.without_noise(database, rng)
-        found = Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
+        noisy = Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
         if isinstance(self.inner, Releases):
-            found = self.inner.worked_out(found)
+            noisy = self.inner.worked_out(noisy)
         if not self.nonnegative:
-            return found
-        return Observables({name: np.maximum(array, 0.0) for name, array in found.items()})
+            return noisy
+        return Observables({name: np.maximum(array, 0.0) for name, array in noisy.items()})
 
     def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
         """What the other mechanism releases."""

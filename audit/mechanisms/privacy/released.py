@@ -136,8 +136,8 @@ class GaussianReleases(ABC):
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` draws the noise, unless the sampler is the vetted one."""
         announcer = Announcer(database.outside, self.sampler, rng, self.noise_factor)
-        found = self.transcribe(database, announcer)
-        return Observables({name: np.asarray(array, dtype=np.float64) for name, array in found.items()})
+        driven = self.transcribe(database, announcer)
+        return Observables({name: np.asarray(array, dtype=np.float64) for name, array in driven.items()})
 
     def transcript(self, database: Database, rng: np.random.Generator) -> list[Announcement]:
         """Everything that one run announces."""

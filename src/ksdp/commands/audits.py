@@ -89,11 +89,12 @@ def plan(
     from ksdp.flows.prepare import read_spec_file
 
     read, base = read_spec_file(spec)
-    said = _forecast_recorded(read, base) if read.mechanism.name == "recorded" else forecast(read, base)
+    recorded = read.mechanism.name == "recorded"
+    forecasts = _forecast_recorded(read, base) if recorded else forecast(read, base)
     if as_json:
-        typer.echo(json.dumps(said))
+        typer.echo(json.dumps(forecasts))
         return
-    typer.echo(forecast_words(said))
+    typer.echo(forecast_words(forecasts))
 
 
 def evaluate_statistics(
@@ -117,10 +118,10 @@ def evaluate_statistics(
         opened = Store.open(store, create=False)
         summary = run_test(store, find_audit(opened, audit), names, workers=workers, dask=dask)
     if not as_json:
-        for name, about in summary.statistics.items():
+        for name, statistic in summary.statistics.items():
             typer.echo(
-                f"{name:28} median D {about.median_D:.3f}, largest {about.max_D:.3f}, sensitive by it alone "
-                f"{about.sensitive}   (by chance half stay below {summary.chance.median_D:.3f})"
+                f"{name:28} median D {statistic.median_D:.3f}, largest {statistic.max_D:.3f}, sensitive by it "
+                f"alone {statistic.sensitive}   (by chance half stay below {summary.chance.median_D:.3f})"
             )
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))

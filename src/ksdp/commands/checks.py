@@ -80,13 +80,13 @@ def check(
     here = check_here(question, datetime.now(UTC))
     for finding in here.findings:
         tell(finding)
-    found = list(here.findings)
+    findings = list(here.findings)
     if here.run is not None and here.identity is not None:
         asked = Knocks(here.run, me, here.identity, here.grounds, address, wait, hop, lambda: datetime.now(UTC))
-        found += check_peers(asked, tell)
-    faults = [finding for finding in found if not finding.fine]
+        findings += check_peers(asked, tell)
+    faults = [finding for finding in findings if not finding.fine]
     if as_json:
-        typer.echo(json.dumps({"fine": not faults, "findings": [finding.as_json() for finding in found]}))
+        typer.echo(json.dumps({"fine": not faults, "findings": [finding.as_json() for finding in findings]}))
     else:
         typer.echo(f"{len(faults)} to mend" if faults else "nothing stands in the way of a run")
     raise typer.Exit(1 if faults else 0)

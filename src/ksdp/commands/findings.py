@@ -41,7 +41,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
             typer.secho(f"left out: {error}", err=True, fg="yellow")
     if as_json:
         told = [summary.to_json() for summary in summaries]
-        typer.echo(json.dumps([{key: about[key] for key in KEYS} for about in told]))
+        typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in told]))
         return
     for summary in summaries:
         counts, unit = summary.verdicts, summary.design.unit
@@ -90,7 +90,7 @@ def show(
             )
         return
     try:
-        found = read_document(folder, document)
+        evidence = read_document(folder, document)
     except StoreError:
         if _left_out(opened, read_summary(folder), document):
             raise StoreError(f"document {document!r} is left out: empty, without any feature.") from None
@@ -104,9 +104,9 @@ def show(
     else:
         held_out = held_out_distance(opened, summary, document, place_of(folder, document))
     if as_json:
-        typer.echo(json.dumps(found.to_json() | {"held_out_distance": held_out}))
+        typer.echo(json.dumps(evidence.to_json() | {"held_out_distance": held_out}))
         return
-    verdict = found.verdict
+    verdict = evidence.verdict
     typer.echo(
         f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of no leak "
         f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
@@ -128,12 +128,12 @@ def show(
         )
     elif verdict.knows_all is not None:
         typer.echo(f"whoever knows all other documents has an advantage of {verdict.knows_all:g}")
-    for row in found.tests:
+    for row in evidence.tests:
         typer.echo(
             f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "
             f"p 10^{row.log10_p:.1f}  ({row.n_with} with, {row.n_without} without)"
         )
-    if fresh := found.fresh:
+    if fresh := evidence.fresh:
         typer.echo(
             f"on fresh runs: {fresh.statistic}, advantage {fresh.advantage:.3f} "
             f"[{fresh.advantage_low:.3f}, {fresh.advantage_high:.3f}], epsilon at least "
@@ -143,7 +143,7 @@ def show(
             f"({fresh.n_with} with, {fresh.n_without} without)"
         )
     else:
-        typer.echo(f"surely found from a measured D of {found.verdict.detectable_distance:.3f}")
+        typer.echo(f"surely found from a measured D of {evidence.verdict.detectable_distance:.3f}")
 
 
 def _tell_documents(folder: Path, most: int) -> None:
@@ -199,8 +199,8 @@ def replay(
         typer.echo(json.dumps(out))
     else:
         for name in ("stored", "replayed"):
-            said = out[name]
-            typer.echo(f"{name:9} D {said['distance']!r}  log10 p {said['log10_p']!r}  ({said['n_with']} with)")
+            value = out[name]
+            typer.echo(f"{name:9} D {value['distance']!r}  log10 p {value['log10_p']!r}  ({value['n_with']} with)")
         other = f" (other versions: {', '.join(out['other_versions'])})" if out["other_versions"] else ""
         typer.echo(f"{'equal' if out['equal'] else 'NOT equal'}{other}")
     raise typer.Exit(0 if out["equal"] else 1)
@@ -214,17 +214,17 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
     if document is None:
         tell(read_views(opened, audit), as_json)
         return
-    found = read_view_document(opened, audit, document)
+    evidence = read_view_document(opened, audit, document)
     if as_json:
-        typer.echo(json.dumps(row_json(found)))
+        typer.echo(json.dumps(row_json(evidence)))
         return
     typer.echo(
-        f"{document}: {found.verdict}{_detected(found.detected)}; adjusted p of no leak "
-        f"10^{found.log10_adjusted_p:.1f} ({found.view}, {found.statistic}, D {found.distance:.3f} "
-        f"[{found.band_low:.3f}, {found.band_high:.3f}]), of at least the margin "
-        f"10^{found.log10_adjusted_p_below:.1f}\n"
-        f"  sensitive in {', '.join(found.sensitive_in) or 'no view'}; clear in "
-        f"{', '.join(found.clear_in) or 'no view'}"
+        f"{document}: {evidence.verdict}{_detected(evidence.detected)}; adjusted p of no leak "
+        f"10^{evidence.log10_adjusted_p:.1f} ({evidence.view}, {evidence.statistic}, D {evidence.distance:.3f} "
+        f"[{evidence.band_low:.3f}, {evidence.band_high:.3f}]), of at least the margin "
+        f"10^{evidence.log10_adjusted_p_below:.1f}\n"
+        f"  sensitive in {', '.join(evidence.sensitive_in) or 'no view'}; clear in "
+        f"{', '.join(evidence.clear_in) or 'no view'}"
     )
 
 

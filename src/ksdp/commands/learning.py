@@ -22,12 +22,12 @@ def gain(
     from ksdp.flows.learning.gain import measure_gain
     from ksdp.flows.prepare import read_spec_file
 
-    found = measure_gain(*read_spec_file(spec), store)
+    summary = measure_gain(*read_spec_file(spec), store)
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(summary.to_json()))
         return
-    typer.echo("\n".join(found.sentences))
-    for one in found.measures:
+    typer.echo("\n".join(summary.sentences))
+    for one in summary.measures:
         public = "" if one.public is None else f"   public {one.public.mean:.4f}"
         kept = (
             "" if one.kept is None else f"   kept {one.kept.mean:.0%} ({one.kept.low:.0%} to {one.kept.high:.0%})"
@@ -97,27 +97,27 @@ def advise(
 
 def _advised(out: dict[str, Any]) -> list[str]:
     """What advice says, the frontier of gain against leak, and what to type next."""
-    found = [*out["sentences"]]
+    lines = [*out["sentences"]]
     if out["confirmed"]:
-        found.append(out["confirmed"]["sentence"])
-    found += ["", *(out["gain"]["sentences"] if out["best"] is None else out["gain"]["sentences"][1:])]
+        lines.append(out["confirmed"]["sentence"])
+    lines += ["", *(out["gain"]["sentences"] if out["best"] is None else out["gain"]["sentences"][1:])]
     baselines, exact = out["baselines"], out["baselines"]["exact_leak"]
-    found += ["", _row(baselines["measure"], "kept", "D", "proved", "setting (D: of 95 %, chance taken out)")]
+    lines += ["", _row(baselines["measure"], "kept", "D", "proved", "setting (D: of 95 %, chance taken out)")]
     leaks = {"alone": "–", "public": "–", "exact": "?" if exact is None else f"{exact['net']:.2f}"}
     for name, leak in leaks.items():
         if baselines[name] is not None:
-            found.append(_row(f"{baselines[name]:.4f}", "", leak, "", name))
+            lines.append(_row(f"{baselines[name]:.4f}", "", leak, "", name))
     for place in sorted(out["frontier"], key=lambda place: -out["tried"][place]["value"]):
         one = out["tried"][place]
         kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
         proved = "" if one["promised"] is None else f"{one['promised']:.2f}"
         named = ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in one["setting"].items())
         mark = "  (recommended)" if place == out["best"] else ""
-        found.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, named + mark))
+        lines.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, named + mark))
     if out["spec"]:
-        found += ["", f"The recommended spec is {out['spec']}. Next:"]
-        found += [f"  {step['command']}\n      {step['why']}" for step in out["commands"]]
-    return found
+        lines += ["", f"The recommended spec is {out['spec']}. Next:"]
+        lines += [f"  {step['command']}\n      {step['why']}" for step in out["commands"]]
+    return lines
 
 
 def _row(value: str, kept: str, leak: str, proved: str, named: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
-    from ksdp.storage.learning.found import AboutLearning
+    from ksdp.storage.learning.gain_and_advice import GainAndAdvice
 
 __all__ = [
     "KEYS",
@@ -105,8 +105,8 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
 
     if as_json:
         statistics = {
-            name: {key: getattr(about, key) for key in ("version", "median_D", "max_D", "sensitive")}
-            for name, about in summary.statistics.items()
+            name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}
+            for name, statistic in summary.statistics.items()
         }
         told = summary.to_json()
         shown = {key: told[key] for key in KEYS}
@@ -145,9 +145,9 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
 
 
-def _gained(summary: Summary) -> AboutLearning:
+def _gained(summary: Summary) -> GainAndAdvice:
     """What the store has about what this run gains (`ksdp gain`, `ksdp advise`)."""
-    from ksdp.storage.learning.found import learning_of
+    from ksdp.storage.learning.gain_and_advice import learning_of
     from ksdp.storage.store import Store
 
     return learning_of(Store.open(Path(summary.store), create=False), summary.spec.hash, summary.corpus)
@@ -163,9 +163,9 @@ def _tell_certificate(summary: Summary) -> None:
     """What is known of every attack, and of somebody who knows all other documents."""
     from ksdp.dashboards.audits.certificate_sentences import certified, stronger
 
-    for label, said in (("bound", certified(summary)), ("knows all", stronger(summary))):
-        if said is not None:
-            typer.echo(f"{label:9} {said}", err=True)
+    for label, sentence in (("bound", certified(summary)), ("knows all", stronger(summary))):
+        if sentence is not None:
+            typer.echo(f"{label:9} {sentence}", err=True)
 
 
 def _tell_claim(summary: Summary) -> None:
@@ -189,10 +189,10 @@ def _tell_worst_case(summary: Summary) -> None:
     from ksdp.storage.audits.claims import shown_claim
     from ksdp.storage.store import Store
 
-    found = shown_claim(Store.open(Path(summary.store), create=False), summary)
-    if found is None:
+    claim = shown_claim(Store.open(Path(summary.store), create=False), summary)
+    if claim is None:
         typer.echo("        its worst case was not tried in this store (ksdp claim)", err=True)
-    elif found.finding.refuted:
-        typer.secho(f"        REFUTED: {proved(found)}", err=True, fg="red", bold=True)
+    elif claim.finding.refuted:
+        typer.secho(f"        REFUTED: {proved(claim)}", err=True, fg="red", bold=True)
     else:
-        typer.echo(f"        not refuted: {proved(found)}", err=True)
+        typer.echo(f"        not refuted: {proved(claim)}", err=True)

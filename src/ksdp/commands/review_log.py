@@ -92,8 +92,8 @@ def _tell_head(store: Store, known: str | None, as_json: bool) -> None:
     report = check_chain(store.root, anchors)
     keys = sorted({one.key for one in read_signatures(log_file(store.root)) if one.hash == report.head.hash})
     if as_json:
-        said = {"number": report.head.number, "hash": report.head.hash, "signed_by": keys, "whole": report.whole}
-        typer.echo(json.dumps(said | {"reason": report.reason}))
+        head = {"number": report.head.number, "hash": report.head.hash, "signed_by": keys, "whole": report.whole}
+        typer.echo(json.dumps(head | {"reason": report.reason}))
     elif report.whole:
         typer.echo(f"{report.head.number}:{report.head.hash}")
         typer.echo("signed by " + ", ".join(keys) if keys else "signed by nobody", err=True)

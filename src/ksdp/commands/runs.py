@@ -140,7 +140,7 @@ def budget(
 
     if not ledger.is_file():
         raise InputError(f"there is no ledger {ledger}.")
-    found, total = entries(Ledger(ledger)), spent(Ledger(ledger))
+    runs, total = entries(Ledger(ledger)), spent(Ledger(ledger))
     if as_json:
         listed = [
             {
@@ -152,13 +152,13 @@ def budget(
                 "mu": entry.price.mu,
                 "why": entry.price.why,
             }
-            for entry in found
+            for entry in runs
         ]
         together = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
         together |= {"advantage": total.advantage, "unbounded": total.unbounded}
         typer.echo(json.dumps({"runs": listed, "together": together}))
         return
-    for entry in found:
+    for entry in runs:
         cost = "nothing promised" if entry.price.mu is None else f"mu {entry.price.mu:.4g}"
         state = "" if entry.finished else "  (did not finish: counted at the most it may have given away)"
         typer.echo(f"{entry.time}  {entry.mechanism:16} {cost:18} {entry.price.why}{state}")

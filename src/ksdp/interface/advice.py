@@ -34,9 +34,9 @@ class Advised(dict[str, Any]):
         rows = []
         for place, one in enumerate(self["tried"]):
             leak, gain = one["leak"] or {}, one["gain"] or {}
-            found = {"value": one["value"], "gain": gain.get("mean"), "leak": leak.get("high")}
-            about = {"above": leak.get("above"), "best": place == self["best"], "refused": one["refused"]}
-            rows.append({**one["setting"], **found, **about})
+            result = {"value": one["value"], "gain": gain.get("mean"), "leak": leak.get("high")}
+            notes = {"above": leak.get("above"), "best": place == self["best"], "refused": one["refused"]}
+            rows.append({**one["setting"], **result, **notes})
         return pd.DataFrame(rows)
 
     def plot(self) -> Figure:
@@ -64,8 +64,8 @@ class Advised(dict[str, Any]):
         return "\n".join([*self["sentences"], *self["gain"]["sentences"]])
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{html.escape(line)}</p>" for line in repr(self).splitlines())
-        return f"<div>{said}{self.settings.to_html(index=False)}</div>"
+        lines = "".join(f"<p>{html.escape(line)}</p>" for line in repr(self).splitlines())
+        return f"<div>{lines}{self.settings.to_html(index=False)}</div>"
 
 
 def advise(
@@ -118,6 +118,6 @@ def advise(
     folder, keep = kept_folder(store)
     to = Path(write) if write is not None else Path(spec).with_suffix(".advised.toml")
     with following(progress):
-        found = Advised(advise_spec(read, base, folder, Limits(**limits), write=to, confirm=confirm))
-    found._kept = keep
-    return found
+        advised = Advised(advise_spec(read, base, folder, Limits(**limits), write=to, confirm=confirm))
+    advised._kept = keep
+    return advised

@@ -91,10 +91,10 @@ def recorded_in_spec(tables: Mapping[str, Any], base: Path) -> Recorded:
     InputError
         If one is missing, or something else is said.
     """
-    said = dict(tables["mechanism"])
-    said.pop("name")
-    if set(said) != {"observables", "inclusion"}:
+    mechanism = dict(tables["mechanism"])
+    mechanism.pop("name")
+    if set(mechanism) != {"observables", "inclusion"}:
         raise InputError(
             '`mechanism` "recorded" must name two Parquet files, `observables` and `inclusion`, and nothing else.'
         )
-    return Recorded(*(base / str(said[key]) for key in ("observables", "inclusion")))
+    return Recorded(*(base / str(mechanism[key]) for key in ("observables", "inclusion")))

@@ -169,30 +169,31 @@ class Audit:
         return Store(self.store).audit(self.id)
 
     def __repr__(self) -> str:
-        about, counts = self.summary, self.summary.verdicts
-        void = "" if about.valid else f"VOID ({about.controls.reason}), "
+        summary, counts = self.summary, self.summary.verdicts
+        void = "" if summary.valid else f"VOID ({summary.controls.reason}), "
         return (
-            f"<ksdp audit {self.id} of {about.mechanism}: {void}{about.documents} {about.design.unit}s, "
-            f"{counts.sensitive} sensitive, {counts.clear} clear, {counts.undecided} undecided; {about.runs} runs>"
+            f"<ksdp audit {self.id} of {summary.mechanism}: {void}{summary.documents} {summary.design.unit}s, "
+            f"{counts.sensitive} sensitive, {counts.clear} clear, {counts.undecided} undecided; {summary.runs} "
+            "runs>"
         )
 
     def _repr_html_(self) -> str:
-        about, counts = self.summary, self.summary.verdicts
+        summary, counts = self.summary, self.summary.verdicts
         void = (
             ""
-            if about.valid
-            else f"<p><strong>Void: {html.escape(str(about.controls.reason))}. Use no verdict.</strong></p>"
+            if summary.valid
+            else f"<p><strong>Void: {html.escape(str(summary.controls.reason))}. Use no verdict.</strong></p>"
         )
         cells = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{one.median_D:.2f}</td><td>{one.max_D:.2f}</td>"
             f"<td>{one.sensitive}</td></tr>"
-            for name, one in about.statistics.items()
+            for name, one in summary.statistics.items()
         )
-        chance = f"Where nothing leaks, half of the documents measure a D below {about.chance.median_D:.2f}."
+        chance = f"Where nothing leaks, half of the documents measure a D below {summary.chance.median_D:.2f}."
         return (
-            f"<div>{void}<p><strong>{html.escape(about.mechanism)}</strong>, {about.documents} "
-            f"{about.design.unit}s, {about.runs} runs: <strong>{counts.sensitive} sensitive</strong>, "
-            f"{counts.clear} clear, {counts.undecided} undecided (margin {about.spec.decision.margin:g}). "
+            f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
+            f"{summary.design.unit}s, {summary.runs} runs: <strong>{counts.sensitive} sensitive</strong>, "
+            f"{counts.clear} clear, {counts.undecided} undecided (margin {summary.spec.decision.margin:g}). "
             f"{chance}</p>"
             "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
             f"{cells}</table></div>"

@@ -47,11 +47,11 @@ def tested(corpus: Corpus) -> Tested:
     plan, rng = plan_of(corpus), np.random.default_rng(4)
     paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
     tests = drawn(plan, rng, 90, 3.0 * (np.arange(90) % 3 == 0))
-    standing = after_look(None, tests, 0, plan.looks[0], plan.spec.decision, paper)
+    interim = after_look(None, tests, 0, plan.looks[0], plan.spec.decision, paper)
     controls = drawn(plan, rng, CONTROLS, 5.0 * (np.arange(CONTROLS) >= NULL_CONTROLS))
     bits = rng.random((90, plan.design.runs)) < plan.design.share
     canaries = compare_arms({CANARY: rng.normal(size=bits.shape) + SHIFT * bits}, bits)
-    return Tested(plan, 1, standing, [controls], [rng.uniform(-2, 0, (5, 3))], [canaries])
+    return Tested(plan, 1, interim, [controls], [rng.uniform(-2, 0, (5, 3))], [canaries])
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +60,12 @@ def summary(tested: Tested) -> Summary:
 
 
 def test_counts_are_those_of_the_decisions(tested: Tested, summary: Summary) -> None:
-    words = tested.standing.decisions.verdict.tolist()
+    words = tested.interim.decisions.verdict.tolist()
     assert summary.verdicts.as_dict() == {w: words.count(w) for w in Verdict}
     assert summary.verdicts.sensitive >= 25
     assert sum(about.strongest_for for about in summary.statistics.values()) == summary.documents == 90
     for at, (name, about) in enumerate(summary.statistics.items()):
-        distances = sorted(tested.standing.tests.distance[:, at].tolist())
+        distances = sorted(tested.interim.tests.distance[:, at].tolist())
         assert name == tested.plan.columns[at].name
         assert about.max_D == distances[-1]
         assert about.median_D == pytest.approx((distances[44] + distances[45]) / 2)
@@ -143,10 +143,10 @@ def test_a_certificate_is_told_and_voids_what_contradicts_it(tested: Tested, sum
     assert (summary.certificate, summary.knows_all) == (None, 1.0)
 
     def with_pairs(advantages: np.ndarray) -> Summary:
-        tests, rule = tested.standing.tests, tested.plan.spec.decision
+        tests, rule = tested.interim.tests, tested.plan.spec.decision
         found = certify(advantages, tests, 90, tested.plan.spec.certificate_level)
-        decided = after_certificate(tested.standing, found.bound, rule)
-        return summarise(replace(tested, standing=decided, certificate=found), [], COST, FILED)
+        decided = after_certificate(tested.interim, found.bound, rule)
+        return summarise(replace(tested, interim=decided, certificate=found), [], COST, FILED)
 
     pairs = np.repeat(np.where(leaks, 0.95, 0.01)[:, None], 400, axis=1)
     sound = with_pairs(pairs)

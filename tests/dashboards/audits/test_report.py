@@ -26,7 +26,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.dashboards.audits.audit_model import LISTED, read_audit_model
 from ksdp.dashboards.audits.report import render_report
 from ksdp.storage.findings import read_summary
-from ksdp.storage.learning.found import write_gain
+from ksdp.storage.learning.gain_and_advice import write_gain
 from ksdp.storage.store import Store
 
 DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards"

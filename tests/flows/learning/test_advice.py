@@ -16,7 +16,7 @@ from ksdp.flows.learning.advise import Limits
 from ksdp.flows.learning.gain import measure_gain
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.learning.advice import read_advice
-from ksdp.storage.learning.found import learning_of, write_gain
+from ksdp.storage.learning.gain_and_advice import learning_of, write_gain
 from ksdp.storage.store import Store
 
 ROWS, TERMS = 600, 12

@@ -108,11 +108,11 @@ def test_where_nothing_may_be_started_the_command_is_named(
 ) -> None:
     client, audit = dashboard(decided, start=False), audited[1]
     assert client.post(f"/audits/{audit}/more-runs", data={}, headers=OURS).status_code == 400
-    assert "Nobody wants more runs" in words(client.get(f"/audits/{audit}/more-runs").text)
+    assert "Nobody asked for more runs" in words(client.get(f"/audits/{audit}/more-runs").text)
     assert f"ksdp more {audit} runs them" in want(client, audit, kinds["undecided"][0])
     assert read_progress(Store(decided), audit) is None
     page = client.get(f"/queue?audit={audit}").text
-    assert "nobody started them" in words(page)
+    assert "which are not started yet" in words(page)
     assert f'action="/audits/{audit}/more-runs"' not in page
 
 

@@ -354,9 +354,10 @@ def listens(port: int, backlog: int) -> Any:
 
 
 def looks(files: Files, me: str, protocol: Path, *, hop: float = LONG, listen: str | None = None) -> Knocks:
+    """At the moment that peers say, too: it may be minutes ago where all tests run in any order."""
     run = read_run(protocol)
     where = Address.parse(listen) if listen else None
-    return Knocks(run, me, files.key(me), "uncleared", where, 0.0, hop, lambda: datetime.now(UTC))
+    return Knocks(run, me, files.key(me), "uncleared", where, 0.0, hop, lambda: NOW)
 
 
 async def faults(asked: Knocks) -> list[Finding]:

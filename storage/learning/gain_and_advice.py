@@ -11,11 +11,11 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["AboutLearning", "learning_of", "write_gain"]
+__all__ = ["GainAndAdvice", "learning_of", "write_gain"]
 
 
 @dataclass(frozen=True)
-class AboutLearning:
+class GainAndAdvice:
     """What was measured of the same spec on the same corpus; None: it was not."""
 
     gain: Mapping[str, Any] | None
@@ -47,7 +47,7 @@ def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) ->
     return path
 
 
-def learning_of(store: Store, spec: str, corpus: str) -> AboutLearning:
+def learning_of(store: Store, spec: str, corpus: str) -> GainAndAdvice:
     """What the store holds of a spec and a corpus, by their hashes.
 
     Raises
@@ -62,10 +62,10 @@ def learning_of(store: Store, spec: str, corpus: str) -> AboutLearning:
     )
     for advice in map(_read, written):
         if advice.get("advised") == spec:
-            return AboutLearning(gain, advice, True)
+            return GainAndAdvice(gain, advice, True)
         if advice.get("asked") == spec and advice.get("corpus") == corpus:
-            return AboutLearning(gain, advice, False)
-    return AboutLearning(gain, None, False)
+            return GainAndAdvice(gain, advice, False)
+    return GainAndAdvice(gain, None, False)
 
 
 def _gain_path(store: Store, spec: str, corpus: str) -> Path:
