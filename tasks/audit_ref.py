@@ -15,6 +15,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.places import Place
 from ksdp.storage.store import Store, content_key
 
 __all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage"]
@@ -31,6 +32,8 @@ class AuditRef:
     may_sample: bool = True
     """False: only cached observables may be used."""
     stage: str = FIRST
+    blocks: str | None = None
+    """URL where the store keeps its blocks; workers then need no folder of it."""
 
     def at(self, stage: str) -> AuditRef:
         """Another stage of the same audit."""
@@ -41,8 +44,8 @@ class AuditRef:
 class Folders:
     """Where the blocks of a stage are, and what their keys must be."""
 
-    observables: Path
-    values: Path
+    observables: Place
+    values: Place
     key: str
     values_key: str
 

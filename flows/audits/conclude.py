@@ -19,10 +19,10 @@ from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.steps import Steps
 from ksdp.flows.progress import advance, current
-from ksdp.flows.provenance import versions
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
+from ksdp.tasks.provenance import versions
 
 __all__ = ["conclude"]
 
@@ -61,7 +61,7 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
         runs=plan.design.runs,
         runs_a_block=plan.block_runs,
         statistics=tuple(statistic.name for statistic in plan.statistics),
-        values=folders.values.relative_to(store.root).as_posix(),
+        values=store.relative(folders.values),
         key=folders.values_key,
     )
 
