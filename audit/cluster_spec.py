@@ -20,14 +20,14 @@ Count = Annotated[int, Field(ge=1, le=100_000)]
 class ClusterSpec(BaseModel):
     """A Dask cluster: a class that starts one, or the address of one that runs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cluster_class: str | None = Field(default=None, alias="class")
     """Dask's name of a class of an installed package: `distributed.LocalCluster`, `distributed.SSHCluster`,
     `dask_jobqueue.SLURMCluster`, `dask_kubernetes.operator.KubeCluster` and others."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """What the class is called with."""
-    workers: Count | tuple[Count, Count] | None = None
+    workers: Count | tuple[Annotated[int, Field(ge=0)], Count] | None = None
     """How many to ask the class for; two numbers: as many as there is work for, between them. Default: what the
     class starts with."""
     address: str | None = None

@@ -21,6 +21,7 @@ from ksdp.audit.spec_hints import permitted
 
 __all__ = [
     "CertificateSpec",
+    "ClusterSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",

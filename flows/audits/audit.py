@@ -59,10 +59,10 @@ async def _measured(ref: AuditRef, steps: Steps, tally: Tally) -> Plan:
 async def _test(ref: AuditRef, steps: Steps, plan: Plan, tally: Tally) -> list[SliceTests]:
     """Test; a block found damaged is computed again, once."""
     parts = slices(plan)
-    current().stage(f"test {ref.stage}".rstrip(), len(parts))
+    current().stage(f"test {ref.stage}".rstrip(), len(plan.audited))
 
-    def done(_: SliceTests) -> None:
-        advance(1)
+    def done(part: SliceTests) -> None:
+        advance(len(part.canaries))  # one a document
 
     try:
         return await steps.test(ref, parts, done)
