@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any
 
 from ksdp.audit.errors import InputError, Unreachable
 
-__all__ = ["Place", "RemotePlace", "place_at"]
+__all__ = ["Place", "RemotePlace", "place_at", "remove_folder"]
 
 _OBJECTS = ("s3", "gcs", "abfs")
 """Kinds of file system without folders, whose files appear whole."""
@@ -74,6 +75,17 @@ class RemotePlace:
                 if not missing_ok:
                     raise
 
+    def remove_tree(self) -> None:
+        """Remove all files below it."""
+        from pyarrow import fs
+
+        files = _files(self.url)[0]
+        with _reaching(self):
+            below = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
+            for found in files.get_file_info(below):
+                if found.is_file:
+                    files.delete_file(found.path)
+
     def read_bytes(self) -> bytes:
         """All of the file; `FileNotFoundError` where there is none."""
         with _reaching(self), _files(self.url)[0].open_input_file(self._path) as file:
@@ -108,6 +120,14 @@ class RemotePlace:
 
 
 Place = Path | RemotePlace
+
+
+def remove_folder(place: Place) -> None:
+    """Remove a folder with all that is in it, if it is there."""
+    if isinstance(place, RemotePlace):
+        place.remove_tree()
+    else:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def place_at(url: str) -> Place:

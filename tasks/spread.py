@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -113,11 +114,15 @@ def _gathered(
 
     left = [at for at in range(len(arguments)) if at not in results]
     with _connected_again(address) as client:
-        futures = dict(zip(_submit(client, function, [arguments[at] for at in left], name), left, strict=True))
+        asked = _submit(client, function, [arguments[at] for at in left], name)
+        futures, places = {future.key: future for future in asked}, defaultdict(list)
+        for future, at in zip(asked, left, strict=True):
+            places[future.key].append(at)
         try:
-            for future in as_completed(futures, loop=client.loop):
-                results[futures[future]] = future.result()
-                done(results[futures[future]])
+            for future in as_completed(list(futures.values()), loop=client.loop):
+                for at in places[future.key]:
+                    results[at] = future.result()
+                    done(results[at])
         except KilledWorker:
             return f"workers died of {function.__name__} again and again: they may need more memory."
         except CancelledError as error:
@@ -125,7 +130,7 @@ def _gathered(
                 raise
             return f"the Dask scheduler at {address} went away."
         except BaseException:
-            client.cancel(list(futures), reason="the audit stops")
+            client.cancel(list(futures.values()), reason="the audit stops")
             raise
     return None
 

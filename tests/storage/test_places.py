@@ -21,7 +21,8 @@ from ksdp.storage.blocks import (
     read_values,
     write_values,
 )
-from ksdp.storage.places import RemotePlace, place_at
+from ksdp.storage.places import RemotePlace, place_at, remove_folder
+from ksdp.storage.store import write_whole
 
 BLOCK = Block(0, 8, 21)
 
@@ -97,6 +98,17 @@ def test_a_server_that_does_not_answer_is_no_damage(monkeypatch: pytest.MonkeyPa
         has_block(place, BLOCK, "k")
     assert isinstance(said.value, StoreError)
     assert not isinstance(said.value, DamagedBlock)
+
+
+def test_a_folder_goes_with_all_that_is_in_it(there: RemotePlace, tmp_path: Path) -> None:
+    for folder in (there, tmp_path):
+        (tmp_path / "gone" / "deep").mkdir(parents=True, exist_ok=True)
+        for name in ("gone", "stays"):
+            write_whole(folder / name / "deep" / "file", lambda part: part.write_bytes(b"x") and None)
+        remove_folder(folder / "gone")
+        remove_folder(folder / "gone")
+        assert not (folder / "gone" / "deep" / "file").is_file()
+        assert (folder / "stays" / "deep" / "file").is_file()
 
 
 def test_a_file_url_is_a_path_and_others_need_their_package(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import dask
+import distributed  # noqa: F401 - before its settings are changed: whoever takes a change back takes back all of them
 import pytest
 
 from ksdp.tasks.cluster import open_workers
