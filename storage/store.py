@@ -7,6 +7,7 @@
       runs/<key>/              identity.json (what the runs depend on)
         observables/           <lane>-<start>-<stop>.parquet, one row a run
         values/<statistics>/   <lane>-<start>-<stop>.parquet, one row a document
+        passing/<audit>/       values that go when they are tested, of an audit that does not keep them
         pairs/<documents>/     <first>-<stop>.parquet, pairs of runs that differ in one document, one row each
       audits/<id>/             spec.json, audit.json, report.html,
                                verdicts.parquet, statistics.parquet, curves.parquet, effects.parquet,
@@ -213,16 +214,6 @@ class Store:
         if isinstance(place, RemotePlace):
             return place.below
         return place.relative_to(str(self.blocks)).as_posix()
-
-    def identities(self) -> list[dict[str, Any]]:
-        """What the stored runs depend on; one whose key is not its folder's name is damaged, and left out."""
-        found = []
-        for file in sorted(self.root.glob("runs/*/identity.json")):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                identity = json.loads(file.read_text(encoding="utf-8"))
-                if content_key(identity) == file.parent.name:
-                    found.append(identity)
-        return found
 
     def audit(self, audit: str) -> Path:
         """Folder of an audit."""

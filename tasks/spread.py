@@ -15,7 +15,7 @@ from typing import Any
 
 from ksdp.audit.errors import KsdpError
 from ksdp.storage.store import content_key
-from ksdp.tasks.audit_ref import AuditRef, open_plan
+from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.away import at_worker, check_shared, computing_versions, published
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.cluster import credentials, is_ours
@@ -147,7 +147,8 @@ def started_ahead(address: str, ref: AuditRef) -> Iterator[None]:
     with _connected(address) as client:
         if not is_ours(address):
             check_shared(client, ref)
-        futures = _submit(client, compute_block, [(ref, block) for block in open_plan(ref).blocks], "0")
+        first = parts_of(ref)[0]
+        futures = _submit(client, compute_block, [(first, block) for block in open_plan(first).blocks], "0")
         try:
             yield
         except BaseException:

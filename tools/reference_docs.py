@@ -9,9 +9,9 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from spec_docs import described, types_of
+from tools.spec_docs import described, types_of
 
 import ksdp
 import ksdp.flows
@@ -22,7 +22,10 @@ PAGES = {
     "Start": ("python.md", "tutorial.md", "comparison.md"),
     "Decide": ("what-a-verdict-means.md", "reviewing.md", "gain-and-levers.md"),
     "Operate": ("prefect.md", "clusters.md", "protocol-run.md", "party-check.md", "pem.md", "peers.md"),
-    "Look up": ("commands.md", "spec.md", "api.md", "tables.md", "notices.md", "measured.md"),
+    "Look up": (
+        *("commands.md", "spec.md", "api.md", "audit-and-run.md", "tables.md", "notices.md", "measured.md"),
+        "licences.md",
+    ),
 }
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
 FLOWS = tuple(ksdp.flows.__all__)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import opens_of
@@ -21,6 +22,7 @@ from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.blocks import ROW_GROUP
 
 __all__ = ["forecast"]
 
@@ -36,10 +38,12 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
         margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
         one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, those of fresh
-        runs at most. `bytes` are kept, the corpus among them; `moved_bytes` cross the network where blocks are at
-        a URL, and `corpus_bytes` more for each machine. `enough` says from how many documents on the run is
-        useful and safe, by estimate (None for mechanisms of which that is not known). `certificate_runs` are
-        those of the pairs, on top of `runs`.
+        runs at most. `enough` says from how many documents on the run is useful and safe, by estimate (None for
+        mechanisms of which that is not known). `certificate_runs` are those of the pairs, on top of `runs`.
+        `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
+        values are tested that it does not keep; `parts` of the documents are measured one after the other, and
+        where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
+        URL, and `corpus_bytes` more for each machine.
 
     Raises
     ------
@@ -71,6 +75,7 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
     ) - said["corpus_bytes"] * (len(parts) - sum(shared) - 1)  # which all share
     said["moved_bytes"] = sum(part["moved_bytes"] for part in parts)
+    said["passing_bytes"] = max(part["passing_bytes"] for part in parts)
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
         said[key] = max((part[key] for part in parts if part[key] is not None), default=None)
     said["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
@@ -111,6 +116,8 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     documents = len(plan.audited)
     n_with, n_without = plan.arms
     cost = bill(plan)
+    stays = keeps_values(plan)
+    parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     costs = calibrate(plan)
     stages = costs.stages(plan, plan.runs)
@@ -137,10 +144,13 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "cpu_seconds": stages,
         "certificate_runs": paired,
         "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
-        "value_bytes": cost.values,
-        "bytes": cost.kept,
+        "value_bytes": stays * cost.values,
+        "bytes": stays * cost.values + cost.observables + cost.corpus,
         "moved_bytes": cost.moved(0),
         "corpus_bytes": cost.corpus,
+        "passing_bytes": 0 if stays else min(cost.values, int(spec.store.values_at_once * 2**30)),
+        "parts": parts,
+        "runs_again": parts > 1 and not (plan.from_store and spec.store.observables != "none"),
         "n_with": n_with,
         "n_without": n_without,
         "detectable_D": float(minimal_detectable(*arms)),

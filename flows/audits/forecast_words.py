@@ -27,7 +27,8 @@ def forecast_words(said: Mapping[str, Any]) -> str:
             else []
         ),
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
-        f"{_bytes(said['bytes'])} kept; with blocks at a URL {_bytes(said['moved_bytes'])} moved, and "
+        f"{_bytes(said['bytes'])}{_passing(said) or ' kept'}",
+        f"          with blocks at a URL {_bytes(said['moved_bytes'])} moved, and "
         f"{_bytes(said['corpus_bytes'])} more for each machine",
         "          CPU seconds: "
         + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in said["cpu_seconds"].items())
@@ -50,6 +51,15 @@ def _bytes(count: float) -> str:
     """In the unit that leaves one to three digits before the point."""
     unit = next(unit for unit in ("TB", "GB", "MB", "kB") if count >= _UNITS[unit] or unit == "kB")
     return f"{count / _UNITS[unit]:.1f} {unit}"
+
+
+def _passing(said: Mapping[str, Any]) -> str:
+    """What is said of values that the store does not keep."""
+    if not said.get("passing_bytes"):
+        return ""
+    again = ", which run the mechanism anew" if said.get("runs_again") else ""
+    parts = f", documents in {said['parts']} parts{again}" if said.get("parts", 1) > 1 else ""
+    return f" kept, and {said['passing_bytes'] / 1e9:.1f} GB of values that pass{parts}"
 
 
 def _margin(said: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
@@ -23,7 +23,17 @@ from ksdp.flows.runs.terms import Run
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.ledger import Ledger
 
-__all__ = ["BudgetSpec", "Entry", "Purse", "entries", "open_purse", "purse_files", "spent", "spent_words"]
+__all__ = [
+    "BudgetSpec",
+    "Entry",
+    "Priced",
+    "Purse",
+    "entries",
+    "open_purse",
+    "purse_files",
+    "spent",
+    "spent_words",
+]
 
 _DELTA = 1e-5
 
@@ -59,13 +69,53 @@ class Entry:
     price: Price
 
 
+class Priced(Protocol):
+    """A run that a ledger can hold."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The mechanism: name, version, parameters."""
+        ...
+
+    def worst(self, own: int) -> Price:
+        """The highest price that it may have for a party that enters so many documents."""
+        ...
+
+    def final(self, own: int, about: dict[str, Any]) -> Price:
+        """What it came to; `about` is what `run.json` says."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PartyRunPrices:
+    """Of a run among parties."""
+
+    run: Run
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The mechanism with its parameters."""
+        mechanism = self.run.terms.mechanism
+        return {"name": mechanism.name, "version": mechanism.version, **parameters_of(mechanism)}
+
+    def worst(self, own: int) -> Price:
+        """Before the others' sizes are known."""
+        terms = self.run.terms
+        return worst_price(terms.mechanism, own, terms.parties, terms.features)
+
+    def final(self, own: int, about: dict[str, Any]) -> Price:
+        """Of the true sizes, where they are public."""
+        terms = self.run.terms
+        return price_of(terms.mechanism, about["sizes"], terms.features) if about["sizes"] else self.worst(own)
+
+
 @dataclass(frozen=True, eq=False)
 class Purse:
     """A party's ledger and its budget, for one run."""
 
     ledger: Ledger
     budget: BudgetSpec
-    run: Run
+    priced: Priced
     corpus: str
     """Hash of the whole corpus."""
     own: int
@@ -74,16 +124,15 @@ class Purse:
     name: str
     """Of this run in the ledger."""
 
-    def check(self) -> Spent:
-        """What was spent so far; refuses a run that would go beyond the budget.
+    def check(self) -> None:
+        """Refuse a run that would go beyond the budget.
 
         Raises
         ------
         InputError
             Saying which limit, what was spent and what this run costs.
         """
-        mechanism, terms = self.run.terms.mechanism, self.run.terms
-        price = worst_price(mechanism, self.own, terms.parties, terms.features)
+        price = self.priced.worst(self.own)
         before = spent(self.ledger)
         after = spent_together([*(entry.price for entry in entries(self.ledger)), price])
         delta = self.budget.delta
@@ -99,7 +148,6 @@ class Purse:
                     f"{_runs(before.runs)}, and with this one it would be {would:.4g}. Nothing was sent. "
                     + (_JOINT if name == "unbounded" else "")
                 )
-        return before
 
     def begin(self) -> None:
         """Write down that the run begins, at the highest price that it may have; once more within the budget.
@@ -111,17 +159,12 @@ class Purse:
         """
         with self.ledger.locked():
             self.check()
-            mechanism, terms = self.run.terms.mechanism, self.run.terms
-            price = worst_price(mechanism, self.own, terms.parties, terms.features)
-            identity = {"name": mechanism.name, "version": mechanism.version, **parameters_of(mechanism)}
-            self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=identity)
+            price = self.priced.worst(self.own)
+            self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=self.priced.identity)
 
     def finish(self, about: dict[str, Any]) -> None:
         """Write down what it came to."""
-        terms = self.run.terms
-        price = worst_price(terms.mechanism, self.own, terms.parties, terms.features)
-        if about["sizes"]:
-            price = price_of(terms.mechanism, about["sizes"], terms.features)
+        price = self.priced.final(self.own, about)
         with self.ledger.locked():
             self._add("finished", price, session=about["session"], result=about["result"])
 
@@ -145,9 +188,9 @@ def purse_files(
 
 
 def open_purse(
-    run: Run, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Callable[[], datetime]
+    run: Run | Priced, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Callable[[], datetime]
 ) -> Purse:
-    """The purse of one run.
+    """The purse of one run, within the budget as the ledger stands.
 
     Parameters
     ----------
@@ -158,11 +201,16 @@ def open_purse(
     ------
     SpecError
         If the file is refused.
+    InputError
+        If the run would go beyond the budget.
     """
     limits = BudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
-    return Purse(Ledger(ledger), limits, run, corpus, own, clock, os_random(8).hex())
+    priced = PartyRunPrices(run) if isinstance(run, Run) else run
+    purse = Purse(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
+    purse.check()
+    return purse
 
 
 def entries(ledger: Ledger) -> tuple[Entry, ...]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError
 from ksdp.flows.runs.kit_files import REQUEST, Request, header, open_request
+from ksdp.flows.runs.pem_terms import read_pem_hosts
 from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.pem.pem_file import is_pem
+from ksdp.protocols.runs.protocol_file import PartySpec
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.sealed import Sealed, seal
 from ksdp.storage.store import write_text
@@ -55,13 +59,29 @@ def write_protocol(to: Path, invitation: Sealed, members: tuple[Request, ...], e
         lines += ["", table, *(f'{key} = "{value}"' for key, value in values.items()), f"# {member.fingerprint}"]
     path = to / "protocol.toml"
     write_text(path, "\n".join(lines) + "\n")
-    named = read_toml(path).get("features", {}).get("vocabulary")
+    tables = read_toml(path)
+    if is_pem(tables):
+        return _pem_written(path, members)
+    named = tables.get("features", {}).get("vocabulary")
     if named is not None:
         if not VOCABULARY.fullmatch(str(named)) or not isinstance(vocabulary, str):
             raise InputError("the invitation names a vocabulary that does not come with it.")
         write_text(to / str(named), vocabulary)
     run = read_run(path)
-    named_there = [(node.name, node.address, node.key) for node in run.spec.nodes]
+    _only_members(run.spec.nodes, members)
+    return run.terms.digest.hex()
+
+
+def _pem_written(path: Path, members: tuple[Request, ...]) -> str:
+    for member in members:
+        if member.server:
+            raise InputError(f"{member.name} asks to be the server; the draft of a run of PEM says who serves.")
+    hosts = read_pem_hosts(path)
+    _only_members(hosts.spec.parties, members)
+    return hosts.nodes.agreement.hex()
+
+
+def _only_members(nodes: Sequence[PartySpec], members: tuple[Request, ...]) -> None:
+    named_there = [(node.name, node.address, node.key) for node in nodes]
     if sorted(named_there) != [(member.name, member.address, member.raw.hex()) for member in members]:
         raise InputError("the invitation names parties of its own.")
-    return run.terms.digest.hex()

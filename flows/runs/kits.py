@@ -33,6 +33,7 @@ from ksdp.flows.runs.kit_files import (
 )
 from ksdp.flows.runs.kit_folder import KitFolder
 from ksdp.flows.runs.kit_protocol import VOCABULARY, make_request, write_protocol
+from ksdp.protocols.pem.pem_file import is_pem, parse_pem_draft
 from ksdp.protocols.runs.protocol_file import parse_draft
 from ksdp.storage.readers.files import read_text
 from ksdp.storage.readers.toml import read_toml
@@ -53,9 +54,13 @@ def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey,
     for key in ("parties", "server"):
         if key in tables:
             raise InputError(f"a draft names no `{key}`: they come from requests (`ksdp kit request`).")
-    spec = parse_draft(tables)
-    make_mechanism(spec.mechanism.name, spec.mechanism.parameters, installed=True)
-    named = spec.features.vocabulary
+    named = None
+    if is_pem(tables):
+        parse_pem_draft(tables)
+    else:
+        spec = parse_draft(tables)
+        make_mechanism(spec.mechanism.name, spec.mechanism.parameters, installed=True)
+        named = spec.features.vocabulary
     if named is not None and not VOCABULARY.fullmatch(named):
         raise InputError(
             "`features.vocabulary` of a draft must be a file NAME.txt beside it: it goes with the kit."

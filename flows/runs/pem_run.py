@@ -52,8 +52,13 @@ def read_pem_spec(path: Path) -> tuple[PemSpec, Path]:
     return parse_pem_spec(read_toml(path, "the spec")), path.resolve().parent
 
 
-def prepare_pem(spec: PemSpec, base: Path) -> PreparedPem:
+def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> PreparedPem:
     """Read the records and check that the run can be made.
+
+    Parameters
+    ----------
+    own : PemAlgorithm, optional
+        Functions of one's own, where the spec says that there are some.
 
     Raises
     ------
@@ -61,7 +66,7 @@ def prepare_pem(spec: PemSpec, base: Path) -> PreparedPem:
         Naming the key, or the file, row and column, at fault.
     """
     records = read_records(spec.data, base, nonnegative=not isinstance(spec.algorithm, LogisticSpec))
-    algorithm = spec.functions(records.matrix.shape[1])
+    algorithm = spec.functions(records.matrix.shape[1], own)
     if isinstance(spec.algorithm, LogisticSpec) and spec.algorithm.label is not None:
         _check_label(records, spec.algorithm.label)
     clients = len(records.clients)
@@ -169,5 +174,5 @@ def _found(prepared: PreparedPem, result: PemResult) -> str:
     if isinstance(prepared.spec.algorithm, AprioriSpec):
         counts = [len(arrays[f"items{length}"]) for length in range(1, len(result.rows) + 1)]
         return "frequent itemsets by length: " + ", ".join(str(count) for count in counts)
-    ((name, array),) = arrays.items()
-    return f"{name}: {' x '.join(str(size) for size in array.shape)}"
+    sizes = (f"{name}: {' x '.join(map(str, array.shape))}" for name, array in sorted(arrays.items()))
+    return "; ".join(sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ _CHECK_BYTES = 4 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
+_HOST = re.compile(r"[\w.%:-]{1,253}")
+"""Letters of any script: an address is written into files, and shown."""
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a party listens."""
@@ -50,7 +55,7 @@ class Address:
             host = host[1:-1]
         elif ":" in host:
             host = ""
-        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        if not (colon and _HOST.fullmatch(host) and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
             raise InputError(f"`address` must be HOST:PORT, or [HOST]:PORT for IPv6; got {text!r}.")
         return cls(host, int(port))
 
@@ -198,16 +203,16 @@ class Mesh:
         self._trouble[peer.name] = f"it hung up: its file may name another key for {self.own}"
         return reader, writer
 
-    async def join(self, wait: float) -> None:
-        """Return once all others are connected.
+    async def join(self, wait: float, optional: frozenset[str] = frozenset()) -> None:
+        """Return once all others are connected; without those that are optional when the time is over.
 
         Raises
         ------
         ProtocolError
-            If somebody does not come in time.
+            If somebody else does not come in time.
         """
         coming = asyncio.create_task(self._all_here())
-        failures = [link.failed for link in self.links.values()]
+        failures = [link.failed for name, link in self.links.items() if name not in optional]
         either: set[asyncio.Future[Any]] = {coming, *failures}
         try:
             await asyncio.wait(either, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
@@ -217,6 +222,9 @@ class Mesh:
             if failure.done():
                 raise failure.result()
         absent = sorted(name for name, link in self.links.items() if not link.connected.is_set())
+        for name in optional.intersection(absent):
+            self.links[name].fail(f"{name} did not come.", "gone")
+        absent = [name for name in absent if name not in optional]
         if absent:
             why = [
                 self._trouble.get(name, "it is not started, cannot reach this one, or has another key than named")
@@ -228,8 +236,13 @@ class Mesh:
             link.begin()
 
     async def _all_here(self) -> None:
-        while absent := [link for link in self.links.values() if not link.connected.is_set()]:
-            await absent[0].connected.wait()
+        while absent := [each for each in self.links.values() if not (each.connected.is_set() or each.over)]:
+            here = asyncio.create_task(absent[0].connected.wait())
+            either: set[asyncio.Future[Any]] = {here, absent[0].failed}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                here.cancel()
 
     async def exchange(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         """Send each peer its message and return what each sends in turn.
@@ -252,7 +265,8 @@ class Mesh:
 
     async def finish(self, wait: float) -> None:
         """Part in peace: all has arrived here; give the others time to say the same."""
-        await asyncio.gather(*(link.finish(wait) for link in self.links.values()))
+        here = [link for link in self.links.values() if not link.failed.done()]
+        await asyncio.gather(*(link.finish(wait) for link in here))
 
     async def abort(self, word: str, who: str = "") -> None:
         """Tell all others, except whom it is about, that the run is over."""

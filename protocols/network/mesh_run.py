@@ -14,7 +14,7 @@ from ksdp.protocols.network.mesh import Mesh
 from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.run_terms import DifferentTerms
 
-__all__ = ["Note", "run_over_mesh"]
+__all__ = ["Note", "run_over_mesh", "told"]
 
 Note = Callable[..., None]
 """Told of every event by keyword: kinds, names, sizes, never a value."""
@@ -57,7 +57,7 @@ async def run_over_mesh(rounds: Rounds[Outcome], mesh: Mesh, *, present: float, 
     except BaseException as error:
         with contextlib.suppress(ValueError):  # a step may still be running in its thread
             rounds.close()
-        await mesh.abort(*_told(error))
+        await mesh.abort(*told(error))
         raise
     await mesh.finish(_PARTING)
     return step
@@ -72,7 +72,7 @@ def _advance(rounds: Rounds[Outcome], arrived: Any) -> Round | Outcome:
         return outcome
 
 
-def _told(error: BaseException) -> tuple[str, str]:
+def told(error: BaseException) -> tuple[str, str]:
     """What the others are told: a word of a fixed list, and whom it is about."""
     if isinstance(error, LinkError):
         return error.word, error.peer

@@ -57,7 +57,7 @@ class PemClient(Machine):
         sampler: Sampler | None = None,
     ) -> None:
         super().__init__("hello")
-        mine = {p.name: p for p in terms.clients}.get(name)
+        mine = terms.client_of.get(name)
         if mine is None or mine.identity != key.public_key().public_bytes_raw():
             raise InputError(f"The terms name no client {name} with this key.")
         if terms.algorithm != repr(algorithm):

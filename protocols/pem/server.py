@@ -80,7 +80,7 @@ class PemServer(Machine):
         """Take the clients' agreement keys; a client that is not heard takes no part."""
         with self._step("hear", "open"):
             assert self._agreement is not None
-            clients = {p.name: p for p in self._terms.clients}
+            clients = self._terms.client_of
             session = self._terms.session
             self._keys = {
                 n: upload_key(self._agreement, session, self.name, e, clients[n])

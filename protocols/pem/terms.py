@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,6 +76,11 @@ class PemTerms:
             raise InputError(f"`least_clients` must be 1 to {len(self.clients)}; got {self.least_clients}.")
         if self.rows < 1:
             raise InputError(f"`rows` must be at least 1; got {self.rows}.")
+
+    @cached_property
+    def client_of(self) -> Mapping[str, Participant]:
+        """Clients by name; there may be thousands."""
+        return {p.name: p for p in self.clients}
 
     @cached_property
     def session(self) -> bytes:

@@ -25,16 +25,24 @@ from ksdp.audit.mechanisms.pem.parameters import (
 )
 from ksdp.audit.spec import Section, validated
 
-__all__ = ["PemDataSpec", "PemSpec", "parse_pem_spec"]
+__all__ = [
+    "AlgorithmSpec",
+    "BudgetSpec",
+    "LogisticSpec",
+    "OwnSpec",
+    "PemDataSpec",
+    "PemRecordsSpec",
+    "PemSpec",
+    "check_label",
+    "functions",
+    "parse_pem_spec",
+    "planned",
+]
 
 
-class PemDataSpec(Section, frozen=True):
-    """Where the records are, how they become numbers, and whose they are."""
+class PemRecordsSpec(Section, frozen=True):
+    """What a record may look like; the same at every client."""
 
-    path: str
-    """Parquet, CSV, JSON lines, or a count matrix (npz, mtx), relative to the spec's folder; `$NAME` is filled in
-    from the environment."""
-    encoding: str = "utf-8"
     columns: tuple[str, ...] = ()
     """Numbers, taken as they are."""
     edges: dict[str, Annotated[tuple[float, ...], Field(min_length=1)]] = Field(default_factory=dict)
@@ -45,20 +53,12 @@ class PemDataSpec(Section, frozen=True):
     """Column of what logistic regression is to tell; it becomes the last one."""
     positive: str | None = None
     """The label's value that counts as 1; any other is 0."""
-    labels: str | None = None
-    """Parquet or CSV with one row a row of a count matrix, which holds the `client` column."""
-    client: str | None = None
-    """Column that says which client a record belongs to."""
-    clients: Number | None = None
-    """In its place: to how many clients records are dealt out, in turns."""
 
     @model_validator(mode="after")
-    def _fits(self) -> PemDataSpec:
-        if (self.client is None) == (self.clients is None):
-            raise ValueError("one of `client` and `clients` must be given, and not both.")
+    def _record_fits(self) -> PemRecordsSpec:
         if (self.label is None) != (self.positive is None):
             raise ValueError("`label` and `positive` go together.")
-        named = [*self.columns, *self.edges, *self.categories, *filter(None, (self.label, self.client))]
+        named = self.named
         for name in named:
             if named.count(name) > 1:
                 raise ValueError(f"column {name!r} is named twice.")
@@ -71,9 +71,43 @@ class PemDataSpec(Section, frozen=True):
         return self
 
     @property
+    def named(self) -> list[str]:
+        """All columns that are read."""
+        return [*self.columns, *self.edges, *self.categories, *filter(None, (self.label,))]
+
+    @property
     def described(self) -> bool:
         """Whether the spec says what the columns of a table become."""
         return bool(self.columns or self.edges or self.categories)
+
+    @property
+    def width(self) -> int:
+        """How many columns a record of a table becomes, the label's included."""
+        bins = sum(len(edges) + 1 for edges in self.edges.values())
+        return len(self.columns) + bins + sum(map(len, self.categories.values())) + (self.label is not None)
+
+
+class PemDataSpec(PemRecordsSpec, frozen=True):
+    """Where the records are, how they become numbers, and whose they are."""
+
+    path: str
+    """Parquet, CSV, JSON lines, or a count matrix (npz, mtx), relative to the spec's folder; `$NAME` is filled in
+    from the environment."""
+    encoding: str = "utf-8"
+    labels: str | None = None
+    """Parquet or CSV with one row a row of a count matrix, which holds the `client` column."""
+    client: str | None = None
+    """Column that says which client a record belongs to."""
+    clients: Number | None = None
+    """In its place: to how many clients records are dealt out, in turns."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> PemDataSpec:
+        if (self.client is None) == (self.clients is None):
+            raise ValueError("one of `client` and `clients` must be given, and not both.")
+        if self.client is not None and self.client in self.named:
+            raise ValueError(f"column {self.client!r} is named twice.")
+        return self
 
 
 class KMeansSpec(Section, KMeansParameters, frozen=True):
@@ -108,6 +142,21 @@ class AprioriSpec(Section, AprioriParameters, frozen=True):
     def algorithm(self, features: int) -> PemAlgorithm:
         """The three functions, for records of so many columns."""
         return PemApriori(features, self.longest, self.support, self.length, self.keep)
+
+
+class OwnSpec(Section, frozen=True):
+    """Functions of one's own, which no file brings: each who needs them names them on the command line."""
+
+    name: Literal["own"]
+    iterations: Number
+    says: str | None = None
+    """`repr` of the functions; must be given where several hosts mean the same ones."""
+    code: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
+    """Of the file that they are in; must be given there too."""
+
+    def algorithm(self, features: int) -> PemAlgorithm:
+        """Nothing that a spec could make."""
+        raise InputError("functions of one's own are named on the command line (`--functions module:object`)")
 
 
 class SparseSpec(Section, frozen=True):
@@ -146,53 +195,82 @@ class PemRunSpec(Section, frozen=True):
     field_bits: Literal[64, 32] = 64
 
 
+AlgorithmSpec = Annotated[KMeansSpec | LogisticSpec | AprioriSpec | OwnSpec, Field(discriminator="name")]
+
+
 class PemSpec(Section, frozen=True):
     """A whole run."""
 
     data: PemDataSpec
-    algorithm: Annotated[KMeansSpec | LogisticSpec | AprioriSpec, Field(discriminator="name")]
+    algorithm: AlgorithmSpec
     budget: BudgetSpec
     run: PemRunSpec = PemRunSpec()
 
     @model_validator(mode="after")
     def _fits(self) -> PemSpec:
-        chosen = self.algorithm
-        if (self.data.label is not None or isinstance(chosen, LogisticSpec)) and not (
-            isinstance(chosen, LogisticSpec) and (self.data.label is None) != (chosen.label is None)
-        ):
-            raise ValueError(
-                "`data.label` and `positive`, or `algorithm.label` for a count matrix, go with logistic "
-                "regression; one of the two, and with nothing else."
-            )
+        check_label(self.data, self.algorithm)
         if self.run.sampler == "discrete" and self.run.seed:
             raise ValueError("`run.seed` goes with `sampler` fast only: no seed gives the vetted noise back.")
         return self
 
     def planned(self) -> Budget:
         """The budget of all iterations."""
-        sparse = self.budget.sparse
-        return Budget(
-            self.budget.epsilon, self.algorithm.iterations,
-            sampling=self.budget.sampling, stream=self.budget.batch is not None,
-            sparse=None if sparse is None else Sparse(sparse.threshold, sparse.most, sparse.part),
-        )  # fmt: skip
+        return planned(self.budget, self.algorithm)
 
-    def functions(self, features: int) -> PemAlgorithm:
-        """The algorithm for records of so many columns.
+    def functions(self, features: int, own: PemAlgorithm | None = None) -> PemAlgorithm:
+        """The algorithm for records of so many columns; see `functions`."""
+        return functions(self.algorithm, self.budget, features, own)
 
-        Raises
-        ------
-        SpecError
-            If its parameters do not fit them, or the budget does not fit its vectors.
-        """
-        try:
-            made = self.algorithm.algorithm(features)
-        except InputError as error:
-            raise SpecError(f"`algorithm` is refused for records of {features} columns: {error}") from error
-        blocks = len(made.init().blocks)
-        if self.budget.sparse is not None and blocks != 1:
-            raise SpecError(f"`budget.sparse` needs vectors of one block; those of {made.name} have {blocks}.")
-        return made
+
+def check_label(records: PemRecordsSpec, algorithm: AlgorithmSpec) -> None:
+    """Refuse a label without logistic regression, and logistic regression without one."""
+    if isinstance(algorithm, OwnSpec):
+        return
+    if (records.label is not None or isinstance(algorithm, LogisticSpec)) and not (
+        isinstance(algorithm, LogisticSpec) and (records.label is None) != (algorithm.label is None)
+    ):
+        raise ValueError(
+            "`data.label` and `positive`, or `algorithm.label` for a count matrix, go with logistic "
+            "regression; one of the two, and with nothing else."
+        )
+
+
+def planned(budget: BudgetSpec, algorithm: AlgorithmSpec) -> Budget:
+    """The budget of all iterations."""
+    sparse = budget.sparse
+    return Budget(
+        budget.epsilon, algorithm.iterations,
+        sampling=budget.sampling, stream=budget.batch is not None,
+        sparse=None if sparse is None else Sparse(sparse.threshold, sparse.most, sparse.part),
+    )  # fmt: skip
+
+
+def functions(
+    algorithm: AlgorithmSpec, budget: BudgetSpec, features: int, own: PemAlgorithm | None = None
+) -> PemAlgorithm:
+    """The algorithm for records of so many columns.
+
+    Parameters
+    ----------
+    own : PemAlgorithm, optional
+        The functions that were named on the command line.
+
+    Raises
+    ------
+    SpecError
+        If its parameters do not fit them, or the budget does not fit its vectors; if functions of one's own are
+        named and not asked for, or the other way round.
+    """
+    if (own is not None) != isinstance(algorithm, OwnSpec):
+        raise SpecError('`--functions module:object` and `algorithm.name = "own"` go together.')
+    try:
+        made = own or algorithm.algorithm(features)
+    except InputError as error:
+        raise SpecError(f"`algorithm` is refused for records of {features} columns: {error}") from error
+    blocks = len(made.init().blocks)
+    if budget.sparse is not None and blocks != 1:
+        raise SpecError(f"`budget.sparse` needs vectors of one block; those of {made.name} have {blocks}.")
+    return made
 
 
 def parse_pem_spec(tables: Mapping[str, Any]) -> PemSpec:

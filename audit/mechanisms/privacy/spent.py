@@ -15,13 +15,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scipy.special import ndtri
+
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.privacy.noise import epsilon_together
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
-__all__ = ["UNIT", "Price", "Spent", "price_of", "spent_together", "worst_price"]
+__all__ = ["UNIT", "Price", "Spent", "price_of", "pure_price", "spent_together", "worst_price"]
 
 UNIT = "one record replaced by any other"
 _COMES_OR_GOES = "one record added or removed"
@@ -68,6 +70,22 @@ class Spent:
         0.3829
         """
         return math.erf(self.mu / math.sqrt(8))
+
+
+def pure_price(epsilon: float, why: str) -> Price:
+    r"""What an epsilon at delta 0 gives away of a record that is replaced.
+
+    Errors of the two kinds of any test lie on or above two lines, from (0, 1) to (c, c) and from there to (1, 0),
+    with :math:`c = 1 / (1 + e^\epsilon)` (Wasserman & Zhou 2010). A Gaussian trade-off is convex and has the ends
+    (0, 1) and (1, 0); the one through (c, c), of :math:`\mu = 2 \Phi^{-1}(1 - c)`, is nowhere above its chords,
+    which are these lines. So what is epsilon-private is :math:`\mu`-Gaussian private, and adds up like it.
+
+    Examples
+    --------
+    >>> round(pure_price(1.0, "").mu, 4)
+    1.2321
+    """
+    return Price(-2 * float(ndtri(1 / (1 + math.exp(epsilon)))), why)
 
 
 def price_of(mechanism: Mechanism, sizes: Sequence[int], features: int) -> Price:

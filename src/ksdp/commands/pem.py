@@ -1,32 +1,69 @@
-"""PEM among processes of this machine: `pem`."""
+"""PEM among processes of this machine, or between hosts: `pem`."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ksdp.commands.options import JsonOption
+from ksdp.commands.options import JsonOption, signing_key
+
+if TYPE_CHECKING:
+    from ksdp.flows.runs.pem_functions import OwnFunctions
 
 __all__ = ["pem"]
 
 
 def pem(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    spec: Annotated[Path, typer.Argument(help="The spec; with --me the protocol file. TOML.")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the result; new or empty.")] = Path("pem-result"),
+    functions: Annotated[
+        str | None,
+        typer.Option("--functions", help="Your own three functions, MODULE:OBJECT, of a file in this folder."),
+    ] = None,
+    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this one.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="Its private key (`ksdp keys`).")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="With --me: a file of the clients' records.")] = None,
+    live: Annotated[
+        str | None, typer.Option("--live", help="With --me: JSON lines that come while it runs: a path, or -.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", help="Column of --data that says whose a record is.")
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option("--clients", min=1, help="Or: deal records out to so many clients. Default: 1.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", min=1, max=256, help="With --me: processes that a server draws noise by.")
+    ] = 1,
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="With --me: HOST:PORT, if others dial another address.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run PEM with every client, server and the aggregator as a process on this machine; print what it cost."""
+    """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
     from datetime import UTC, datetime
 
+    from ksdp.audit.errors import InputError
+    from ksdp.flows.runs.pem_functions import load_functions
     from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
     from ksdp.storage.runs.pem_results import require_new_folder
     from ksdp.terminal import terminal
 
+    own = load_functions(functions, Path.cwd()) if functions else None
+    if me is not None:
+        if key is None:
+            raise InputError("`--key` must be given with `--me`.")
+        held = _Held(data, live, client, clients)
+        _between_hosts(spec, out, own, _Me(me, key, processes, listen), held, as_json=as_json)
+        return
+    if any(given is not None for given in (key, data, live, client, clients, listen)) or processes != 1:
+        raise InputError("`--key`, `--data`, `--live`, `--client`, `--clients`, ... go with `--me`.")
     require_new_folder(out)
-    prepared = prepare_pem(*read_pem_spec(spec))
+    prepared = prepare_pem(*read_pem_spec(spec), own.algorithm if own else None)
     with terminal():
         done = run_prepared(prepared, out, lambda: datetime.now(UTC))
     cost, sampler = done["cost"], done["sampler"]
@@ -45,5 +82,68 @@ def pem(
         f"          for {cost['unit']}\n"
         f"          against {cost['against']}\n"
         f"noise     {sampler['drawn_by']}\n"
+        f"written to {out}"
+    )
+
+
+@dataclass(frozen=True)
+class _Me:
+    name: str
+    key: Path
+    processes: int
+    listen: str | None
+
+
+@dataclass(frozen=True)
+class _Held:
+    data: Path | None
+    live: str | None
+    client: str | None
+    clients: int | None
+
+
+def _between_hosts(
+    protocol: Path, out: Path, own: OwnFunctions | None, me: _Me, held: _Held, *, as_json: bool
+) -> None:
+    """Take part as one host."""
+    from ksdp.audit.errors import InputError
+    from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
+    from ksdp.flows.runs.node_run import utc_now
+    from ksdp.flows.runs.pem_hosts import run_pem_host
+    from ksdp.flows.runs.pem_records import hold_records
+    from ksdp.flows.runs.pem_terms import PemPrices, read_pem_hosts
+    from ksdp.flows.runs.watch import Watch
+    from ksdp.protocols.network.mesh import Address
+
+    hosts, private = read_pem_hosts(protocol), signing_key(me.key)
+    hosts.nodes.check(me.name, private)
+    role, purse, records = hosts.spec.role(me.name), None, None
+    algorithm = None
+    if role != "server":
+        algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
+    if role == "holder":
+        records = hold_records(hosts, held.data, held.live, held.client, held.clients)
+        written, limits = purse_files(me.name, me.key)
+        prices = PemPrices(hosts, hosts.spec.algorithm.name)
+        purse = open_purse(prices, records.hash, records.count, written, limits, utc_now)
+    elif held != _Held(None, None, None, None):
+        raise InputError(f"{me.name} holds no clients: give no records.")
+    typer.echo(f"{me.name} takes part as {role}; waiting.", err=True)
+    done = run_pem_host(
+        hosts, me.name, private, out, algorithm=algorithm, held=records, processes=me.processes,
+        listen=Address.parse(me.listen) if me.listen else None, purse=purse,
+        watch=Watch(lambda line: typer.echo(line, err=True)),
+    )  # fmt: skip
+    if purse is not None:
+        typer.echo(spent_words(spent(purse.ledger), purse.budget.delta), err=True)
+    if as_json:
+        typer.echo(json.dumps(done | {"out": str(out.resolve())}))
+        return
+    typer.echo(
+        f"{done['iterations']} of {done['planned_iterations']} iterations in {done['seconds']:.1f} s, "
+        f"{done['clients']} clients\n"
+        f"result  {done['result']}\n"
+        f"cost    epsilon {done['claimed']['epsilon']:.4g} at delta 0\n"
+        f"        for {done['promise']}\n"
         f"written to {out}"
     )

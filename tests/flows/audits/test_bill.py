@@ -32,7 +32,7 @@ def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) ->
     said = bill(ready.plan)
     kept = {name: sum(f.stat().st_size for f in tmp_path.glob(f"runs/*/{name}/**/*.parquet")) for name in NAMES}
     assert said.values == pytest.approx(kept["values"], rel=0.1)
-    assert said.observables == pytest.approx(kept["observables"], rel=0.1)
+    assert said.observables == pytest.approx(kept["observables"], rel=0.4)  # so small that headers count
     stored = sum(file.stat().st_size for file in tmp_path.glob("corpora/*/*.*"))
     assert said.corpus == pytest.approx(stored, rel=0.5)  # names of documents compress
     assert said.kept == said.values + said.observables + said.corpus
@@ -53,6 +53,6 @@ def test_the_words_name_units() -> None:
         **{"bytes": 2.34e9, "moved_bytes": 4.5e12, "corpus_bytes": 1200, "cpu_seconds": {"sample": 1.0}},
         **{"detectable_D": 0.2, "certifiable_margin": 0.1, "runs_for_margin": None},
     }
-    assert "2.3 GB kept; with blocks at a URL 4.5 TB moved, and 1.2 kB more for each machine" in forecast_words(
-        said
-    )
+    words = forecast_words(said)
+    assert "2.3 GB kept\n" in words
+    assert "with blocks at a URL 4.5 TB moved, and 1.2 kB more for each machine\n" in words

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ksdp.storage.errors import StoreError
 from ksdp.storage.schedules.history import Due, ScheduledRun, append_run, due, next_times, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder
 from ksdp.storage.store import Store
@@ -115,6 +116,23 @@ def test_what_was_planned_before_it_was_resumed_is_forgiven() -> None:
     assert due(made("30 2 * * *", since=datetime(2026, 3, 5, 3, tzinfo=UTC)), [], now) is None
 
 
+def test_a_clock_that_was_set_back_makes_nothing_run_twice() -> None:
+    hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
+    done = [ran(planned)]
+    for back in (timedelta(minutes=1), timedelta(hours=3), timedelta(days=400)):
+        assert due(hourly, done, planned - back) is None
+    assert due(hourly, done, planned + timedelta(minutes=59)) is None
+    assert due(hourly, done, planned + timedelta(hours=1)) == Due(planned + timedelta(hours=1), 0)
+
+
+def test_a_clock_that_jumps_ahead_makes_one_run_of_all_that_it_passed() -> None:
+    hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
+    ahead = planned + timedelta(days=30)
+    assert due(hourly, [ran(planned)], ahead) == Due(ahead, 30 * 24 - 1)
+    # Set right again, it waits until the calendar has come to where it was.
+    assert due(hourly, [ran(planned), ran(ahead)], planned + timedelta(days=2)) is None
+
+
 def test_a_run_that_was_asked_for_does_not_stand_for_a_planned_one() -> None:
     now = CREATED + timedelta(hours=3)
     assert due(made("30 2 * * *"), [ran(None)], now) == Due(CREATED + timedelta(hours=2, minutes=30), 0)
@@ -135,3 +153,29 @@ def test_the_history_is_kept_and_half_a_line_is_not_read(store: Store, scheduled
     append_run(store, "nightly", second)
     assert read_runs(store, "nightly") == [first, second]
     assert [run.succeeded for run in read_runs(store, "nightly")] == [True, False]
+
+
+def test_a_flipped_bit_of_the_history_is_noticed(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    runs = [ran(CREATED, level=0.01), ran(None, outcome="failed", reason="no")]
+    for run in runs:
+        append_run(store, "nightly", run)
+    path = schedule_folder(store, "nightly") / "history.jsonl"
+    whole = path.read_bytes()
+    for bit in range(0, 8 * len(whole), 5):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(damaged))
+        try:
+            assert read_runs(store, "nightly") == runs, bit
+        except StoreError:
+            continue
+
+
+def test_a_history_of_before_lines_had_hashes_goes_on(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    first, second = ran(CREATED), ran(None)
+    path = schedule_folder(store, "nightly") / "history.jsonl"
+    path.write_text(first.model_dump_json() + "\n" + '{"planned": "2026-0' + "\n")
+    append_run(store, "nightly", second)
+    assert read_runs(store, "nightly") == [first, second]

@@ -1,0 +1,85 @@
+"""From the protocol file of a PEM run between hosts to its terms, and to what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
+from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.pem.pem_file import PemProtocol, parse_pem_protocol
+from ksdp.protocols.pem.rolls import PemNodes
+from ksdp.storage.keys import load_public
+from ksdp.storage.readers.toml import read_toml
+
+__all__ = ["PemHosts", "PemPrices", "promise", "read_pem_hosts"]
+
+
+@dataclass(frozen=True, eq=False)
+class PemHosts:
+    """A protocol file, checked."""
+
+    spec: PemProtocol
+    nodes: PemNodes
+    keys: Mapping[str, Ed25519PublicKey]
+
+    def address(self, name: str) -> Address:
+        """Where a host listens."""
+        return next(Address.parse(node.address) for node in self.spec.parties if node.name == name)
+
+
+def promise(hosts: PemHosts) -> str:
+    """What holds for a record, against whom."""
+    return (
+        "one record replaced by any other; how many each client has is public; trust: the aggregator, the other "
+        f"clients and all but one of the {len(hosts.spec.servers)} servers together; everybody keeps to the "
+        "protocol"
+    )
+
+
+@dataclass(frozen=True)
+class PemPrices:
+    """What a run of PEM costs a record, for the ledger."""
+
+    hosts: PemHosts
+    algorithm: str
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The algorithm and its budget."""
+        return {
+            "name": f"pem {self.algorithm}",
+            "version": self.hosts.spec.pem,
+            "epsilon": self.hosts.spec.budget.epsilon,
+        }
+
+    def worst(self, own: int) -> Price:
+        """Of all iterations."""
+        return pure_price(self.hosts.spec.budget.epsilon, promise(self.hosts))
+
+    def final(self, own: int, about: dict[str, Any]) -> Price:
+        """Of those that were run."""
+        spent = float(about["claimed"]["epsilon"])
+        return pure_price(spent, promise(self.hosts)) if spent else Price(0.0, "no iteration was run")
+
+
+def read_pem_hosts(path: Path) -> PemHosts:
+    """Read and check a protocol file, with the keys that it names.
+
+    Raises
+    ------
+    InputError
+        If anything is refused.
+    """
+    spec, base = parse_pem_protocol(read_toml(path, "the protocol file")), path.resolve().parent
+    keys = {}
+    for node in spec.parties:
+        Address.parse(node.address)
+        whole = len(node.key) == 64 and set(node.key) <= set("0123456789abcdef")
+        raw = bytes.fromhex(node.key) if whole else load_public(base / node.key).public_bytes_raw()
+        keys[node.name] = Ed25519PublicKey.from_public_bytes(raw)
+    return PemHosts(spec, spec.nodes(keys), keys)

@@ -1,0 +1,170 @@
+"""What PEM's hosts have in common: named messages over the mesh, a start, and an end that all hear of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.errors import ProtocolError
+from ksdp.audit.mechanisms.pem.algorithm import PemState
+from ksdp.audit.randomness import os_random
+from ksdp.protocols.channel.keys import Envelope
+from ksdp.protocols.channel.wire import pack, unpack
+from ksdp.protocols.network.links import LinkError
+from ksdp.protocols.network.mesh import Mesh
+from ksdp.protocols.network.mesh_run import Note, told
+from ksdp.protocols.pem.rolls import NONCE_BYTES, PemNodes, make_roll, meet
+from ksdp.protocols.pem.terms import PemTerms
+
+__all__ = ["BATCH_BYTES", "LARGEST", "PemOutcome", "PemTalk", "agree", "envelopes", "pem_talk"]
+
+LARGEST = 1 << 30
+"""Bytes of the longest message that is taken."""
+BATCH_BYTES = 4 << 20
+"""Of clients' messages, before the next batch begins."""
+_PARTING = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class PemOutcome:
+    """The end of a run at one host."""
+
+    session: str
+    """64 hex digits; the same at every host."""
+    state: PemState
+    """The last one."""
+    digest: str
+    """SHA-256 of it as it was announced."""
+    clients: int
+    """Of all hosts, at the start."""
+    here: int = 0
+    """This holder's clients that all servers had at the end."""
+    rows: tuple[int, ...] = ()
+    """Records that took part, iteration by iteration; the aggregator knows it."""
+    present: tuple[str, ...] = ()
+    """Clients that were there at the end; the aggregator knows it."""
+    refused: int = 0
+    """Uploads that this server did not take."""
+    sampler: str = ""
+    """What drew this server's noise."""
+    lost: tuple[str, ...] = ()
+    """Hosts that did not come, or were lost."""
+
+
+class PemTalk:
+    """This host's messages: each says what it is, and is noted.
+
+    Parameters
+    ----------
+    note : callable
+        Told of every event; kinds, names and sizes.
+    """
+
+    def __init__(self, mesh: Mesh, note: Note) -> None:
+        self.mesh, self.note = mesh, note
+        self.round = 0
+        """Number of what is said now, for the transcript."""
+
+    def here(self, names: Iterable[str]) -> list[str]:
+        """Those of them who have not failed."""
+        return [name for name in names if not self.mesh.links[name].failed.done()]
+
+    async def tell(self, peer: str, kind: str, body: bytes) -> None:
+        """Say one thing."""
+        message = pack("pem-said", kind.encode(), body)
+        self.note(what="sent", kind=kind, round=self.round, peer=peer, bytes=len(message))
+        await self.mesh.links[peer].send(message)
+
+    async def tell_those_here(self, peers: Iterable[str], kind: str, body: bytes) -> None:
+        """Say it to all who have not failed; who fails now is left out from here on."""
+
+        async def one(peer: str) -> None:
+            with contextlib.suppress(LinkError):
+                await self.tell(peer, kind, body)
+
+        await asyncio.gather(*map(one, self.here(peers)))
+
+    async def hear(self, peer: str, kind: str) -> bytes:
+        """Hear one thing.
+
+        Raises
+        ------
+        LinkError
+            If the peer is gone.
+        ProtocolError
+            If it says something else.
+        """
+        message = await self.mesh.links[peer].receive()
+        self.note(what="received", kind=kind, round=self.round, peer=peer, bytes=len(message))
+        said, body = unpack("pem-said", message, 2)
+        if said != kind.encode():
+            raise ProtocolError(f"{peer} is at another step: {kind} is due.")
+        return body
+
+    async def hear_all(self, peers: Sequence[str], kind: str) -> dict[str, bytes]:
+        """Hear one thing of each."""
+        tasks = [asyncio.create_task(self.hear(peer, kind)) for peer in peers]
+        try:
+            return dict(zip(peers, await asyncio.gather(*tasks), strict=True))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def pem_talk(mesh: Mesh, note: Note, *, present: float, optional: frozenset[str]) -> AsyncIterator[PemTalk]:
+    """Join, talk, part; where it ends badly the others hear that.
+
+    Parameters
+    ----------
+    present : float
+        Seconds to wait for the others.
+    optional : frozenset of str
+        Peers without whom the run goes on.
+    """
+    note(what="waiting", peers=sorted(mesh.links))
+    await mesh.join(present, optional)
+    note(what="all present")
+    talk = PemTalk(mesh, note)
+    try:
+        yield talk
+    except BaseException as error:
+        await mesh.abort(*told(error))
+        raise
+    await mesh.finish(_PARTING)
+
+
+async def agree(
+    talk: PemTalk, nodes: PemNodes, name: str, key: Ed25519PrivateKey, clients: dict[str, bytes]
+) -> PemTerms:
+    """Send this host's roll and hear everybody's; the aggregator collects them.
+
+    Raises
+    ------
+    ProtocolError
+        If anybody means something else (`meet`).
+    """
+    own = make_roll(nodes, name, key, os_random(NONCE_BYTES), clients)
+    hub = nodes.aggregator.name
+    if name != hub:
+        await talk.tell(hub, "roll", own.to_bytes())
+        return meet(nodes, name, own, envelopes(await talk.hear(hub, "rolls")))
+    rolls = [own]
+    for peer in talk.here(sorted(talk.mesh.links)):
+        try:
+            rolls.append(Envelope.from_bytes(await talk.hear(peer, "roll")))
+        except LinkError:
+            if peer not in {p.name for p in nodes.holders}:
+                raise
+    terms = meet(nodes, name, own, rolls)
+    await talk.tell_those_here(talk.mesh.links, "rolls", pack("envelopes", *(r.to_bytes() for r in rolls)))
+    return terms
+
+
+def envelopes(body: bytes) -> list[Envelope]:
+    """Those that one message holds."""
+    return [Envelope.from_bytes(each) for each in unpack("envelopes", body)]

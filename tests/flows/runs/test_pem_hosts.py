@@ -1,0 +1,159 @@
+"""PEM between hosts: real sockets, real TLS; what comes out, who may be missing, and what ends a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import InputError, ProtocolError, SpecError
+from ksdp.audit.mechanisms.pem.budget import Budget
+from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
+from ksdp.audit.mechanisms.pem.ideal import run_ideal
+from ksdp.flows.runs.pem_functions import load_functions
+from ksdp.flows.runs.pem_hosts import run_pem_host
+from ksdp.flows.runs.pem_records import deal_out, hold_records
+from ksdp.storage.keys import load_private
+
+from .pem_hosts_here import Hosts
+
+CERTAIN = "epsilon = 1e5"
+"""So much that noise is 0 but with probability 1e-20."""
+
+
+def test_hosts_come_to_the_ideal_result(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path, budget=CERTAIN).write()
+    ends = hosts.play()
+    for name, end in ends.items():
+        assert isinstance(end, dict), (name, end)
+    records = [part for name in hosts.holders for part in hosts.held(name).clients.values()]
+    ideal = run_ideal(hosts.read("hub").spec.functions(None, ""), records, Budget(1e5, 3), Vetted(), noises=2)
+    for name in hosts.names:
+        found = np.load(tmp_path / "out" / name / "result.npz")
+        np.testing.assert_array_equal(found["centres"], ideal.final.arrays["centres"])
+    assert {end["result"] for end in ends.values()} == {ends["hub"]["result"]}
+    assert len({end["session"] for end in ends.values()}) == 1
+    assert ends["hub"]["records"] == [60, 60, 60]
+    assert ends["hub"]["clients"] == ends["hub"]["present"] == 6
+    assert ends["ada"]["own_clients_at_the_end"] == 3
+    assert "OpenDP" in ends["sue"]["sampler"]
+    said = (tmp_path / "out" / "ada" / "transcript.jsonl").read_text()
+    assert {"roll", "uploads", "taken"} <= {json.loads(line).get("kind") for line in said.splitlines()}
+
+
+@pytest.mark.e2e
+def test_a_host_that_does_not_come_is_left_out_and_a_server_is_not(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path, timeouts="present = 1.5\nmessage = 20\nreconnect = 1").write()
+    ends = hosts.play(absent=("bob",))
+    assert ends["hub"]["records"] == [30, 30, 30]
+    assert ends["hub"]["lost"] == ["bob"]
+    (tmp_path / "b").mkdir()
+    ends = Hosts(tmp_path / "b", timeouts="present = 1.5\nmessage = 20\nreconnect = 1").write().play(("tom",))
+    assert all(isinstance(end, ProtocolError) for end in ends.values())
+    assert "tom" in str(ends["hub"])
+
+
+@pytest.mark.e2e
+def test_other_terms_end_the_run_with_the_name(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path, changed={"ada": "epsilon = 50.0|epsilon = 90.0"}).write()
+    ends = hosts.play()
+    assert all(isinstance(end, ProtocolError) for end in ends.values())
+    assert "ada belongs to another session, or to other terms" in str(ends["hub"])
+
+
+@pytest.mark.e2e
+def test_many_clients_of_one_host_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksdp.protocols.network.pem_holder.BATCH_BYTES", 2000)
+    hosts = Hosts(tmp_path, budget=CERTAIN, servers=("sue", "tom", "una")).write(rows=300)
+    ends = hosts.play(ada=hosts.held("ada", clients=200), bob=hosts.held("bob", clients=1 + 100))
+    assert ends["hub"]["clients"] == 301
+    assert ends["hub"]["records"] == [600] * 3
+
+
+OWN = """
+from dataclasses import dataclass
+from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    columns: int = 6
+    name: str = "column sums"
+
+    def init(self):
+        return PemState(0, {}, (VectorBlock(self.columns, bound=2.0, cap=1.0, nonnegative=True),))
+
+    def map_in_client(self, records, state):
+        return records
+
+    def reduce_in_aggregator(self, state, total):
+        return PemState(1, {"sums": total.values[0]}, ())
+"""
+
+
+@pytest.mark.e2e
+def test_functions_of_ones_own_must_be_the_same_at_all(tmp_path: Path) -> None:
+    (tmp_path / "column_sums_of_hosts.py").write_text(OWN)
+    own = load_functions("column_sums_of_hosts:ColumnSums", tmp_path)
+    said = f'name = "own"\niterations = 1\nsays = {json.dumps(repr(own.algorithm))}\ncode = "{own.code}"'
+    hosts = Hosts(tmp_path, algorithm=said, budget=CERTAIN).write()
+    ends = hosts.play(own=own.algorithm, code=own.code)
+    sums = np.load(tmp_path / "out" / "bob" / "result.npz")["sums"]
+    held = sum(part.sum(axis=0) for name in hosts.holders for part in hosts.held(name).clients.values())
+    np.testing.assert_array_equal(sums, held)
+    assert ends["sue"]["iterations"] == 1
+    with pytest.raises(SpecError, match="are not those that the protocol file means"):
+        hosts.read("ada").spec.functions(own.algorithm, "sha256:" + 64 * "0")
+    with pytest.raises(SpecError, match="go together"):
+        hosts.read("ada").spec.functions(None, "")
+    with pytest.raises(SpecError, match="must be module:object"):
+        load_functions("os.system", tmp_path)
+    with pytest.raises(SpecError, match="must have"):
+        load_functions("json:dumps", tmp_path)
+
+
+@pytest.mark.e2e
+def test_a_live_stream_is_dealt_out_as_it_comes(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path, budget="epsilon = 1e5\nbatch = 4", run="rows = 4").write()
+    lines = [json.dumps({"colour": "red", "size": size}) for size in range(10)]
+    stream = tmp_path / "ada.jsonl"
+    stream.write_text("\n".join([*lines[:5], '{"colour": "violet", "size": 3}', *lines[5:]]) + "\n")
+    held = hold_records(hosts.read("ada"), None, str(stream), None, 2)
+    assert held.live is not None
+    with held.live:
+        assert held.live.wait(11, 30)
+        first = deal_out(held)()
+        assert {name: part.shape[0] for name, part in first.items()} == {"1": 5, "2": 5}
+        assert held.live.refused == 1
+        with stream.open("a") as file:
+            file.write(lines[0] + "\n")
+        assert held.live.wait(1, 30)
+        assert held.live.take().shape == (1, 6)
+    ends = hosts.play(
+        ada=hold_records(hosts.read("ada"), None, str(stream), None, 2),
+        bob=hosts.held("bob"),
+    )
+    assert ends["hub"]["iterations"] == 3
+    assert ends["ada"]["refused_records"] == 1
+    assert ends["ada"]["claimed"]["epsilon"] == 1e5
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path, run="rows = 5").write()
+    with pytest.raises(InputError, match="the protocol file allows 5"):
+        hosts.held("ada")
+    with pytest.raises(InputError, match="one of `--data` and `--live`"):
+        hold_records(hosts.read("ada"), None, None, None, None)
+    with pytest.raises(InputError, match="goes with `budget.batch`"):
+        hold_records(hosts.read("ada"), None, "-", None, None)
+    with pytest.raises(InputError, match="sue is a server"):
+        run_pem_host(
+            hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out",
+            held=hosts.held("ada", clients=10),
+        )  # fmt: skip
+    text = (tmp_path / "ada.toml").read_text()
+    (tmp_path / "bad.toml").write_text(text.replace('aggregator = "hub"', 'aggregator = "ann"'))
+    with pytest.raises(SpecError, match="must list ann"):
+        hosts.read("bad")
