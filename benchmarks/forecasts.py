@@ -10,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 from benchmarks import ROOT
 from ksdp.audit.planning import make_plan
-from ksdp.flows.audits import audit, tested_look
 from ksdp.flows.audits.audit_here import HERE
 from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
@@ -32,14 +32,14 @@ def run(specs: tuple[str, ...] = (), with_runs: int = 60) -> None:
         plan = make_plan(spec, spec_corpus(spec, base))
         costs = calibrate(plan)
         said = costs.stages(plan, plan.runs)
-        before = audit.time
-        audit.time = tested_look.time = SimpleNamespace(monotonic=time.process_time)  # type: ignore[assignment]
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                summary = run_audit(spec, base, Path(folder), dask=HERE)
-                kept = sum(file.stat().st_size for file in Path(folder).glob("runs/**/*.parquet"))
-        finally:
-            audit.time = tested_look.time = before
+        clock = SimpleNamespace(monotonic=time.process_time)
+        with (
+            patch("ksdp.flows.audits.audit.time", clock),
+            patch("ksdp.flows.audits.tested_look.time", clock),
+            tempfile.TemporaryDirectory() as folder,
+        ):
+            summary = run_audit(spec, base, Path(folder), dask=HERE)
+            kept = sum(file.stat().st_size for file in Path(folder).glob("runs/**/*.parquet"))
         took = summary.seconds_by_stage
         for stage in ("sample", "test"):
             print(f"{name:18} {stage:8} {said[stage]:8.1f} {took[stage]:8.1f}  {said[stage] / took[stage]:.2f}")

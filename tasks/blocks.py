@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from ksdp.storage.blocks import (
     read_observables,
     write_values,
 )
-from ksdp.storage.places import Place, RemotePlace
+from ksdp.storage.places import Place, RemotePlace, remove_folder
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 
@@ -117,9 +116,9 @@ def drop_passing(ref: AuditRef) -> None:
     if folders_of(ref).dropped:
         store = Store(Path(ref.store))
         for stage in (FIRST, *stage_names(store.audit(ref.audit))):
-            drop_values(ref.at(stage))
+            remove_folder(folders_of(ref.at(stage)).values.parent)
         for folder in store.root.glob(f"runs/*/passing/{ref.audit}"):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
 
 def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | None:
