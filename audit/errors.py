@@ -8,7 +8,8 @@
     │   ├── CorpusError    a file, row or column of the corpus
     │   └── StaleDecision  somebody, or a newer audit, was faster; `newer` is what the reviewer had not seen
     ├── StoreError         the store cannot be read or written
-    │   └── DamagedBlock   a block's checksum or shape is not what its key promises
+    │   ├── DamagedBlock   a block's checksum or shape is not what its key promises
+    │   └── Unreachable    what is kept at a URL: its server does not answer, or refuses
     ├── ClearanceError     a clearance is refused; `failed` says which check
     ├── ProtocolError      a protocol run ended: a party left, lied, repeated itself or sent what nobody may send
     └── InvalidAudit       the controls failed: no verdict of this audit may be used (exit 5)
@@ -34,6 +35,7 @@ __all__ = [
     "SpecError",
     "StaleDecision",
     "StoreError",
+    "Unreachable",
 ]
 
 
@@ -73,6 +75,10 @@ class StoreError(KsdpError):
 
 class DamagedBlock(StoreError):
     """A stored block is not what its key promises."""
+
+
+class Unreachable(StoreError):
+    """What is kept at a URL cannot be read or written now: its server does not answer, or refuses."""
 
 
 class ClearanceError(KsdpError):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import SpecError
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.levers_spec import LeversSpec
@@ -21,6 +22,7 @@ from ksdp.audit.store_spec import StoreSpec
 
 __all__ = [
     "CertificateSpec",
+    "ClusterSpec",
     "CorpusSpec",
     "DecisionSpec",
     "DesignSpec",
@@ -237,6 +239,8 @@ class Spec(Section, frozen=True):
     certificate: CertificateSpec | None = None
     """None: nothing is certified."""
     gain: GainSpec = GainSpec()
+    cluster: ClusterSpec | None = Field(default=None, exclude=True)
+    """None: worker processes of this machine."""
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:

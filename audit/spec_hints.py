@@ -18,7 +18,7 @@ def permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
         if not models:
             return ""
         model = models[0]
-    known, wrong = list(model.model_fields), str(where[-1])
+    known, wrong = [field.alias or name for name, field in model.model_fields.items()], str(where[-1])
     close = get_close_matches(wrong, known, n=1)
     meant = f"did you mean `{close[0]}`? " if close else ""
     return f"there is no such key; {meant}Permitted are {', '.join(known)}."

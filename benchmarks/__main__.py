@@ -27,6 +27,7 @@ from benchmarks import (
     data_folder,
     every_round,
     figure_3,
+    forecasts,
     hidden,
     hidden_leak,
     ks_cost,
@@ -110,6 +111,7 @@ def main() -> None:
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
         "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
+        "forecasts": lambda chosen: forecasts.run(with_runs=chosen.with_runs),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
         "every-round": lambda chosen: every_round.run(chosen.spec or SPEC, chosen.runs, chosen.leak),
     }

@@ -33,6 +33,7 @@ from ksdp.audit.spec import Spec
 from ksdp.flows.audits.audit_here import HERE
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
+from ksdp.storage.places import Place
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import folders_of
 from ksdp.tasks.blocks import compute_block
@@ -147,7 +148,8 @@ def store_parts(path: Path, blocks: int = 2) -> None:
     _say(path.stem, plan, observables, values, corpus)
 
 
-def _bytes(folder: Path) -> int:
+def _bytes(folder: Place) -> int:
+    assert isinstance(folder, Path)  # the store has just been made, in a folder
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 

@@ -17,6 +17,7 @@ from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import record_attempt
+from ksdp.storage.away import keep_blocks_at
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
@@ -137,4 +138,6 @@ def prepare_stored(
     record_attempt(opened, attempt_of(spec, audit, now, plan.runs, corpus=asked.corpus, given=asked.spec))
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)
-    return Prepared(AuditRef(str(opened.root), audit, corpus.hash, may_sample), plan)
+    if spec.cluster is not None and spec.cluster.blocks is not None:
+        keep_blocks_at(opened, spec.cluster.blocks)
+    return Prepared(AuditRef(str(opened.root), audit, corpus.hash, may_sample, blocks=opened.blocks_url), plan)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from ksdp.audit.canaries import CANARY
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.sampling import BlockValues, Stored
+from ksdp.storage.places import Place, RemotePlace
 from ksdp.storage.store import write_whole
 
 __all__ = [
@@ -61,7 +61,7 @@ def _footer(block: Block, key: str) -> dict[str, str]:
     return {"ksdp.key": key, "ksdp.block": f"{block.lane}/{block.start}/{block.stop}"}
 
 
-def has_block(folder: Path, block: Block, key: str) -> bool:
+def has_block(folder: Place, block: Block, key: str) -> bool:
     """Whether a block is there with a readable footer that names this key.
 
     Raises
@@ -76,7 +76,7 @@ def has_block(folder: Path, block: Block, key: str) -> bool:
         return True
 
 
-def check_block(folder: Path, block: Block, key: str) -> None:
+def check_block(folder: Place, block: Block, key: str) -> None:
     """Read a block to its end, comparing every page with its checksum.
 
     Raises
@@ -92,12 +92,14 @@ def check_block(folder: Path, block: Block, key: str) -> None:
 class _opened:  # noqa: N801 - reads as a verb: `with _opened(path, ...) as file`
     """A Parquet file whose every failure is a `DamagedBlock` that names it."""
 
-    def __init__(self, path: Path, block: Block, key: str) -> None:
+    def __init__(self, path: Place, block: Block, key: str) -> None:
         self._path, self._block, self._key = path, block, key
 
     def __enter__(self) -> Any:
         try:
-            self._file = pq.ParquetFile(self._path, memory_map=True, page_checksum_verification=True)
+            here = not isinstance(self._path, RemotePlace)
+            source: Any = self._path.source() if isinstance(self._path, RemotePlace) else self._path
+            self._file = pq.ParquetFile(source, memory_map=here, page_checksum_verification=True)
             found = {k.decode(): v.decode() for k, v in (self._file.schema_arrow.metadata or {}).items()}
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DamagedBlock(f"block {self._path.name} cannot be read: {type(error).__name__}.") from error
@@ -123,7 +125,7 @@ class ObservablesWriter:
         """Keep one run."""
         self._runs.append(stored)
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Place) -> None:
         """Write the file: column `run`, and one fixed-size list a named array (row-major)."""
         columns: dict[str, Any] = {"run": pa.array(range(self._block.start, self._block.stop), pa.int64())}
         metadata = _footer(self._block, self._key)
@@ -176,7 +178,7 @@ def _with_zeros(flat: NDArray[Any], packed: NDArray[np.uint8], shape: Sequence[i
     return whole
 
 
-def read_observables(folder: Path, block: Block, key: str) -> Iterator[Stored]:
+def read_observables(folder: Place, block: Block, key: str) -> Iterator[Stored]:
     """The observables of each run of a block, in order."""
     with _opened(folder / block_name(block), block, key) as file:
         table = file.read(use_threads=False)
@@ -208,7 +210,7 @@ def _some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
     return pa.BinaryArray.from_buffers(pa.binary(), len(rows), buffers)
 
 
-def write_values(folder: Path, measured: BlockValues, key: str, precision: str) -> None:
+def write_values(folder: Place, measured: BlockValues, key: str, precision: str) -> None:
     """Write the values of a block."""
     kept = measured.kept
     columns = {"inclusion": _cells(np.packbits(measured.inclusion, axis=1, bitorder="little"))}
@@ -249,14 +251,14 @@ class StoredCells:
 
 
 def read_values(
-    folder: Path, block: Block, key: str, group: int, names: Sequence[str], precision: str
+    folder: Place, block: Block, key: str, group: int, names: Sequence[str], precision: str
 ) -> StoredCells:
     """Read one row group."""
     with _opened(folder / block_name(block), block, key) as file:
         return _unpacked(file.read_row_group(group, _asked(file, names), use_threads=False), block, precision)
 
 
-def read_groups(folder: Path, block: Block, key: str, names: Sequence[str], precision: str) -> StoredCells:
+def read_groups(folder: Place, block: Block, key: str, names: Sequence[str], precision: str) -> StoredCells:
     """Read all rows: those of the documents, then those of the controls."""
     with _opened(folder / block_name(block), block, key) as file:
         return _unpacked(file.read(_asked(file, names), use_threads=False), block, precision)

@@ -67,8 +67,8 @@ def write_sealed_table(path: Path, table: pa.Table) -> None:
     write_sealed(path, lambda part: pq.write_table(table, part, compression="zstd", write_page_checksum=True))
 
 
-def whole_table(path: Path) -> pa.Table:
-    """All of a Parquet file, its pages checked; without what Arrow imports for sets of files (half a second)."""
+def whole_table(path: Any) -> pa.Table:
+    """All of a Parquet file, by path or open, its pages checked; without what Arrow imports for sets of files."""
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         return file.read()
 

@@ -19,7 +19,8 @@
       schedules/<name>/        what is audited when, its history, verdicts as they stand, drift, notices
       prefect/                 Prefect's own database: status, never the truth
 
-Everything is written under a temporary name, synced and renamed: a file is whole or absent.
+Everything is written under a temporary name, synced and renamed: a file is whole or absent. The blocks of runs,
+which are nearly all of its bytes, may be at a URL instead (`ksdp.storage.away`), under the same names.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
+from ksdp.storage.places import Place, RemotePlace, place_at
 
 __all__ = [
     "Store",
@@ -56,14 +58,17 @@ __all__ = [
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, sync it and rename it into place.
+def write_whole(path: Place, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, sync it and rename it into place; or send it to a URL.
 
     Raises
     ------
     StoreError
         If the disk is full or may not be written.
     """
+    if isinstance(path, RemotePlace):
+        path.write_whole(write)
+        return
     try:
         _write_whole(path, write)
     except OSError as error:
@@ -180,12 +185,35 @@ class Store:
         """Folder of a corpus."""
         return self.root / "corpora" / corpus_hash.removeprefix("sha256:")[:20]
 
-    def runs(self, identity: Mapping[str, Any]) -> Path:
+    @property
+    def blocks_url(self) -> str | None:
+        """Where the blocks of all runs are, where that is not in the store's own folder."""
+        try:
+            content = json.loads((self.root / "ksdp-store.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        url = content.get("blocks") if isinstance(content, dict) else None
+        return url if isinstance(url, str) else None
+
+    @property
+    def blocks(self) -> Place:
+        """The folder that has the blocks of all runs, in `runs/`."""
+        url = self.blocks_url
+        return self.root if url is None else place_at(url)
+
+    def runs(self, identity: Mapping[str, Any]) -> Place:
         """Folder of the blocks of all audits that share these runs; its identity is written on first use."""
-        folder = self.root / "runs" / content_key(identity)
-        if not (folder / "identity.json").is_file():
-            write_json(folder / "identity.json", dict(identity))
-        return folder
+        name = content_key(identity)
+        said = self.root / "runs" / name / "identity.json"
+        if not said.is_file():
+            write_json(said, dict(identity))
+        return self.blocks / "runs" / name
+
+    def relative(self, place: Place) -> str:
+        """The name of a folder of blocks, to be found again below `blocks`."""
+        if isinstance(place, RemotePlace):
+            return place.below
+        return place.relative_to(str(self.blocks)).as_posix()
 
     def audit(self, audit: str) -> Path:
         """Folder of an audit."""

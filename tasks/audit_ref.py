@@ -17,6 +17,7 @@ from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.places import Place
 from ksdp.storage.store import Store, content_key
 
 __all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
@@ -33,6 +34,8 @@ class AuditRef:
     may_sample: bool = True
     """False: only cached observables may be used."""
     stage: str = FIRST
+    blocks: str | None = None
+    """URL where the store keeps its blocks; workers then need no folder of it."""
     part: Part | None = None
     """Some of the stage's documents alone; None: all."""
 
@@ -49,8 +52,8 @@ class AuditRef:
 class Folders:
     """Where the blocks of a stage are, and what their keys must be."""
 
-    observables: Path
-    values: Path
+    observables: Place
+    values: Place
     key: str
     values_key: str
     dropped: bool

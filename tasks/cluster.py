@@ -13,15 +13,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import InputError
+from ksdp.tasks.named_cluster import first_worker, named_cluster
 
-__all__ = ["Workers", "credentials", "dask_address", "open_workers"]
+__all__ = ["Workers", "credentials", "dask_address", "is_ours", "open_workers"]
 
 _INSECURE = "insecure+"
 _TRIES = 3
 _SECURE = ("tls://", "wss://")
 _ours: dict[str, Any] = {}
 """What it takes to speak to the clusters that this process started, by address."""
+_here: set[str] = set()
+"""Addresses of those that it started on this machine, with its own settings."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,16 @@ def credentials(address: str) -> Any:
     return _ours.get(address) or Security()
 
 
+def is_ours(address: str) -> bool:
+    """Whether this process started the scheduler and its workers, on this machine."""
+    return address in _here
+
+
 @contextmanager
-def open_workers(count: int | None = None, address: str | None = None) -> Iterator[Workers]:
-    """Start a local cluster, or name the one at `address`.
+def open_workers(
+    count: int | None = None, address: str | None = None, asked: ClusterSpec | None = None
+) -> Iterator[Workers]:
+    """Start a local cluster, or name the one at `address`, or what a spec asks for.
 
     The nanny's own malloc setting turns off glibc's dynamic threshold, and NumPy then runs up to ten times
     slower in workers than outside; both thresholds are set here.
@@ -72,16 +83,28 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
         Processes; one a core by default.
     address : str, optional
         As `dask_address` gives it. Keys and certificates are named in Dask's settings (`distributed.comm.tls`).
+    asked : ClusterSpec, optional
+        What it says goes where there is no `address`.
 
     Raises
     ------
     InputError
-        If the address is not one with TLS, or nothing answers there.
+        If the address is not one with TLS, nothing answers there, or a cluster that is asked for does not start.
     """
     import dask
     from distributed import Client
     from distributed.security import Security
 
+    if address is None and asked is not None and asked.cluster_class is not None:
+        with named_cluster(asked) as cluster:
+            _ours[cluster.scheduler_address] = getattr(cluster, "security", None) or Security()
+            try:
+                yield _waited(cluster, asked)
+            finally:
+                _ours.pop(cluster.scheduler_address, None)
+        return
+    if address is None and asked is not None:
+        address = dask_address(asked.address, asked.insecure)
     if address is not None:
         address = str(dask_address(address, insecure=False)).removeprefix(_INSECURE)
         try:
@@ -134,10 +157,22 @@ def open_workers(count: int | None = None, address: str | None = None) -> Iterat
     ):
         started = cluster.scheduler_address
         _ours[started] = security
+        _here.add(started)
         try:
             yield Workers(started, None, len(cluster.workers))
         finally:
             _ours.pop(started, None)
+            _here.discard(started)
+
+
+def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
+    """A cluster of somebody's class, as soon as it has a worker."""
+    from distributed import Client
+
+    address = cluster.scheduler_address
+    with Client(address, security=credentials(address), set_as_default=False) as client:
+        count = first_worker(client, asked.patience, f"`cluster.class` {asked.cluster_class!r}")
+        return Workers(address, getattr(cluster, "dashboard_link", None), count)
 
 
 def _started(**options: Any) -> Any:

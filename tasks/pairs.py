@@ -14,6 +14,7 @@ from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.plan import Plan
 from ksdp.storage.audits.pairs import PairsPart, read_pairs, write_pairs
+from ksdp.storage.places import Place
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit
 
@@ -55,7 +56,7 @@ def compute_pairs(ref: AuditRef, part: PairsPart) -> NDArray[np.float64]:
     return stored
 
 
-def _place(ref: AuditRef, plan: Plan) -> tuple[Path, str]:
+def _place(ref: AuditRef, plan: Plan) -> tuple[Place, str]:
     """Folder and key of the pairs of these documents in these runs."""
     rows = hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest()
     chosen = content_key({"rows": rows, "sees": plan.spec.statistics.sees})

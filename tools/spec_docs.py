@@ -22,6 +22,7 @@ SECTIONS = (
     "views",
     "certificate",
     "gain",
+    "cluster",
 )
 
 
@@ -69,9 +70,14 @@ def page() -> str:
         lines += ["| key | is | default | means |", "|---|---|---|---|"]
         words, kinds = described(model), types_of(model)
         for key, field in model.model_fields.items():
-            default = "needed" if field.is_required() else f"`{json.dumps(field.get_default(), default=list)}`"
+            default = (
+                "needed"
+                if field.is_required()
+                else f"`{json.dumps(field.get_default(call_default_factory=True), default=list)}`"
+            )
             kind = kinds[key].replace("|", "\\|").replace("\n", " ")
-            lines.append(f"| `{key}` | `{kind}` | {default} | {words.get(key, '').replace('|', chr(92) + '|')} |")
+            said = words.get(key, "").replace("|", chr(92) + "|")
+            lines.append(f"| `{field.alias or key}` | `{kind}` | {default} | {said} |")
     return "\n".join(lines) + "\n"
 
 

@@ -14,7 +14,7 @@ __all__ = ["MoreRuns", "read_more_runs", "wanted"]
 _STAGES = {
     "prepare": ("reading the corpus", ""),
     "sample": ("running the mechanism", "runs"),
-    "test": ("testing documents", "parts"),
+    "test": ("testing documents", "documents"),
     "confirm": ("measuring detected leaks on fresh runs", "parts"),
     "curves": ("drawing", "pictures"),
 }

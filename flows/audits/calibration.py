@@ -16,12 +16,15 @@ import numpy as np
 from ksdp.audit.design import Block
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.testing import compare_arms
+from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms
+from ksdp.audit.verdicts.raw_filter import RAW
 
 __all__ = ["Calibration", "calibrate"]
 
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
+_LEARNED = 8
+"""The same, for learners and permutations, which take a hundred times as long."""
 _TRIED = 64
 """Runs at most: more would tell nothing more."""
 _WRITTEN, _READ = 6e-9, 4e-9
@@ -53,15 +56,28 @@ class Calibration:
 
 
 def _tested(plan: Plan, clock: Callable[[], float]) -> float:
-    """Seconds for the tests of one document, half of the documents leaking and half not."""
+    """Seconds for the tests of one document, half of the documents leaking and half not; its canary's too."""
     rng, rows = np.random.default_rng(0), min(_TESTED, len(plan.audited))
     bits = rng.random((rows, plan.read_runs)) < min(plan.arms[0] / plan.read_runs, 0.5)
     shift = np.where(np.arange(rows) % 2, 1.5, 0.0)[:, None] * bits
     values = {s.name: (rng.normal(size=bits.shape) + shift).astype(np.float32) for s in plan.tested}
+    canary = rng.normal(size=bits.shape) + 10.0 * bits
     compare_arms({name: column[:2] for name, column in values.items()}, bits[:2])  # compiles
     began = clock()
-    compare_arms(values, bits)
-    return (clock() - began) / rows
+    tests = compare_arms(values, bits)
+    canary_arms(canary, bits)
+    spent = (clock() - began) / rows
+    few, names = min(_LEARNED, rows), [name for name in plan.learners if name != RAW]
+    columns = [column[:few] for column in values.values()]
+    if names:
+        began = clock()
+        tests = ArmTests.beside([tests[:few], learn_arms(columns, bits[:few], names)])
+        spent += (clock() - began) / few
+    if plan.permutations:
+        began = clock()
+        joint_log10_p(columns, bits[:few], tests[:few], plan.permutations, rng)
+        spent += (clock() - began) / few
+    return spent
 
 
 def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = time.process_time) -> Calibration:

@@ -13,9 +13,9 @@ from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
 from ksdp.flows.progress import advance, current
-from ksdp.flows.provenance import code_hash, versions
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim
 from ksdp.storage.store import Store
+from ksdp.tasks.provenance import code_hash, versions
 
 __all__ = ["AuditedClaim", "run_claim"]
 

@@ -22,11 +22,11 @@ from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.steps import Steps
 from ksdp.flows.audits.tested_look import measured_stage
 from ksdp.flows.progress import advance, current
-from ksdp.flows.provenance import versions
 from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
+from ksdp.tasks.provenance import versions
 
 __all__ = ["conclude"]
 
@@ -89,7 +89,7 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
         runs=plan.design.runs,
         runs_a_block=plan.block_runs,
         statistics=tuple(statistic.name for statistic in plan.statistics),
-        values=folders.values.relative_to(store.root).as_posix(),
+        values=store.relative(folders.values),
         key=folders.values_key,
         kept=not folders.dropped,
     )

@@ -12,12 +12,13 @@ from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import opens_of
-from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
+from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.prepare import spec_corpus
@@ -32,16 +33,17 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in
-        10; `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
+        `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in 10;
+        `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
-        margin 0, under which nothing is clear). With views,
-        costs are of all together, the rest is of the worst one, and `views` has one entry each; it is empty
-        otherwise. `cpu_seconds` are by stage, those of fresh runs at most. `enough` says from how many documents
-        on the run is useful and safe, by estimate (None for mechanisms of which that is not known).
-        `certificate_runs` are those of the pairs, on top of `runs`. `bytes` are what the store keeps, and
-        `passing_bytes` what it holds besides while values are tested that it does not keep; `parts` of the
-        documents are measured one after the other, and where `runs_again` each runs the mechanism anew.
+        margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
+        one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, those of fresh
+        runs at most. `enough` says from how many documents on the run is useful and safe, by estimate (None for
+        mechanisms of which that is not known). `certificate_runs` are those of the pairs, on top of `runs`.
+        `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
+        values are tested that it does not keep; `parts` of the documents are measured one after the other, and
+        where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
+        URL, and `corpus_bytes` more for each machine.
 
     Raises
     ------
@@ -71,7 +73,8 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     }
     whole["bytes"] = sum(
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
-    )
+    ) - whole["corpus_bytes"] * (len(parts) - sum(shared) - 1)  # which all share
+    whole["moved_bytes"] = sum(part["moved_bytes"] for part in parts)
     whole["passing_bytes"] = max(part["passing_bytes"] for part in parts)
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
         whole[key] = max((part[key] for part in parts if part[key] is not None), default=None)
@@ -110,11 +113,9 @@ def _sentence(plan: Plan) -> str:
 def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     plan = make_plan(spec, corpus)
     try_own_code(plan)
-    documents, statistics, share = len(plan.audited), len(plan.statistics), plan.design.share
+    documents = len(plan.audited)
     n_with, n_without = plan.arms
-    targets = documents // plan.design.lanes
-    kept = share + (1 - share) / plan.every
-    values = int(plan.runs * kept) * (targets + CONTROLS) * statistics * plan.bytes_a_value
+    cost = bill(plan)
     stays = keeps_values(plan)
     parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
@@ -143,9 +144,11 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "cpu_seconds": stages,
         "certificate_runs": paired,
         "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
-        "value_bytes": stays * values,
-        "bytes": stays * values + plan.runs * plan.kept_values * plan.bytes_a_value,
-        "passing_bytes": 0 if stays else min(values, int(spec.store.values_at_once * 2**30)),
+        "value_bytes": stays * cost.values,
+        "bytes": stays * cost.values + cost.observables + cost.corpus,
+        "moved_bytes": cost.moved(0),
+        "corpus_bytes": cost.corpus,
+        "passing_bytes": 0 if stays else min(cost.values, int(spec.store.values_at_once * 2**30)),
         "parts": parts,
         "runs_again": parts > 1 and not (plan.from_store and spec.store.observables != "none"),
         "n_with": n_with,

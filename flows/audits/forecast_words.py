@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["forecast_words"]
 
+_UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
+
 
 def forecast_words(said: Mapping[str, Any]) -> str:
     """What `ksdp plan` prints, from what `forecast` returned."""
@@ -25,7 +27,9 @@ def forecast_words(said: Mapping[str, Any]) -> str:
             else []
         ),
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
-        f"{said['bytes'] / 1e9:.1f} GB{_passing(said)}",
+        f"{_bytes(said['bytes'])}{_passing(said) or ' kept'}",
+        f"          with blocks at a URL {_bytes(said['moved_bytes'])} moved, and "
+        f"{_bytes(said['corpus_bytes'])} more for each machine",
         "          CPU seconds: "
         + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in said["cpu_seconds"].items())
         + " at most",
@@ -41,6 +45,12 @@ def forecast_words(said: Mapping[str, Any]) -> str:
             f"unread    {', '.join(said['unread'])}: nobody looks at it, so that no document can be clear"
         )
     return "\n".join(lines)
+
+
+def _bytes(count: float) -> str:
+    """In the unit that leaves one to three digits before the point."""
+    unit = next(unit for unit in ("TB", "GB", "MB", "kB") if count >= _UNITS[unit] or unit == "kB")
+    return f"{count / _UNITS[unit]:.1f} {unit}"
 
 
 def _passing(said: Mapping[str, Any]) -> str:

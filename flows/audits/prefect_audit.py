@@ -92,7 +92,9 @@ class _Tasks:
 
 
 @flow(name="audit", flow_run_name="audit {audit}", validate_parameters=False)
-async def audit(store: str, audit: str, corpus: str, address: str, may_sample: bool = True) -> Summary:
+async def audit(
+    store: str, audit: str, corpus: str, address: str, may_sample: bool = True, blocks: str | None = None
+) -> Summary:
     """Run a prepared audit on Dask workers and return its summary.
 
     Parameters
@@ -103,5 +105,7 @@ async def audit(store: str, audit: str, corpus: str, address: str, may_sample: b
         Of the Dask scheduler.
     may_sample : bool
         False: fail rather than run the mechanism (`ksdp test`).
+    blocks : str, optional
+        URL of the blocks, where they are not in the store's folder.
     """
-    return await run_stages(AuditRef(store, audit, corpus, may_sample, FIRST), _Tasks(address))
+    return await run_stages(AuditRef(store, audit, corpus, may_sample, FIRST, blocks), _Tasks(address))

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import AGAIN, DRAWN
 from ksdp.audit.results.summary import Summary
@@ -21,7 +22,6 @@ from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
-from ksdp.flows.provenance import versions
 from ksdp.storage.audits.stage_tables import stage_names
 from ksdp.storage.findings import findings_whole, read_spec, read_summary, report_whole, write_report
 from ksdp.storage.locks import lock
@@ -30,6 +30,7 @@ from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
+from ksdp.tasks.provenance import versions
 from ksdp.tasks.spread import started_ahead
 
 __all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
@@ -62,8 +63,9 @@ def run_audit(
         Worker processes. Default: one per core; none where the work is forecast to take seconds and no Prefect
         server is there to show it (`ksdp.flows.audits.place`).
     dask : str, optional
-        Address of a Dask scheduler to use instead; its workers must see the store under the same path. `HERE`: no
-        Prefect server and no Dask, everything in this process, or in the worker processes asked for.
+        Address of a Dask scheduler to use instead of what the spec's `[cluster]` says; its workers must see the
+        store under the same path, or the spec names `cluster.blocks`. `HERE`: no Prefect server and no Dask,
+        everything in this process, or in the worker processes asked for.
 
     Raises
     ------
@@ -85,8 +87,9 @@ def run_prepared(
     left = [prepared for prepared in audits if prepared.ref not in done]
     if left:
         refs = [prepared.ref for prepared in left]
-        dask = dask or _chosen(left, workers)
-        done |= dict(zip(refs, _run_flows(refs, workers, dask, held), strict=True))
+        cluster = audits[0].plan.spec.cluster
+        dask = dask or (_chosen(left, workers) if cluster is None else None)
+        done |= dict(zip(refs, _run_flows(refs, workers, dask, held, cluster), strict=True))
     return [done[prepared.ref] for prepared in audits]
 
 
@@ -132,7 +135,9 @@ def _finished(prepared: Prepared) -> Summary | None:
     )
 
 
-def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool) -> list[Summary]:
+def _run_flows(
+    refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool, asked: ClusterSpec | None
+) -> list[Summary]:
     store = Path(refs[0].store)
     if dask == HERE:
         with contextlib.nullcontext() if held else one_at_a_time(store):
@@ -141,7 +146,7 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, 
     with (
         contextlib.nullcontext() if held else one_at_a_time(store),
         prefect_server(Store(store).prefect) as server,
-        open_workers(workers, dask) as cluster,
+        open_workers(workers, dask, asked) as cluster,
         started_ahead(cluster.address, refs[0]),
     ):
         sweep_parts(store, time.time())
@@ -152,7 +157,9 @@ def _run_flows(refs: Sequence[AuditRef], workers: int | None, dask: str | None, 
         server.wait()
         with reached(server):
             return [
-                run_until_stopped(audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample))
+                run_until_stopped(
+                    audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample, ref.blocks)
+                )
                 for ref in refs
             ]
 

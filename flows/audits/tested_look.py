@@ -75,10 +75,10 @@ async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = ""
 async def _test(ref: AuditRef, steps: Steps, plan: Plan, tally: Tally, of: str) -> list[SliceTests]:
     """Test; a block found damaged is computed again, once."""
     parts = slices(plan)
-    current().stage(" ".join(word for word in ("test", ref.stage, of) if word), len(parts))
+    current().stage(" ".join(word for word in ("test", ref.stage, of) if word), len(plan.audited))
 
-    def done(_: SliceTests) -> None:
-        advance(1)
+    def done(part: SliceTests) -> None:
+        advance(len(part.canaries))  # one a document
 
     try:
         return await steps.test(ref, parts, done)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from prefect import flow
 
-from ksdp.audit.errors import InvalidAudit
+from ksdp.audit.errors import InvalidAudit, SpecError
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.audits.views import run_views
@@ -33,9 +33,17 @@ __all__ = ["approval_flow", "audit_flow", "screen_flow"]
 
 def _spec(given: str | dict[str, Any], kind: str) -> tuple[Spec, Path]:
     """A spec from its file, or from its tables, whose paths are absolute or relative to here; tags the run."""
-    read, base = (parse_spec(given), Path.cwd()) if isinstance(given, dict) else read_spec_file(Path(given))
+    read, base = (_tables(given), Path.cwd()) if isinstance(given, dict) else read_spec_file(Path(given))
     tagged(kind, f"mechanism:{read.mechanism.name}")
     return read, base
+
+
+def _tables(given: dict[str, Any]) -> Spec:
+    """A spec that whoever starts a run sent: its cluster may start nothing here, and send nothing in the clear."""
+    read = parse_spec(given)
+    if read.cluster is not None and (read.cluster.cluster_class is not None or read.cluster.insecure):
+        raise SpecError("`cluster.class` and `cluster.insecure` are taken from a spec's file, not from tables.")
+    return read
 
 
 def _scheduler(dask: str | None) -> str | None:
@@ -82,7 +90,8 @@ def audit_flow(
     store : str
         Folder of the store; made where there is none.
     dask : str, optional
-        Address of a Dask scheduler with TLS whose workers see the store under the same path; by default workers
+        Address of a Dask scheduler with TLS whose workers see the store under the same path, or find its blocks at
+        the URL that the spec's `[cluster]` names; by default what `[cluster]` says, or workers
         are started for the run.
     workers : int, optional
         How many; one a core by default.

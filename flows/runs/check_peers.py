@@ -13,7 +13,6 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import KsdpError, ProtocolError
-from ksdp.flows.provenance import code_hash
 from ksdp.flows.runs.check_words import Finding, about_of, mend
 from ksdp.flows.runs.kit_files import KIT, changes
 from ksdp.flows.runs.kit_folder import KitFolder
@@ -24,6 +23,7 @@ from ksdp.protocols.network.knocking import Doorway, KnockError, knock
 from ksdp.protocols.network.mesh import Address, Peer
 from ksdp.protocols.runs.about import LARGEST_ABOUT, About, different_terms
 from ksdp.storage.runs.sealed import open_sealed, write_sealed
+from ksdp.tasks.provenance import code_hash
 
 __all__ = ["Knocks", "check_peers", "compare", "look"]
 

@@ -9,10 +9,10 @@ from importlib.metadata import version
 from typing import Any
 
 from ksdp.audit.errors import InputError
-from ksdp.flows.provenance import code_hash
 from ksdp.flows.runs.terms import Run
 from ksdp.protocols.runs.about import About
 from ksdp.storage.runs.sealed import read_sealed
+from ksdp.tasks.provenance import code_hash
 
 __all__ = ["CLEARANCE_MENDS", "MENDS", "Finding", "about_of", "mend"]
 

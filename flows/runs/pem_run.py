@@ -15,7 +15,6 @@ from ksdp.audit.mechanisms.guarantee import SAMPLERS
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.budget import tight_epsilon
 from ksdp.audit.mechanisms.pem.run_spec import AprioriSpec, LogisticSpec, PemSpec, parse_pem_spec
-from ksdp.flows.provenance import versions
 from ksdp.flows.runs.pem_parties import PemResult, run_pem
 from ksdp.protocols.network.pem_processes import ClientJob
 from ksdp.protocols.pem.field_shares import PrimeField
@@ -24,6 +23,7 @@ from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.records import Records, read_records
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.pem_results import require_new_folder, write_pem_result
+from ksdp.tasks.provenance import versions
 
 __all__ = ["PreparedPem", "prepare_pem", "read_pem_spec", "run_prepared"]
 

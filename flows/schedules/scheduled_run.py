@@ -74,8 +74,8 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
     ref = (await asyncio.to_thread(prepare_stored, seen.spec, seen.corpus, opened.root, may_sample=True)).ref
     with ExitStack() as held:
         await _hold_store(opened, held)
-        cluster = held.enter_context(open_workers(schedule.workers))
-        return _Attempted(seen, await audit(ref.store, ref.audit, ref.corpus, cluster.address, True))
+        cluster = held.enter_context(open_workers(schedule.workers, asked=seen.spec.cluster))
+        return _Attempted(seen, await audit(ref.store, ref.audit, ref.corpus, cluster.address, True, ref.blocks))
 
 
 @flow(name="scheduled-audit", flow_run_name="{schedule}", validate_parameters=False)

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from rich.console import Console
@@ -16,35 +16,29 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from ksdp.flows.progress import listening
+from ksdp.progress_words import rate, stage_line, words
 
-__all__ = ["following", "plain", "terminal"]
-
-_WORDS = {
-    "prepare": "reading the corpus",
-    "sample": "running the mechanism",
-    "test": "testing documents",
-    "confirm": "measuring detected leaks",
-    "certify": "pairs of runs",
-    "curves": "drawing",
-    "claim": "runs on the worst case",
-    "start": "starting the parties",
-    "iterate": "iterations",
-    "baseline": "alone, public, exact",
-    "settings": "settings",
-}
+__all__ = ["bars", "following", "plain", "terminal"]
 
 
-def _words(stage: str) -> str:
-    """`sample look-2` is the second look's."""
-    verb, _, where = stage.partition(" ")
-    return _WORDS.get(verb, verb) + (f", {where.replace('-', ' ')}" if where else "")
+class _Rate(ProgressColumn):
+    """Units a second: lately while a stage is under way, and over all of it when it is done."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(
+            "" if speed is None else rate(task.fields.get("stage", ""), speed, 1.0), style="progress.data.speed"
+        )
 
 
 class _Bars:
@@ -55,7 +49,7 @@ class _Bars:
     def stage(self, name: str, total: int) -> None:
         if self._bar is not None:
             self._progress.update(self._bar, completed=self._progress.tasks[self._bar].total)
-        self._bar = self._progress.add_task(_words(name), total=total)
+        self._bar = self._progress.add_task(words(name), total=total, stage=name)
 
     def advance(self, units: int) -> None:
         if self._bar is not None:
@@ -78,14 +72,22 @@ def _shown() -> Iterator[None]:
             yield
             lines.end()
         return
+    with bars(Console(stderr=True)):
+        yield
+
+
+@contextmanager
+def bars(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """A bar a stage: units done, units a second, and the time left."""
     columns = (
         TextColumn("{task.description:30}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _Rate(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(elapsed_when_finished=False),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress, listening(_Bars(progress)):
+    with Progress(*columns, console=console, get_time=clock) as progress, listening(_Bars(progress)):
         yield
 
 
@@ -113,27 +115,27 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 class _StageLines:
-    """A line when a stage begins, and its seconds when it ends: for logs and pipes, where bars cannot move."""
+    """One line a stage, when it is over: for logs and pipes, where bars cannot move."""
 
     def __init__(self) -> None:
-        self._began: float | None = None
+        self._stage: tuple[str, int] | None = None
+        self._began, self._done = 0.0, 0
 
     def stage(self, name: str, total: int) -> None:
         self.end()
-        self._began = time.monotonic()
-        self.say(f"{_words(name)} ({total}) ...")
+        self._stage, self._began, self._done = (name, total), time.monotonic(), 0
 
     def advance(self, units: int) -> None:
-        pass
+        self._done += units
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """The last stage is done."""
-        if self._began is not None:
-            self.say(f"  done in {time.monotonic() - self._began:.1f} s")
-        self._began = None
+        if self._stage is not None:
+            self.say(stage_line(self._stage[0], self._done, self._stage[1], time.monotonic() - self._began))
+        self._stage = None
 
 
 class _Counter:
@@ -143,7 +145,7 @@ class _Counter:
         self._name, self._done, self._total, self._shown = "", 0, 1, 0.0
 
     def stage(self, name: str, total: int) -> None:
-        self._name, self._done, self._total = _words(name), 0, max(total, 1)
+        self._name, self._done, self._total = words(name), 0, max(total, 1)
         self._show()
 
     def advance(self, units: int) -> None:

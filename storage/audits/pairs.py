@@ -7,7 +7,6 @@ of pairs is no part of it: more of them continue where these stopped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import DamagedBlock
 from ksdp.storage.checksums import whole_table
+from ksdp.storage.places import Place, RemotePlace
 from ksdp.storage.store import write_whole
 
 __all__ = ["PairsPart", "read_pairs", "write_pairs"]
@@ -36,7 +36,7 @@ class PairsPart:
         return f"{self.first:07d}-{self.stop:07d}.parquet"
 
 
-def write_pairs(folder: Path, part: PairsPart, key: str, advantages: Floats) -> None:
+def write_pairs(folder: Place, part: PairsPart, key: str, advantages: Floats) -> None:
     """Write the advantages of some pairs, shape (n_documents, n_pairs)."""
     flat = pa.array(np.ascontiguousarray(advantages).ravel())
     cells = pa.FixedSizeListArray.from_arrays(flat, advantages.shape[1])
@@ -47,7 +47,7 @@ def write_pairs(folder: Path, part: PairsPart, key: str, advantages: Floats) -> 
     )
 
 
-def read_pairs(folder: Path, part: PairsPart, key: str) -> Floats | None:
+def read_pairs(folder: Place, part: PairsPart, key: str) -> Floats | None:
     """What `write_pairs` wrote; None where it did not.
 
     Raises
@@ -59,7 +59,7 @@ def read_pairs(folder: Path, part: PairsPart, key: str) -> Floats | None:
     if not path.is_file():
         return None
     try:
-        table = whole_table(path)
+        table = whole_table(path.source() if isinstance(path, RemotePlace) else path)
         stored = (table.schema.metadata or {}).get(b"ksdp.key", b"").decode()
         flat = table["advantages"].combine_chunks().flatten().to_numpy()
         advantages = flat.reshape(table.num_rows, part.stop - part.first)

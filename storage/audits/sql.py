@@ -116,7 +116,7 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
         block = Block(0, start, min(start + stage.runs_a_block, stage.runs))
         try:
             cells = read_groups(
-                store.root / stage.values, block, stage.key, stage.statistics, summary.spec.store.precision
+                store.blocks / stage.values, block, stage.key, stage.statistics, summary.spec.store.precision
             )
         except DamagedBlock as error:
             raise StoreError(

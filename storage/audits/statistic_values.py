@@ -134,7 +134,7 @@ def read_values_by_run(
     for block in _blocks(stage, lane):
         try:
             cells.append(
-                read_values(store.root / stage.values, block, stage.key, row // ROW_GROUP, statistics, precision)
+                read_values(store.blocks / stage.values, block, stage.key, row // ROW_GROUP, statistics, precision)
             )
         except DamagedBlock as error:
             raise StoreError(

@@ -26,7 +26,9 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
     assert said["opens"] == "every round"
     assert said["unread"] == []
     assert said["coverage"]["span"] == ["span-energy", "span-leverage"]
-    assert said["bytes"] == 300 * (3 * 60 + 30 + (120 + 32) * len(said["statistics"])) * 4
+    assert (
+        said["bytes"] > 300 * (3 * 60 + 30 + (120 + 32) * len(said["statistics"])) * 4
+    )  # and canaries, bits, corpus
     assert said["seconds_a_run"] > 0
     assert set(said["cpu_seconds"]) == {"start", "sample", "test", "confirm"}
     assert said["cpu_hours"] * 3600 == pytest.approx(sum(said["cpu_seconds"].values()))

@@ -1,0 +1,44 @@
+"""One plain line a stage where there is no terminal; units a second and the time left where there is one."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from ksdp.flows.progress import advance, current
+from ksdp.terminal import bars, terminal
+
+
+def test_a_log_has_one_line_a_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal():
+        current().stage("prepare", 1)
+        current().stage("sample look-2", 300)
+        advance(100)
+        current().say("something a person wants to know")
+        advance(200)
+        current().stage("test", 40)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in said] == [
+        "reading the corpus",
+        "something a person wants to know",
+        "running the mechanism, look 2",
+        "testing documents",
+    ]
+    assert ": 300 runs in 0.0 s" in said[2]
+    assert ": 0 of 40 documents in 0.0 s" in said[3]
+
+
+def test_a_terminal_has_units_a_second_and_the_time_left() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    now = iter(range(1000))
+    with bars(console, clock=lambda: float(next(now))):
+        current().stage("sample", 300)
+        for _ in range(3):
+            advance(50)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "150/300" in shown
+    assert "runs/s" in shown
+    assert "0:00:" in shown

@@ -1,0 +1,78 @@
+"""A cluster by the name of its class: of installed packages alone, with TLS, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ksdp.audit.cluster_spec import ClusterSpec
+from ksdp.audit.errors import InputError
+from ksdp.tasks.cluster import open_workers
+from ksdp.tasks.named_cluster import cluster_class
+from ksdp.tasks.spread import spread
+
+
+def asked(name: str, **given: object) -> ClusterSpec:
+    return ClusterSpec.model_validate({"class": name, **given})
+
+
+def test_classes_of_installed_packages_are_found() -> None:
+    from distributed import LocalCluster, SSHCluster
+
+    assert cluster_class("distributed.LocalCluster") is LocalCluster
+    assert cluster_class("dask.distributed.SSHCluster") is SSHCluster
+
+
+@pytest.mark.parametrize("name", ["beside_the_spec.MyCluster", "numpy.MyCluster"])
+def test_a_module_beside_the_spec_is_never_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither under a name of its own nor under that of a package; the folder of a spec may be on the path."""
+    (tmp_path / f"{name.partition('.')[0]}.py").write_text("raise SystemExit('it was run')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "numpy")  # so that it would be looked for anew
+    with pytest.raises(InputError, match="no installed package is called"):
+        cluster_class(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("subprocess.Popen", "no installed package is called 'subprocess'"),
+        ("dask_nowhere.SLURMCluster", "pip install dask-nowhere"),
+        ("distributed.Client", "has no such class of clusters"),
+        ("distributed.NoCluster", "has no such class of clusters"),
+        ("distributed.nowhere.LocalCluster", "cannot be imported"),
+    ],
+)
+def test_other_names_are_refused(name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        cluster_class(name)
+
+
+@pytest.mark.e2e
+def test_a_named_cluster_speaks_tls_and_calls_are_made_there() -> None:
+    given = {"threads_per_worker": 1, "n_workers": 0, "dashboard_address": "127.0.0.1:0"}
+    with open_workers(asked=asked("distributed.LocalCluster", workers=1, arguments=given)) as workers:
+        assert workers.address.startswith("tls://")
+        assert workers.count == 1
+        assert spread(workers.address, str.upper, [("a",), ("b",)], lambda _: None) == ["A", "B"]
+
+
+def test_what_does_not_start_is_said() -> None:
+    nowhere = asked("distributed.SSHCluster", arguments={"hosts": []})
+    with pytest.raises(InputError, match="does not start .ValueError"), open_workers(asked=nowhere):
+        pass
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("given", "patience", "said"),
+    [({"protocol": "tcp://"}, 600, "started a scheduler without TLS"), ({}, 1, "had no worker for 1 s")],
+)
+def test_without_tls_or_workers_nothing_is_sent(given: dict[str, str], patience: int, said: str) -> None:
+    empty = {"n_workers": 0, "dashboard_address": "127.0.0.1:0", **given}
+    started = asked("distributed.LocalCluster", arguments=empty, patience=patience)
+    with pytest.raises(InputError, match=said), open_workers(asked=started):
+        pass
