@@ -104,6 +104,7 @@ def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_stor
 
 
 @pytest.mark.e2e
+@pytest.mark.validity
 def test_pages_that_are_asked_for_again_and_again_keep_no_memory(history_store: Store) -> None:
     visitor = client(history_store)
 
