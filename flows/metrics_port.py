@@ -78,9 +78,11 @@ def _guarded(app: _App) -> _App:
     """Refuse what names another host than this machine."""
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        ours = False
         with contextlib.suppress(ValueError):  # an address in half a pair of brackets
-            if _is_loopback(urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""):
-                return app(environ, start)
+            ours = _is_loopback(urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or "")
+        if ours:
+            return app(environ, start)
         start("421 Misdirected Request", [("Content-Type", "text/plain")])
         return [b"This host name is not ours."]
 
