@@ -38,7 +38,7 @@ def test_what_is_taken_out_or_changed_is_noticed(looked: Store, line: int) -> No
     assert read_accesses(looked)[1] == line + 1
     lines[line] = lines[line].replace(b"Ada", b"Eve")
     file.write_bytes(b"".join(lines))
-    assert read_accesses(looked)[1] == line + 1  # its own hash tells
+    assert read_accesses(looked)[1] == line + 1
 
 
 def test_a_flipped_bit_of_the_last_look_is_noticed(looked: Store) -> None:
