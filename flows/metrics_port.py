@@ -12,7 +12,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -47,8 +47,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def server_bind(self) -> None:
         """Without asking the name server who we are."""
-        super(WSGIServer, self).server_bind()
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        TCPServer.server_bind(self)
+        host, port = self.socket.getsockname()[:2]
+        self.server_name, self.server_port = str(host), int(port)
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -77,7 +78,10 @@ def _guarded(app: _App) -> _App:
     """Refuse what names another host than this machine."""
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        if _is_loopback(urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""):
+        ours = False
+        with contextlib.suppress(ValueError):  # an address in half a pair of brackets
+            ours = _is_loopback(urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or "")
+        if ours:
             return app(environ, start)
         start("421 Misdirected Request", [("Content-Type", "text/plain")])
         return [b"This host name is not ours."]

@@ -58,6 +58,7 @@ def pages(store: Store, audit: str) -> list[str]:
 
 
 @pytest.mark.e2e
+@pytest.mark.validity
 def test_no_text_is_anywhere_and_no_file_is_for_others(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     with (tmp_path / "mail.jsonl").open("w") as file:

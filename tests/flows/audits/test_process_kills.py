@@ -85,6 +85,7 @@ def small(spec: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.e2e
+@pytest.mark.validity
 @pytest.mark.parametrize("who", ["main", "worker", "server"])
 def test_a_killed_process_loses_nothing(who: str, small: Path, tmp_path: Path) -> None:
     assert kills(small, tmp_path, [who], 3) == 0

@@ -15,6 +15,8 @@ from ksdp.flows.runs.kit_files import INVITATION, KIT, REQUEST, header, open_kit
 from ksdp.flows.runs.kit_protocol import write_protocol
 from ksdp.storage.runs.sealed import Sealed, open_sealed, seal, write_sealed
 
+pytestmark = pytest.mark.validity
+
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 HEX = KEY.public_key().public_bytes_raw().hex()
 ASKS = {"invitation": "ab", "name": "bob", "address": "h:1", "server": False, "key": HEX, "renews": None}

@@ -141,6 +141,7 @@ main()
 
 
 @pytest.mark.e2e
+@pytest.mark.validity
 def test_memory_that_is_short_is_one_line(tmp_path: Path) -> None:
     """A table of 600 MB, packed, in an address space that has half a gigabyte left."""
     with gzip.open(tmp_path / "a.csv.gz", "wb", compresslevel=1) as file:
@@ -173,6 +174,7 @@ main()
 
 
 @pytest.mark.e2e
+@pytest.mark.validity
 def test_another_user_is_told_in_one_line_that_the_store_is_not_his(tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become another user")
