@@ -34,6 +34,7 @@ from benchmarks import (
     peers_run,
     pem_hosts,
     protocol_run,
+    protocols_table,
     raw_leak,
     secure_aggregation,
     secure_sum,
@@ -96,6 +97,7 @@ def main() -> None:
             chosen.with_runs,
         ),
         "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
+        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs),
         "raw-leak": lambda _: raw_leak.run(),
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
@@ -121,6 +123,7 @@ def main() -> None:
     parser.add_argument("--mails", type=int)
     parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
     parser.add_argument("--servers", type=int, default=3)
+    parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")

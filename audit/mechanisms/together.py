@@ -7,6 +7,7 @@ announce is in it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,7 +114,8 @@ class Together:
     Parameters
     ----------
     runs : tables
-        Each a mechanism with its parameters, as in `[mechanism]`; two or more.
+        Each a mechanism with its parameters, as in `[mechanism]`; two or more. Versions and defaults are filled
+        in, so that runs of another version are never taken for these.
 
     Examples
     --------
@@ -142,13 +144,13 @@ class Together:
             if run["name"] == self.name:
                 raise SpecError("`runs` must not hold runs that are together themselves; list them one by one.")
         object.__setattr__(self, "runs", tuple(dict(run) for run in self.runs))
-        _ = self.inner
+        object.__setattr__(self, "runs", tuple(map(_filled, self.runs, self.inner)))
 
     @cached_property
     def inner(self) -> tuple[Mechanism, ...]:
         """The mechanisms, in their order."""
         return tuple(
-            make_mechanism(run["name"], {key: value for key, value in run.items() if key != "name"})
+            make_mechanism(run["name"], {k: value for k, value in run.items() if k not in ("name", "version")})
             for run in self.runs
         )
 
@@ -221,6 +223,15 @@ class Together:
         shown = {name for place, one in self._numbered for name in _named(place, opened(one, 2))}
         whole = all(part.needs and set(part.needs) <= shown and not part.needs_any for part in parts)
         return whole and len(parts) == len(self.inner)
+
+
+def _filled(run: Mapping[str, Any], mechanism: Mechanism) -> dict[str, Any]:
+    if run.get("version", mechanism.version) != mechanism.version:
+        raise SpecError(f"`version` of {mechanism.name} must be {mechanism.version}; got {run['version']!r}.")
+    filled: dict[str, Any] = {}
+    if dataclasses.is_dataclass(mechanism):
+        filled = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
+    return {"name": run["name"], "version": mechanism.version} | filled
 
 
 def _prefixed(place: int, name: str) -> str:
