@@ -39,7 +39,7 @@ class OfRun:
     @property
     def name(self) -> str:
         """Which run, and the statistic's name."""
-        return f"run{self.place}.{self.statistic.name}"
+        return f"run{self.place}-{self.statistic.name}"
 
     @property
     def version(self) -> int:
@@ -81,7 +81,7 @@ class SumOverRuns:
     @property
     def name(self) -> str:
         """The statistic's, and that it is a sum."""
-        return f"runs.{self.parts[0].statistic.name}"
+        return f"runs-{self.parts[0].statistic.name}"
 
     @property
     def version(self) -> int:
@@ -121,7 +121,7 @@ class Together:
     --------
     >>> together = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
     >>> [array.name for array in together.observables(9)][:2]
-    ['run1.sums', 'run1.T']
+    ['run1_sums', 'run1_T']
     """
 
     name: ClassVar[str] = "together"
@@ -235,7 +235,7 @@ def _filled(run: Mapping[str, Any], mechanism: Mechanism) -> dict[str, Any]:
 
 
 def _prefixed(place: int, name: str) -> str:
-    return f"run{place}.{name}"
+    return f"run{place}_{name}"
 
 
 def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:

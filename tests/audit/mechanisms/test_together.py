@@ -33,10 +33,10 @@ def test_it_announces_what_each_run_announces_and_nothing_else(corpus: Corpus) -
     for place, one in enumerate(TWO, start=1):
         mechanism = make_mechanism(one["name"], {k: v for k, v in one.items() if k != "name"})
         alone = mechanism.run(database, np.random.default_rng(0))
-        own = {name: array for name, array in seen.items() if name.startswith(f"run{place}.")}
-        assert {name.removeprefix(f"run{place}.") for name in own} == set(alone)
+        own = {name: array for name, array in seen.items() if name.startswith(f"run{place}_")}
+        assert {name.removeprefix(f"run{place}_") for name in own} == set(alone)
         for name, array in alone.items():
-            np.testing.assert_array_equal(own[f"run{place}.{name}"], array)
+            np.testing.assert_array_equal(own[f"run{place}_{name}"], array)
 
 
 def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> None:
@@ -45,12 +45,12 @@ def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> N
     seen = together.run(database, np.random.default_rng(0))
     documents = Documents(sp.csr_array(corpus.matrix[:9]))
     by_name = {statistic.name: statistic for statistic in together.statistics}
-    inner = Observables({n.removeprefix("run2."): a for n, a in seen.items() if n.startswith("run2.")})
-    first = Observables({n.removeprefix("run1."): a for n, a in seen.items() if n.startswith("run1.")})
+    inner = Observables({n.removeprefix("run2_"): a for n, a in seen.items() if n.startswith("run2_")})
+    first = Observables({n.removeprefix("run1_"): a for n, a in seen.items() if n.startswith("run1_")})
     plain = statistics()["sums-share"]
-    values = by_name["run2.sums-share"].evaluate(seen, documents)
+    values = by_name["run2-sums-share"].evaluate(seen, documents)
     np.testing.assert_array_equal(values, plain.evaluate(inner, documents))
-    both = by_name["runs.sums-share"].evaluate(seen, documents)
+    both = by_name["runs-sums-share"].evaluate(seen, documents)
     np.testing.assert_array_equal(both, plain.evaluate(first, documents) + values)
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(corpus: Cor
     learnt = plan_of(corpus, TWO, statistics={"families": ["paper", "geometry", "rounds", "learned"]})
     assert learnt.coverage.may_clear
     many = plan_of(corpus, TWO, design={"party_size": 20, "with_runs": 12 * corpus.features})
-    assert any("run1.sums number by number" in reason for reason in many.coverage.unread)
+    assert any("run1_sums number by number" in reason for reason in many.coverage.unread)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def test_two_runs_that_say_nothing_alone_may_say_all_together() -> None:
             drawn = sp.csr_array(rows[np.sort(rng.choice(60, 20, replace=False))])
             whole = sp.csr_array(sp.vstack((drawn, document), format="csr")) if held else drawn
             found = together.run(Database((whole,)), rng)
-            seen[held, run] = found["run1.output"][0], found["run2.output"][0]
+            seen[held, run] = found["run1_output"][0], found["run2_output"][0]
     alone = [ks_2samp(seen[0, :, place], seen[1, :, place]).statistic for place in (0, 1)]
     assert max(alone) < 0.25  # chance alone: above 0.16 once in a thousand
     assert ks_2samp(*(np.diff(arm)[:, 0] for arm in seen)).statistic == 1.0

@@ -66,7 +66,7 @@ def test_an_audit_covers_runs_that_are_all_in_it_with_every_parameter(tmp_path: 
     [
         ({"mechanism": "pd-nmf"}, "a joint one is of `together`"),
         ({"valid": False}, "is void"),
-        ({"unread": ("run1.sums",)}, "did not look at run1.sums"),
+        ({"unread": ("run1_sums",)}, "did not look at run1_sums"),
         ({"sensitive": 1}, "found 1 documents sensitive"),
         ({"undecided": 2}, "left 2 undecided"),
     ],
