@@ -115,7 +115,6 @@ def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequen
     Parameters
     ----------
     looks : one `ArmTests` of one column a look, of the documents that it tested
-    rule : DecisionSpec
     levels : of the looks
     """
     count, sensitive, missed, smallest, distance = 0, 0, 0, 1.0, 0

@@ -153,7 +153,6 @@ def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, 
         Of the same documents.
     documents : int
         That the corrections count.
-    level : float
     looks : int
         After any of which a document may have been measured last.
     """

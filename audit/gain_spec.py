@@ -23,5 +23,8 @@ class GainSpec(BaseModel):
     public: Annotated[int, Field(ge=2)] | None = None
     """Documents that are taken as public in each split, and from every party: who learns from them alone is a
     baseline. With `corpus.levers.basis` it is the first directions of that basis, whatever this says."""
+    time: str | None = None
+    """Column of a ratings file that says when, as a number. Of every user the latest fifth of the ratings is
+    predicted, and nobody learns from it; of ratings without a time a fifth at random."""
     target: str | None = None
     """Numeric column of a table: the error of a regression on what is learnt is measured, too."""

@@ -21,11 +21,13 @@ from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.sequential import look_levels
 
-__all__ = ["FIRST", "FRESH", "Look", "Stage", "fresh_seed", "plan_looks"]
+__all__ = ["AGAIN", "FIRST", "FRESH", "Look", "Stage", "fresh_seed", "plan_looks"]
 
 FIRST = ""
 """Name of the first look, which needs no file: the plan alone decides it."""
 FRESH = "fresh"
+AGAIN = "again"
+"""The runs of the first look, for what was detected, where the values of the first look are gone."""
 
 
 @dataclass(frozen=True)

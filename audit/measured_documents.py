@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import Units
-from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.statistics.contract import Documents, Pool
 
-__all__ = ["measured_documents", "take_rows"]
+__all__ = ["measured_documents", "pool_of", "take_rows"]
 
 Rows = NDArray[np.int64]
 
@@ -23,8 +24,34 @@ def take_rows(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
     return sp.csr_array(matrix[rows])
 
 
+def pool_of(corpus: Corpus, units: Units, held: Sequence[Rows], size: int, mechanism: Mechanism | None) -> Pool:
+    """What databases are made of: `size` of the units that are not `held` by others, and all that are."""
+    others = np.sort(np.concatenate(held))
+    mine = np.setdiff1d(np.arange(len(units)), others)
+    share = size / max(len(mine), 1)
+    if not len(others):
+        return Pool(corpus.matrix, share, None, mechanism)
+    rows = [_rows_of(corpus.matrix, units.rows(some)) for some in (mine, others)]
+    return Pool(rows[0], share, rows[1], mechanism)
+
+
+def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
+    """The same, without a copy where they follow one another: a corpus on disk stays there."""
+    if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or (np.diff(rows) != 1).any():
+        return take_rows(matrix, rows)
+    first, last = int(matrix.indptr[rows[0]]), int(matrix.indptr[rows[-1] + 1])
+    begins = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
+    shape = (len(rows), matrix.shape[1])
+    return sp.csr_array((matrix.data[first:last], matrix.indices[first:last], begins), shape=shape, copy=False)
+
+
 def measured_documents(
-    corpus: Corpus, units: Units, targets: Rows, population: Rows, background: Mapping[str, NDArray[Any]]
+    corpus: Corpus,
+    units: Units,
+    targets: Rows,
+    population: Rows,
+    background: Mapping[str, NDArray[Any]],
+    pool: Pool | None = None,
 ) -> Documents:
     """The target units with what the adversary knows besides.
 
@@ -32,12 +59,14 @@ def measured_documents(
     ----------
     targets, population : units
         Those that are measured, and those that stand for everybody.
+    pool : Pool, optional
+        What databases are drawn from.
     """
-    matrix = units.matrix if len(targets) == len(units) else take_rows(units.matrix, targets)
+    matrix = units.matrix if len(targets) == len(units) else _rows_of(units.matrix, targets)
     everybody = Documents(take_rows(units.matrix, population), background)
     if units.order is None:
-        return Documents(matrix, background, population=everybody)
+        return Documents(matrix, background, population=everybody, pool=pool)
     members, starts = units.members(targets)
     all_rows = Documents(take_rows(corpus.matrix, units.members(population)[0]), background)
-    rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows)
-    return Documents(matrix, background, rows, starts, everybody)
+    rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows, pool=pool)
+    return Documents(matrix, background, rows, starts, everybody, pool)

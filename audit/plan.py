@@ -22,13 +22,13 @@ from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import expected_arms, kept_without
-from ksdp.audit.measured_documents import measured_documents, take_rows
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.measured_documents import measured_documents, pool_of, take_rows
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 from ksdp.audit.verdicts.raw_filter import RAW
@@ -40,7 +40,6 @@ __all__ = [
     "NULL_CONTROLS",
     "Column",
     "Plan",
-    "kept_of",
     "parameters_of",
     "take_rows",
 ]
@@ -248,6 +247,11 @@ class Plan:
         return Database(tuple(parties), coalition, held)
 
     @cached_property
+    def pool(self) -> Pool:
+        """What databases are drawn from."""
+        return pool_of(self.corpus, self.units, (self.honest, self.coalition), self.party_rows, self.mechanism)
+
+    @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
         matrix, rows = self.corpus.matrix, self.units.rows
         return take_rows(matrix, rows(self.honest)), take_rows(matrix, rows(self.coalition))
@@ -292,9 +296,5 @@ def _written(value: Any) -> str:
 
 @lru_cache(maxsize=4)
 def _documents(plan: Plan, lane: int) -> Documents:
-    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.population, plan.background)
-
-
-def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
-    """What a store keeps of a run: all of it, or what the last round announced."""
-    return announced if observables == "all" else tuple(a for a in announced if not a.early)
+    known = (plan.population, plan.background, plan.pool)
+    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), *known)

@@ -9,21 +9,18 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any, cast
 
-import numpy as np
-
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.statistics.contract import Statistic
 
 __all__ = [
-    "CallableMechanism",
     "described_mechanisms",
     "lent",
     "make_mechanism",
@@ -34,24 +31,6 @@ __all__ = [
 
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-
-
-@dataclasses.dataclass(frozen=True)
-class CallableMechanism:
-    """A plain function `(database, rng) -> {name: array}` with the shapes that it declares."""
-
-    name: str
-    function: Callable[[Database, np.random.Generator], Mapping[str, Any]]
-    shapes: tuple[Announced, ...]
-    version: int = 1
-
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """The declared names and shapes."""
-        return self.shapes
-
-    def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Call the function."""
-        return Observables({name: np.asarray(array) for name, array in self.function(database, rng).items()})
 
 
 _lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")

@@ -56,6 +56,7 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
     stored = {HANDED: handed_bits(database, len(plan.corpus))}
     for announced in plan.announced:
         array = np.asarray(seen[announced.name], dtype=plan.spec.store.precision)
+        array = array + array.dtype.type(0)  # -0.0 is 0.0 like any other, so that a store may leave zeros out
         if array.shape != announced.shape:
             raise KsdpError(
                 f"mechanism {plan.mechanism.name!r} announced {announced.name!r} of shape {array.shape}; "

@@ -17,6 +17,7 @@ from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.spec_hints import permitted
+from ksdp.audit.store_spec import StoreSpec
 
 __all__ = [
     "CertificateSpec",
@@ -70,7 +71,8 @@ class CorpusSpec(Section, frozen=True):
     labels: str | None = None
     """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
     vocabulary: str | None = None
-    """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says."""
+    """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says. For
+    ratings: the items, whether rated or not; ratings of others are left out."""
     encoding: str = "utf-8"
     stemming: str | None = None
     """A Snowball language (`english`); none by default."""
@@ -217,17 +219,6 @@ class CertificateSpec(Section, frozen=True):
     """Each costs a run of the mechanism for every document: no certificate unless it is asked for."""
     level: Fraction | None = None
     """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
-
-
-class StoreSpec(Section, frozen=True):
-    """What is kept."""
-
-    observables: Literal["all", "last", "none"] = "last"
-    """Keep of every run's observables all, or those of the last round, so that `ksdp test` with statistics of
-    these needs no sampling; or nothing, and recompute them from the seed. All rounds are 5 to 11 times as many
-    bytes as the last."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Of stored observables and values."""
 
 
 class Spec(Section, frozen=True):

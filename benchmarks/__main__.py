@@ -6,6 +6,7 @@
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
     python -m benchmarks speed               # beside an earlier commit; --quick: seconds, --whole: an hour
     python -m benchmarks advantage           # hours, so only by name
+    python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
     python -m benchmarks.pem                 # the same
     python -m benchmarks.figure_3 --movies 17711  # figure 3 in the shape of Netflix; ten minutes
 """
@@ -29,13 +30,16 @@ from benchmarks import (
     hidden,
     hidden_leak,
     ks_cost,
+    matched,
     normed_sum,
     peers,
     peers_run,
     pem_hosts,
     protocol_run,
     protocols_table,
+    ratings,
     raw_leak,
+    scale,
     secure_aggregation,
     secure_sum,
     sigma_leak,
@@ -88,6 +92,8 @@ def main() -> None:
                 chosen.delay,
                 chosen.sweeps,
                 chosen.mails,
+                chosen.ratings,
+                chosen.only_final,
             )
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
@@ -96,9 +102,13 @@ def main() -> None:
             chosen.documents,
             chosen.with_runs,
         ),
+        "ratings": lambda _: ratings.run(),
         "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
         "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs),
         "raw-leak": lambda _: raw_leak.run(),
+        "matched": lambda _: matched.run(),
+        "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
+        "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
         "every-round": lambda chosen: every_round.run(chosen.spec or SPEC, chosen.runs, chosen.leak),
@@ -112,6 +122,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--with-runs", type=int, default=100)
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
+    parser.add_argument("--scales", nargs="+", type=int, default=[20_000, 200_000], help="documents")
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--parties", nargs="+", type=int, default=[3])
     parser.add_argument("--features", nargs="+", type=int, default=[500, 1000])
@@ -121,6 +132,8 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--sweeps", type=int, default=hidden.SWEEPS)
     parser.add_argument("--mails", type=int)
+    parser.add_argument("--ratings", action="store_true")
+    parser.add_argument("--only-final", action="store_true")
     parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])

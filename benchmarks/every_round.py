@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from ksdp.audit.design import Block
 from ksdp.audit.design_streams import mechanism_rng
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF, SUMS
+from ksdp.audit.mechanisms.factorisation.nmf_announced import SUMS
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import stack, start_block
 from ksdp.audit.mechanisms.factorisation.span import announced_span

@@ -7,9 +7,12 @@
     python -m benchmarks hidden --today                        # beside runs by sums of twenty iterations
     python -m benchmarks hidden --delay 0.01                   # 10 ms on the way to everybody and 10 ms back
     python -m benchmarks hidden --topics                       # PD-NMF, beside its run by sums
+    python -m benchmarks hidden --topics --only-final          # without that
+    python -m benchmarks hidden --topics --ratings             # weighted PD-NMF of MovieLens-1M
 
-Corpus: enron-mail6, tf-idf, mailboxes dealt out to the organisations, a share of their mails where asked for. A
-network adds its latency to every round: a relay in this process holds back what it carries.
+Corpus: enron-mail6, tf-idf, mailboxes dealt out to the organisations, a share of their mails where asked for; or
+the ratings of the films rated most, users dealt out. A network adds its latency to every round: a relay in this
+process holds back what it carries.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 
 from benchmarks import data_folder
@@ -36,7 +40,9 @@ from ksdp.audit.mechanisms.contract import Database, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.audit.plan import parameters_of
 from ksdp.flows.runs.terms import Run, read_run
+from ksdp.storage.keys import make_identity
 
 __all__ = ["Asked", "run"]
 
@@ -49,6 +55,8 @@ TODAY = {
 
 NMF = "rank = {rank}\nsweeps = {sweeps}\ntolerance = 0.0\nbeta = 0.1\ndelta = 0.1\n"
 BOUND = "[precision]\nbound = 8192.0\n"
+RATINGS = 2.0**24
+"""The squares of all ratings add up to 14 million; with regularisers of 1 to no more than this."""
 SWEEPS = 20
 
 
@@ -65,18 +73,22 @@ class Asked:
     """Seconds, each way."""
     sweeps: int = SWEEPS
     mails: int | None = None
-    """Of a party, the first ones; all of them by default."""
+    """Of a party, the first ones; all of them by default. Or users."""
+    ratings: bool = False
+    only_final: bool = False
 
 
 def run(asked: Asked) -> None:
     """Print one line a run."""
-    data = data_folder() / "enron-mail6"
     for m in asked.parties:
         for d in asked.features:
             with tempfile.TemporaryDirectory() as folder:
                 names = NAMES[:m]
-                write_parties(data, Path(folder), names, d)
-                _specs(Path(folder), names, asked.mails)
+                if asked.ratings:
+                    _write_ratings(Path(folder), names, d)
+                else:
+                    write_parties(data_folder() / "enron-mail6", Path(folder), names, d)
+                _specs(Path(folder), names, asked)
                 for rank in asked.ranks:
                     for name, parameters in _runs(asked, rank, m):
                         _one(name, parameters, Path(folder), names, asked.delay)
@@ -85,21 +97,44 @@ def run(asked: Asked) -> None:
 def _runs(asked: Asked, rank: int, parties: int) -> Iterator[tuple[str, str]]:
     final = "[final]\n" + ('computing = ["ada", "bob", "cyd"]\n' if parties > 3 else "")
     if asked.topics:
-        parameters = NMF.format(rank=rank, sweeps=asked.sweeps)
-        yield "pd-nmf", f'{parameters}opens = "final"\n{final}{BOUND}'
-        yield "pd-nmf", parameters
+        parameters, bound = NMF.format(rank=rank, sweeps=asked.sweeps), BOUND
+        if asked.ratings:
+            parameters, bound = (
+                parameters.replace("0.1", "1.0") + "weighted = true\n",
+                f"[precision]\nbound = {RATINGS / parties:.0f}.0\n",
+            )
+        yield "pd-nmf", f'{parameters}opens = "final"\n{final}{bound}'
+        if not (asked.only_final or asked.ratings):
+            yield "pd-nmf", parameters
         return
     yield "pd-svd", f'rank = {rank}\nopens = "final"\n{final}'
     for name in TODAY if asked.today else ():
         yield name, f"rank = {rank}\n{TODAY[name]}"
 
 
-def _specs(folder: Path, names: tuple[str, ...], mails: int | None) -> None:
-    """A spec for each organisation: its own tf-idf, rows of length 1."""
+def _write_ratings(folder: Path, names: tuple[str, ...], most: int) -> None:
+    """Users dealt out to parties; the films rated most."""
+    table = pd.read_parquet(
+        data_folder() / "movielens-1m" / "ratings.parquet", columns=["user_id", "item_id", "rating"]
+    )
+    items = np.sort(table["item_id"].value_counts(sort=True).index[:most])
+    table = table[table["item_id"].isin(items)]
+    users, rows = np.unique(table["user_id"], return_inverse=True)
+    columns = np.searchsorted(items, table["item_id"])
+    ratings = sp.csr_array((table["rating"].astype(float), (rows, columns)), shape=(len(users), len(items)))
+    for at, name in enumerate(names):
+        make_identity(folder, name)
+        sp.save_npz(folder / f"{name}.npz", sp.csr_array(ratings[at :: len(names)]))
+    (folder / "vocabulary.txt").write_text("".join(f"{item}\n" for item in items), encoding="utf-8")
+
+
+def _specs(folder: Path, names: tuple[str, ...], asked: Asked) -> None:
+    """A spec for each organisation: its own tf-idf, rows of length 1; or ratings as they are."""
+    weighting = "counts" if asked.ratings else "tf-idf"
     for name in names:
-        if mails is not None:
-            sp.save_npz(folder / f"{name}.npz", sp.csr_array(sp.load_npz(folder / f"{name}.npz"))[:mails])
-        corpus = f'path = "{folder / name}.npz"\nvocabulary = "{folder}/vocabulary.txt"\nweighting = "tf-idf"'
+        if asked.mails is not None:
+            sp.save_npz(folder / f"{name}.npz", sp.csr_array(sp.load_npz(folder / f"{name}.npz"))[: asked.mails])
+        corpus = f'path = "{folder / name}.npz"\nvocabulary = "{folder}/vocabulary.txt"\nweighting = "{weighting}"'
         (folder / f"{name}.toml").write_text(f'[corpus]\n{corpus}\n[mechanism]\nname = "pd-svd"\n')
 
 
@@ -153,7 +188,7 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...], delay
     held = f", {delay * 1000:g} ms each way" if delay else ""
     print(
         f"{name:9} opens {opens_of(mechanism):11} {len(names)} parties, {read.terms.features} terms, rank "
-        f"{mechanism.rank}{held}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
+        f"{parameters_of(mechanism)['rank']}{held}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
         f"{sent / 1e6:.1f} MB sent by one, "
         f"{after.ru_maxrss / 1024:.0f} MB the largest process so far, {_off(read, folder, names, found)}",
         flush=True,
@@ -166,7 +201,8 @@ def _off(read: Run, folder: Path, names: tuple[str, ...], found: dict[str, np.nd
     if isinstance(mechanism, PDNMF):
         exact = mechanism.run(rows, np.random.default_rng(0))["T"]
         off = np.abs(found["T"] - exact).max() / exact.max()
-        return f"{rows.rows} mails, T off by {off:.1e} of its largest entry"
+        what = "users" if mechanism.weighted else "mails"
+        return f"{rows.rows} {what}, T off by {off:.1e} of its largest entry"
     assert isinstance(mechanism, PDSVD)
     whole = sp.csr_array(sp.vstack(rows.parties, format="csr"))
     exact = PDSVD(rank=mechanism.rank).run(Database((whole,)), np.random.default_rng(0))["V"]

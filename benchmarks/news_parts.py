@@ -51,15 +51,16 @@ def main() -> None:
     asked = parser.parse_args()
     table = pd.read_parquet(asked.data / "table.parquet")
     mine = pd.read_parquet(asked.data / "samples.parquet")["sample_a"].to_numpy()
-    columns = [name for name in table.columns[2:-1] if not name.startswith(_APART)]
+    columns = [name for name in map(str, table.columns[2:-1]) if not name.startswith(_APART)]
     others = table.loc[~mine, columns]
     # Rows of the columns' own length are about 1 long.
     units = pd.DataFrame(
         {"column": columns, "centre": others.mean(), "scale": others.std() * np.sqrt(len(columns))}
     )
-    channels = [name for name in table if name.startswith("data_channel_is_")]
+    prefix = "data_channel_is_"
+    channels = [name for name in map(str, table.columns) if name.startswith(prefix)]
     table["article"] = [f"a{row:05d}" for row in range(len(table))]
-    table["channel"] = table[channels].idxmax(axis=1).str.removeprefix("data_channel_is_")
+    table["channel"] = table[channels].idxmax(axis=1).astype(str).str.removeprefix(prefix)
     table["log_shares"] = np.log(table["shares"])
     kept = table[mine & table["channel"].isin(asked.channels) & (table[channels].sum(axis=1) == 1)]
     kept = kept[["article", "channel", "log_shares", *columns]].dropna().drop_duplicates(columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -58,8 +59,8 @@ def run(entries: int = 1_000_000, repeats: int = 15) -> None:
         begin = time.perf_counter()
         parties = started(m)
         setup = (time.perf_counter() - begin) / m
-        plain = best(lambda v=vectors: plain_sum(v), repeats)
-        encode = best(lambda v=vectors[0], c=coding: c.encode(v), repeats)
+        plain = best(partial(plain_sum, vectors), repeats)
+        encode = best(partial(coding.encode, vectors[0]), repeats)
         contribute, combine = [], []
         for _ in range(repeats):
             begin = time.perf_counter()

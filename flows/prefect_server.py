@@ -23,7 +23,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.flows.interruption import die_with_parent
 from ksdp.storage.prefect_home import make_home, open_log, server_address, server_password, sharing_address
 
-__all__ = ["Server", "prefect_server", "reached"]
+__all__ = ["Server", "prefect_server", "reached", "within_a_run"]
 
 # Services for schedules and for remote workers: a server that lives for one audit has neither.
 _SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
@@ -108,7 +108,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")
-    if _within_a_run():
+    if within_a_run():
         from prefect.settings import PREFECT_API_URL
 
         yield Server((PREFECT_API_URL.value() or "of the run").removesuffix("/api"), None, None, None)
@@ -156,7 +156,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
                 process.kill()
 
 
-def _within_a_run() -> bool:
+def within_a_run() -> bool:
     """Whether a flow is being run here already: then its server is the one, whoever started it."""
     if "prefect" not in sys.modules:
         return False

@@ -2,15 +2,16 @@
 
 A file is written whole, then its line: whoever reads it compares. A flipped bit anywhere, in a file or in its
 line, is a difference; a file that was written and whose line was not is one too, and is written again by what
-wrote it.
+wrote it. Files of state, which change and which nothing writes again, carry their own (`write_checked_json`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,18 @@ import pyarrow.parquet as pq
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import lock
-from ksdp.storage.store import json_text, write_text, write_whole
+from ksdp.storage.store import json_text, write_json, write_text, write_whole
 
 __all__ = [
     "SUMS",
     "check_sealed",
     "is_sealed",
+    "read_checked_json",
     "read_sealed",
     "seal",
     "unseal",
     "whole_table",
+    "write_checked_json",
     "write_sealed",
     "write_sealed_json",
     "write_sealed_table",
@@ -39,6 +42,7 @@ __all__ = [
 SUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)")
 _LOCK = ".SHA256SUMS.lock"
+_SUM = "sha256"
 
 
 def write_sealed(path: Path, write: Callable[[Path], None]) -> None:
@@ -148,3 +152,30 @@ def read_sealed(path: Path, whose: str, remedy: str = "run it again") -> bytes:
     if _sums(path.parent).get(path.name) != hashlib.sha256(content).hexdigest():
         raise StoreError(f"{path.name} of {whose} is damaged (it is not what was written); {remedy}.")
     return content
+
+
+def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+    """`write_json` of an object, with the checksum of what it says."""
+    write_json(path, dict(content) | {_SUM: _sum(content)})
+
+
+def read_checked_json(path: Path) -> dict[str, Any]:
+    """What `write_checked_json` wrote, or `write_json` before there were checksums.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is no JSON object, or was changed.
+    """
+    said = json.loads(path.read_bytes())
+    if not isinstance(said, dict):
+        raise ValueError("no object")
+    if said.pop(_SUM, None) not in (None, digest := _sum(said)):
+        raise ValueError(f"it was changed ({digest[:8]})")
+    return said
+
+
+def _sum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json_text(dict(content)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -230,11 +230,11 @@ def read_columns(
     Parameters
     ----------
     agreed : sequence of str, optional
-        The only terms of a text that are counted.
+        The only terms of a text that are counted, or items whose ratings are read.
     """
     nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
     if kind == "ratings":
-        return read_ratings(spec, columns, nonnegative=nonnegative)
+        return read_ratings(spec, columns, agreed, nonnegative=nonnegative)
     labels = read_labels(spec, columns, len(columns))
     if kind == "text":
         return read_texts(spec, columns, agreed), labels
@@ -273,7 +273,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         raise CorpusError(f"{path.name}: a count matrix has no columns {columns}; set `corpus.labels`.")
     for key, applies in (
         ("labels", matrix),
-        ("vocabulary", matrix or kind == "text"),
+        ("vocabulary", matrix or kind in ("text", "ratings")),
         ("text", kind == "text"),
         ("columns", kind == "table"),
     ):

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, InputError
+from ksdp.storage.readers.files import require_file
+from ksdp.storage.readers.parquet import open_parquet
 
 __all__ = ["read_inclusion", "read_observables"]
 
@@ -21,15 +22,21 @@ _RUN, _DOCUMENT = "run", "document"
 def _table(given: Any, what: str) -> pa.Table:
     """A Parquet file, an Arrow table or a DataFrame, as an Arrow table."""
     if isinstance(given, str | Path):
-        try:
-            return pq.read_table(given)
-        except (OSError, pa.ArrowException) as error:
-            raise CorpusError(f"{Path(given).name} cannot be read as Parquet: {type(error).__name__}.") from error
+        return _parquet(Path(given))
     if isinstance(given, pa.Table):
         return given
     if hasattr(given, "columns"):
         return pa.Table.from_pandas(given, preserve_index=False)
     raise InputError(f"`{what}` must be a Parquet file, a table or arrays; got {type(given).__name__}.")
+
+
+def _parquet(path: Path) -> pa.Table:
+    require_file(path)
+    file = open_parquet(path)
+    try:
+        return file.read()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise CorpusError(f"{path.name} cannot be read as Parquet: {type(error).__name__}.") from error
 
 
 def _require(table: pa.Table, what: str, *names: str) -> None:

@@ -186,16 +186,6 @@ class Store:
             write_json(folder / "identity.json", dict(identity))
         return folder
 
-    def identities(self) -> list[dict[str, Any]]:
-        """What the stored runs depend on; one whose key is not its folder's name is damaged, and left out."""
-        found = []
-        for file in sorted(self.root.glob("runs/*/identity.json")):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                identity = json.loads(file.read_text(encoding="utf-8"))
-                if content_key(identity) == file.parent.name:
-                    found.append(identity)
-        return found
-
     def audit(self, audit: str) -> Path:
         """Folder of an audit."""
         return self.root / "audits" / audit

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
+from ksdp.audit.document_parts import Part, document_parts, keeps_values
 from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.storage.audits.stage_tables import read_stage
+from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage"]
+__all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,16 @@ class AuditRef:
     may_sample: bool = True
     """False: only cached observables may be used."""
     stage: str = FIRST
+    part: Part | None = None
+    """Some of the stage's documents alone; None: all."""
 
     def at(self, stage: str) -> AuditRef:
-        """Another stage of the same audit."""
-        return replace(self, stage=stage)
+        """Another stage of the same audit, with all its documents."""
+        return replace(self, stage=stage, part=None)
+
+    def of(self, part: Part) -> AuditRef:
+        """Some documents of the same stage."""
+        return replace(self, part=part)
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,8 @@ class Folders:
     values: Path
     key: str
     values_key: str
+    dropped: bool
+    """Whether the values go when they are tested."""
 
 
 @lru_cache(maxsize=4)
@@ -57,6 +67,10 @@ def open_audit(ref: AuditRef) -> Plan:
 @lru_cache(maxsize=8)
 def open_stage(ref: AuditRef) -> Stage:
     """The stage that a reference names; the first look is what the plan says."""
+    if ref.part is not None:
+        whole = open_stage(ref.at(ref.stage))
+        # What an earlier look measured was other documents beside one another, and is gone.
+        return replace(whole, rows=whole.rows[slice(*ref.part)], before=None)
     if ref.stage != FIRST:
         return read_stage(Store(Path(ref.store)).audit(ref.audit), ref.stage)
     plan = open_audit(ref)
@@ -86,4 +100,15 @@ def folders_of(ref: AuditRef) -> Folders:
             "rows": hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest(),
         }
     )
-    return Folders(folder / "observables", folder / "values" / chosen, key, f"{key}/{chosen}")
+    dropped = not keeps_values(open_audit(ref.at(FIRST)))
+    # Apart from those of other audits, which may keep theirs.
+    values = folder / "values" if not dropped else folder / "passing" / ref.audit
+    return Folders(folder / "observables", values / chosen, key, f"{key}/{chosen}", dropped)
+
+
+def parts_of(ref: AuditRef) -> list[AuditRef]:
+    """A stage's documents in parts whose values are there at once; the stage itself where one part is all."""
+    if not folders_of(ref).dropped:
+        return [ref]
+    parts = document_parts(open_plan(ref), ROW_GROUP)
+    return [ref] if len(parts) == 1 else [ref.of(part) for part in parts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,9 +26,18 @@ from ksdp.storage.blocks import (
     read_observables,
     write_values,
 )
+from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 
-__all__ = ["BlockDone", "all_whole", "compute_block", "discard", "observables_present"]
+__all__ = [
+    "BlockDone",
+    "all_whole",
+    "compute_block",
+    "discard",
+    "drop_passing",
+    "drop_values",
+    "observables_present",
+]
 
 _log = logging.getLogger("ksdp.tasks")
 
@@ -91,6 +101,19 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
     return BlockDone(len(block), how, tuple(damaged))
 
 
+def drop_values(ref: AuditRef) -> None:
+    """Remove the values of a stage, or of some of its documents, where the store does not keep them."""
+    if folders_of(ref).dropped:
+        shutil.rmtree(folders_of(ref).values, ignore_errors=True)
+
+
+def drop_passing(ref: AuditRef) -> None:
+    """Remove all values of an audit, where the store does not keep them."""
+    if folders_of(ref).dropped:
+        for folder in Store(Path(ref.store)).root.glob(f"runs/*/passing/{ref.audit}"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | None:
     """The values of a block that an earlier look has measured, of the documents that are still looked at."""
     plan, before = open_plan(ref), open_stage(ref).before
@@ -125,7 +148,7 @@ def all_whole(ref: AuditRef) -> bool:
     Those that are not are dropped, so that they are made again.
     """
     folders = folders_of(ref)
-    wanted = [(folders.values, folders.values_key)]
+    wanted = [] if folders.dropped else [(folders.values, folders.values_key)]
     if open_plan(ref).spec.store.observables != "none" and ref.may_sample:
         wanted.append((folders.observables, folders.key))
 

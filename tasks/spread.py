@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ksdp.storage.store import content_key
-from ksdp.tasks.audit_ref import AuditRef, open_plan
+from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.cluster import credentials
 
@@ -52,10 +52,12 @@ def spread(
 
     with _connected(address) as client:
         futures = _submit(client, function, arguments, attempt)
+        results = {}
         try:
             for future in as_completed(futures, loop=client.loop):
-                done(future.result())
-            return [future.result() for future in futures]
+                results[future.key] = future.result()
+                done(results[future.key])
+            return [results[future.key] for future in futures]
         except BaseException:
             client.cancel(futures, reason="the audit stops")
             raise
@@ -65,7 +67,8 @@ def spread(
 def started_ahead(address: str, ref: AuditRef) -> Iterator[None]:
     """Let the workers begin on an audit's blocks while Prefect is still starting; the flow's tasks join them."""
     with _connected(address) as client:
-        futures = _submit(client, compute_block, [(ref, block) for block in open_plan(ref).blocks], 0)
+        first = parts_of(ref)[0]
+        futures = _submit(client, compute_block, [(first, block) for block in open_plan(first).blocks], 0)
         try:
             yield
         except BaseException:

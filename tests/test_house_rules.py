@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -29,12 +30,14 @@ MOST_LINES = dict.fromkeys(ROOMS, 300)
 MOST_PARAMETERS = 8
 WIDE = {
     "audit": {
-        *("_largest", "_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
+        *("_largest", "observed_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
         *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
     },
-    "flows": {"run_node", "run_party", "run_pem", "run_pem_host"},
+    "flows": {"run_pem", "run_pem_host"},
 }
-"""What has more: kernels, which take arrays one by one, and runs among parties."""
+"""What has more: kernels, which take arrays one by one, and PEM's processes."""
+FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
+"""What only tests call: exact laws that others are compared with, and all parties in one process."""
 
 
 def folder(room: str) -> Path:
@@ -45,9 +48,18 @@ def modules(room: str) -> list[Path]:
     return sorted(p for p in folder(room).rglob("*.py") if "__pycache__" not in p.parts)
 
 
+def module_name(room: str, path: Path) -> str:
+    return "ksdp." + ".".join(path.relative_to(folder(room).parent).with_suffix("").parts)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(path: Path) -> Iterator[tuple[int, str]]:
     """Not what only type checkers import."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     typing = {
         id(inner)
         for node in ast.walk(tree)
@@ -75,11 +87,7 @@ def test_rooms_call_in_one_direction(room: str) -> None:
 def test_no_circle_between_modules_or_wings() -> None:
     """A wing is a folder without subfolders; a module beside subfolders stands for itself."""
     parents = {path.parent.parent for room in ROOMS for path in modules(room)}
-    names = {
-        "ksdp." + ".".join(p.relative_to(folder(r).parent).with_suffix("").parts): p
-        for r in ROOMS
-        for p in modules(r)
-    }
+    names = {module_name(room, path): path for room in ROOMS for path in modules(room)}
     wing = {
         n: n if p.parent in parents or p.stem == "__init__" else n.rpartition(".")[0] for n, p in names.items()
     }
@@ -90,6 +98,68 @@ def test_no_circle_between_modules_or_wings() -> None:
             if wing[name] != wing[target]:
                 graph.setdefault("wing " + wing[name], set()).add("wing " + wing[target])
     assert list(TopologicalSorter(graph).static_order())  # raises CycleError, naming the circle
+
+
+def names_loaded(node: ast.AST) -> set[str]:
+    """Names that are read, and strings, in which annotations may stand."""
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return found | {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def taken_from_elsewhere() -> set[str]:
+    """`module.name` of all that any module but a test takes from another, also as an attribute of a module."""
+    sources = [path for room in ROOMS for path in modules(room)]
+    sources += [
+        path for name in ("benchmarks", "tools", "examples") for path in sorted((ROOT / name).rglob("*.py"))
+    ]
+    sources += sorted((ROOT / "src" / "ksdp").glob("*.py"))
+    taken = set()
+    for tree in map(parsed, sources):
+        known: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Import):
+                known |= {alias.asname or alias.name: alias.name for alias in node.names if alias.asname}
+        taken |= set(known.values())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+                taken.add(f"{known[node.value.id]}.{node.attr}")
+    return taken
+
+
+def is_registered(definition: ast.stmt) -> bool:
+    """Whether a decorator hands it to a command line."""
+    calls = [ast.unparse(decorator) for decorator in getattr(definition, "decorator_list", [])]
+    return any(".command(" in call or ".callback(" in call for call in calls)
+
+
+def test_every_function_is_called_by_something_but_tests() -> None:
+    """And every class: of the same module, of another, of a page's template, or named by an entry point."""
+    taken = taken_from_elsewhere()
+    templates = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "dashboards").rglob("*.j2"))
+    on_pages = set(re.findall(r"\b(\w+)\(|\| *(\w+)", templates))
+    called = {name for names in on_pages for name in names}
+    entries = set(re.findall(r"ksdp[\w.]*:\w+", (ROOT / "pyproject.toml").read_text(encoding="utf-8")))
+    unused = []
+    for room in ROOMS:
+        for path in modules(room):
+            body, module = parsed(path).body, module_name(room, path)
+            loaded = [names_loaded(node) if not is_all(node) else set() for node in body]
+            for place, node in enumerate(body):
+                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    continue
+                if is_registered(node) or node.name.startswith("__"):
+                    continue
+                here = any(node.name in names for other, names in enumerate(loaded) if other != place)
+                page = room == "dashboards" and node.name in called
+                if not (here or page or f"{module}.{node.name}" in taken or f"{module}:{node.name}" in entries):
+                    unused.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert [what for what in unused if what.split()[-1] not in FOR_TESTS] == []
+
+
+def is_all(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and any(ast.unparse(target) == "__all__" for target in node.targets)
 
 
 def test_sockets_are_opened_in_one_wing_of_the_protocols() -> None:
@@ -161,7 +231,7 @@ def test_a_function_takes_few_parameters(room: str) -> None:
     wide = {
         node.name: f"{path.relative_to(ROOT)}:{node.lineno} {node.name} takes {parameters(node)}"
         for path in modules(room)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and parameters(node) > MOST_PARAMETERS
     }
     known = WIDE.get(room, set())

@@ -9,9 +9,9 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from spec_docs import described, types_of
+from tools.spec_docs import described, types_of
 
 import ksdp
 import ksdp.flows

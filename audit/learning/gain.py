@@ -22,7 +22,7 @@ from scipy.stats import t as student
 
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.learners import Learnt, exact_of, learn, quickly
-from ksdp.audit.learning.measures import coherence, diversity, energy, rated, regression, topic_match
+from ksdp.audit.learning.measures import coherence, diversity, energy, foretold, rated, regression, topic_match
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.randomness import Purpose, generator
 
@@ -45,6 +45,8 @@ class GainRows:
     party: NDArray[np.str_] | None = None
     target: Floats | None = None
     ratings: bool = False
+    later: sp.csr_array | None = None
+    """Ratings that nobody learns from, in the columns of `judge`, which holds the others: to be predicted."""
     basis: Floats | None = None
     """Public directions in the columns of `judge`, shape (features, r)."""
 
@@ -176,7 +178,10 @@ def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, j
     if rows.target is not None and (split.train & of).sum() > len(learnt.rows) + 1:
         train = _rows(rows.judge, split.train & of), rows.target[split.train & of]
         found["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
-    if rows.ratings:
+    if rows.later is not None:
+        later = _rows(rows.later, split.test & of)
+        found["later ratings (minus RMSE)"], found["NDCG@10"] = foretold(learnt, test, later)
+    elif rows.ratings:
         rng = generator(0, Purpose.LEARNING, split.number, 2)  # everybody is asked for the same ratings
         found["ratings (minus RMSE)"], found["NDCG@10"] = rated(learnt, test, rng)
     if learnt.nonnegative and judged == ALL:

@@ -12,7 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.learning.ratings import predicts
 from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.registry import make_mechanism
@@ -32,6 +34,8 @@ class Learnt:
     mean: Floats | None
     nonnegative: bool
     """Whether the rows are topics."""
+    of_ratings: Penalties | None = None
+    """Where they are topics of ratings: the regularisers by which coefficients are fitted to them."""
 
     @property
     def directions(self) -> Floats:
@@ -99,4 +103,5 @@ def learn(
     if lift is not None:
         rows = np.asarray((lift @ rows.T).T)
         mean = None if mean is None else np.asarray(lift @ mean)
-    return Learnt(rows, mean, name == "T")
+    how = getattr(mechanism, "penalties", PLAIN) if predicts(mechanism) else None
+    return Learnt(rows, mean, name == "T", how)

@@ -12,8 +12,19 @@ from scipy.optimize import linear_sum_assignment
 
 from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.quality import residual_share
+from ksdp.audit.learning.ratings import Predictor
 
-__all__ = ["coherence", "diversity", "energy", "projected", "rated", "regression", "topic_match"]
+__all__ = [
+    "coherence",
+    "diversity",
+    "energy",
+    "foretold",
+    "kept",
+    "projected",
+    "rated",
+    "regression",
+    "topic_match",
+]
 
 Floats = NDArray[np.float64]
 
@@ -91,29 +102,56 @@ def topic_match(learnt: Learnt, exact: Learnt) -> float:
 def rated(learnt: Learnt, documents: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
     """Minus the error of predicted ratings, and NDCG@10 of their order, of users that nobody learnt from.
 
-    A part of each user's ratings is hidden. The others, less their mean, are fitted by the basis (ridge), and what
-    that says of the hidden ones is clipped to the range of ratings. Users with fewer than ten ratings are passed
-    over.
+    A part of each user's ratings is hidden, at random. The others, less their mean, are fitted by the basis
+    (ridge), and what that says of the hidden ones is clipped to the range of ratings. Users with fewer than ten
+    ratings are passed over.
+    """
+    hidden = np.zeros(documents.nnz, dtype=bool)
+    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
+        if stop - start >= _TOP:
+            hidden[start:stop] = rng.random(stop - start) < _HIDDEN
+    return foretold(learnt, kept(documents, ~hidden), kept(documents, hidden))
+
+
+def foretold(learnt: Learnt, given: sp.csr_array, later: sp.csr_array) -> tuple[float, float]:
+    """The same of ratings that came later than those given: of users with ten in all, and two of each kind.
+
+    By topics of a weighted NMF they are predicted as a party predicts them (`ratings.Predictor`).
     """
     from sklearn.metrics import ndcg_score
 
-    directions = learnt.directions
-    low, high = float(documents.data.min()), float(documents.data.max())
-    squares, orders = [], []
-    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
-        items, given = documents.indices[start:stop], documents.data[start:stop]
-        if len(items) < _TOP:
-            continue
-        hidden = rng.random(len(items)) < _HIDDEN
-        if not 2 <= hidden.sum() <= len(items) - 2:
-            continue
-        mean = float(given[~hidden].mean())
-        known = directions[items[~hidden]]
-        gram = known.T @ known + _RIDGE / len(directions) * np.eye(known.shape[1])
-        coefficients = np.linalg.solve(gram, known.T @ (given[~hidden] - mean))
-        said = np.clip(mean + directions[items[hidden]] @ coefficients, low, high)
-        squares.extend((said - given[hidden]) ** 2)
-        orders.append(float(ndcg_score(given[hidden][None, :], said[None, :], k=_TOP)))
-    if not orders:
+    before, after = np.diff(given.indptr), np.diff(later.indptr)
+    users = np.flatnonzero((before + after >= _TOP) & (before >= 2) & (after >= 2))
+    if not len(users):
         return float("nan"), float("nan")
-    return -float(np.sqrt(np.mean(squares))), float(np.mean(orders))
+    given, later = given[users], later[users]
+    low, high = min(given.data.min(), later.data.min()), max(given.data.max(), later.data.max())
+    if learnt.of_ratings is not None:
+        said = Predictor(learnt.rows, low, high, learnt.of_ratings).predicted(given, later).data
+    else:
+        said = np.clip(_by_ridge(learnt.directions, given, later), low, high)
+    orders = [
+        float(ndcg_score(later.data[start:stop][None, :], said[start:stop][None, :], k=_TOP))
+        for start, stop in zip(later.indptr[:-1], later.indptr[1:], strict=True)
+    ]
+    return -float(np.sqrt(np.mean((said - later.data) ** 2))), float(np.mean(orders))
+
+
+def kept(ratings: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_array:
+    """The ratings that are marked; zeros among them stay."""
+    indptr = np.concatenate([[0], np.cumsum(which)])[ratings.indptr]
+    return sp.csr_array((ratings.data[which], ratings.indices[which], indptr), shape=ratings.shape)
+
+
+def _by_ridge(directions: Floats, given: sp.csr_array, later: sp.csr_array) -> Floats:
+    """Of every user the mean of what is given, and what the basis makes of the rest (ridge)."""
+    said = np.empty(later.nnz)
+    for user in range(given.shape[0]):
+        known = slice(given.indptr[user], given.indptr[user + 1])
+        asked = slice(later.indptr[user], later.indptr[user + 1])
+        mean = float(given.data[known].mean())
+        rows = directions[given.indices[known]]
+        gram = rows.T @ rows + _RIDGE / len(directions) * np.eye(rows.shape[1])
+        coefficients = np.linalg.solve(gram, rows.T @ (given.data[known] - mean))
+        said[asked] = mean + directions[later.indices[asked]] @ coefficients
+    return said

@@ -95,7 +95,6 @@ def function_mechanism(
 
     Parameters
     ----------
-    name : str
     call : callable
         `(X, rng) -> arrays`: a mapping of names to arrays, an array, or several.
     trial : csr_array, shape (n_rows, n_columns)

@@ -25,6 +25,7 @@ __all__ = [
     "Observables",
     "Releases",
     "final_output",
+    "kept_of",
     "opened",
     "opens_of",
 ]
@@ -184,3 +185,8 @@ def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
     """Names of everything that a run of the mechanism shows its parties."""
     declared = tuple(a.name for a in mechanism.observables(features))
     return tuple(dict.fromkeys((*declared, *getattr(mechanism, "opened", ()))))
+
+
+def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
+    """What a store keeps of a run: all of it, or what the last round announced."""
+    return announced if observables == "all" else tuple(a for a in announced if not a.early)

@@ -257,7 +257,7 @@ class DesignSummary:
 
 @dataclass(frozen=True, config=FORMAT)
 class StoredValues:
-    """Where the values of a look are, for who reads them without a plan."""
+    """Where the values of a look are, relative to the store, for who reads them without a plan."""
 
     stage: str
     documents: int
@@ -266,8 +266,8 @@ class StoredValues:
     runs_a_block: int
     statistics: tuple[str, ...]
     values: str
-    """Folder, relative to the store."""
     key: str
+    kept: bool = True
 
 
 @dataclass(frozen=True, config=FORMAT)

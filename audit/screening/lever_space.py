@@ -50,7 +50,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     mechanism: Any = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     inner = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
-    text = spec.corpus.format in ("auto", "text", "counts", "docword", "demo") and spec.corpus.columns is None
+    text = spec.corpus.format != "table" and spec.corpus.columns is None
     found: list[Lever] = []
     if text and spec.corpus.levers.basis is None and spec.corpus.levers.hashed is None:
         now = spec.corpus.levers.most_frequent or features

@@ -19,11 +19,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.contract import Mechanism, Observables
 
-__all__ = ["Documents", "Statistic"]
+__all__ = ["Documents", "Pool", "Statistic"]
 
 Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What the databases of an audit are made of: an adversary who can run the mechanism knows it."""
+
+    drawn: sp.csr_array
+    """Documents that the victim's part is drawn from, shape (n, n_features), canonical."""
+    share: float = 0.5
+    """Probability that a run holds one of them."""
+    fixed: sp.csr_array | None = None
+    """Documents of other parties, the same in every run (or half of them, where these are drawn)."""
+    mechanism: Mechanism | None = None
+    """What runs on them; None where nobody can run it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +54,13 @@ class Documents:
     """Where each group begins in `rows`, and the end, shape (n_groups + 1,)."""
     population: Documents | None = None
     """Documents that stand for everybody, the same in every run; None: these do."""
+    pool: Pool | None = None
+    """What databases are drawn from; None: the population, or these."""
 
     def at(self, places: NDArray[np.int64]) -> Documents:
         """Some of the documents, in this order, as the same population sees them. Not for groups."""
         matrix = sp.csr_array(self.matrix[places])
-        some = Documents(matrix, self.background, population=self.population or self)
+        some = Documents(matrix, self.background, population=self.population or self, pool=self.pool)
         some.__dict__["squared_norms"] = self.squared_norms[places]
         return some
 

@@ -18,6 +18,7 @@ from scipy.linalg import solve_triangular
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 from ksdp.audit.statistics.products import (
     BASES,
     announced,
@@ -252,4 +253,6 @@ GEOMETRY: tuple[Statistic, ...] = (
     LeverageRevealed(),
     MeanAlignment(),
     NumeratorEnergy(),
+    BasisMatch(),
+    TopicsMatch(),
 )

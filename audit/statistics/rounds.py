@@ -21,7 +21,6 @@ from ksdp.audit.statistics.products import announced, has_mean, row_squares, row
 __all__ = ["ROUNDS", "LargestScale", "RoundCount", "SpanEnergy", "SpanLeverage"]
 
 Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
 
 
 def _span_products(observables: Observables, documents: Documents) -> Floats:

@@ -47,13 +47,7 @@ def spread(n_with: Ints, n_without: Ints) -> Floats:
 
 
 def hoeffding_log10_p(short: Floats, n_with: Ints, n_without: Ints) -> Floats:
-    """Log10 of exp(-2 N short^2), N = m n / (m + n): a difference of shares off its mean by `short`; 0 below 0.
-
-    Parameters
-    ----------
-    short : float64
-    n_with, n_without : int64, of the same shape
-    """
+    """Log10 of exp(-2 N short^2), N = m n / (m + n): a difference of shares off its mean by `short`; 0 below 0."""
     m, n = np.asarray(n_with, dtype=np.float64), np.asarray(n_without, dtype=np.float64)
     effective = m * n / np.maximum(m + n, 1)
     return np.asarray(-2 * effective * np.maximum(short, 0) ** 2 / math.log(10))

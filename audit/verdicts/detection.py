@@ -105,8 +105,6 @@ def shift_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: f
     Parameters
     ----------
     advantage : float in [0, 1)
-    n_with, n_without : int
-    wanted_log10_p : float
     """
     critical = continuous_critical(n_with, n_without, wanted_log10_p)
     if not math.isfinite(critical):

@@ -35,9 +35,7 @@ from ksdp.audit.verdicts.needed_distances import clearing_gap
 from ksdp.audit.verdicts.sequential import anytime_band_width
 
 __all__ = [
-    "detection_power",
     "minimal_detectable",
-    "runs_for_detection",
     "runs_for_margin",
     "smallest_margin",
 ]
@@ -45,41 +43,6 @@ __all__ = [
 Leak = Literal["shift", "event"]
 
 _MOST_RUNS = 10**9
-
-
-def detection_power(
-    advantage: float,
-    n_with: int,
-    n_without: int,
-    documents: int,
-    statistics: int,
-    rule: DecisionSpec,
-    leak: Leak = "shift",
-) -> float:
-    """Chance that a leak is detected, the only one of the audit, through one statistic.
-
-    Parameters
-    ----------
-    advantage : float in [0, 1)
-        True D of the document's strongest statistic.
-    n_with, n_without : int
-        The document's arms.
-    documents, statistics : int
-        Numbers of audited documents and of statistics.
-    rule : DecisionSpec
-    leak : {"shift", "event"}
-        Two shifted normals, or the hardest case of that advantage.
-
-    Raises
-    ------
-    ValueError
-        If `advantage` or a number is out of range.
-    """
-    _check(documents=documents, statistics=statistics)
-    if not 0 <= advantage < 1:
-        raise ValueError(f"`advantage` must be in [0, 1); got {advantage}.")
-    wanted = _wanted(n_with, n_without, documents, statistics, rule)
-    return _power(advantage, n_with, n_without, wanted, leak)
 
 
 def minimal_detectable(
@@ -156,43 +119,6 @@ def runs_for_margin(
         raise ValueError(f"`margin` must be in (0, 1]; got {margin}.")
     return _fewest_runs(
         share, lambda m, n: smallest_margin(m, n, documents, statistics, rule, power) <= margin, margin
-    )
-
-
-def runs_for_detection(
-    share: float,
-    advantage: float,
-    documents: int,
-    statistics: int,
-    rule: DecisionSpec,
-    power: float = 0.8,
-    leak: Leak = "shift",
-) -> int:
-    """All runs of an audit after which a true advantage is detected with chance `power`.
-
-    Parameters
-    ----------
-    share : float in (0, 1)
-        Part of the runs that hold a document.
-    advantage : float in (0, 1)
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or a billion runs would not do.
-
-    Examples
-    --------
-    >>> runs_for_detection(0.5, 0.1, 1, 1, DecisionSpec())
-    719
-    """
-    _check(documents=documents, statistics=statistics, power=power, share=share)
-    if not 0 < advantage < 1:
-        raise ValueError(f"`advantage` must be in (0, 1); got {advantage}.")
-    return _fewest_runs(
-        share,
-        lambda m, n: detection_power(advantage, m, n, documents, statistics, rule, leak) >= power,
-        advantage,
     )
 
 

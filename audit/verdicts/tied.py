@@ -54,7 +54,8 @@ def _touched(
     """
     total = m + n
     up, down = math.exp(side * tilt * n / h), math.exp(-side * tilt * m / h)
-    f[:], g[:] = 0.0, 0.0
+    for k in range(len(f)):
+        f[k] = g[k] = 0.0
     start = 1e-100 if tilt > 0.0 else 1.0  # tilted chances are above one on the way
     f[1] = start
     low, high = 1, 1  # cells that hold something
@@ -95,11 +96,10 @@ def _log_p(h: int, m: int, n: int, ends: Ints, bound: float, f: Floats, g: Float
     """ln P(D >= h / (m n)) of this pattern, m <= n; `bound`, the law without ties, where it is out of reach."""
     tilt = -bound if bound < -_DEEP else 0.0
     while tilt <= _STEEPEST:
-        if tilt == 0.0:
-            touched = _touched(h, m, n, ends, 0.0, 0, f, g, number)
-        else:
-            touched = _touched(h, m, n, ends, tilt, 1, f, g, number)
-            touched += _touched(h, m, n, ends, tilt, -1, f, g, number)
+        touched = 0.0
+        for side in range(-1, 2):  # not three literals, each of which Numba would compile for
+            if (side == 0) == (tilt == 0.0):
+                touched += _touched(h, m, n, ends, tilt, side, f, g, number)
         if not math.isfinite(touched):
             break
         if touched > _ENOUGH:

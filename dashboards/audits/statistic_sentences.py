@@ -13,6 +13,8 @@ _SENTENCES = {
     "numerator-energy": "How much of the document is explained by the announced sums that topics are made of.",
     "nonnegative-residual": "What is left of the document when it is rebuilt from the announced topics.",
     "mixture-log-density": "How likely the document’s own words are under the announced topics.",
+    "basis-match": "Whether the announced directions moved the way this document would move them, best weighed.",
+    "topics-match": "Whether the announced topics moved the way this document would move them, best weighed.",
     "missing-weight": "How much of the document lies on words or columns that the announcement leaves out.",
     "log-support": "How well the announcement covers each word or column that the document uses.",
     "mean-missing": "How much of the document lies where the announced mean is exactly zero.",

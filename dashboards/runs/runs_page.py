@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
@@ -19,6 +19,8 @@ class RunsPage:
     """Runs, the newest first."""
 
     runs: tuple[PartyRun, ...]
+    damaged: tuple[str, ...]
+    """Sessions of those on this page that cannot be read."""
     total: int
     page: int
     pages: int
@@ -33,10 +35,9 @@ def read_runs_page(store: Store, query: Mapping[str, str]) -> RunsPage:
     """Read the list."""
     ids, page = party_run_ids(store), page_number(query)
     shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    return RunsPage(tuple(_readable(store, shown)), len(ids), page, max(1, -(-len(ids) // PAGE_ROWS)))
-
-
-def _readable(store: Store, ids: list[str]) -> Iterator[PartyRun]:
-    for session in ids:
+    found: dict[str, PartyRun] = {}
+    for session in shown:
         with contextlib.suppress(StoreError):
-            yield read_party_run(store, session)
+            found[session] = read_party_run(store, session)
+    damaged = tuple(session for session in shown if session not in found)
+    return RunsPage(tuple(found.values()), damaged, len(ids), page, max(1, -(-len(ids) // PAGE_ROWS)))

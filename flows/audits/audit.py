@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ksdp.audit.errors import DamagedBlock
-from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
+from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
     Counted,
     Standing,
@@ -27,7 +26,7 @@ from ksdp.audit.interim_verdicts import (
     for_fresh_runs,
     open_documents,
 )
-from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.plan import Plan
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.testing import ArmTests
@@ -36,55 +35,15 @@ from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.certify import certified
 from ksdp.flows.audits.conclude import conclude
 from ksdp.flows.audits.steps import Steps
+from ksdp.flows.audits.tested_look import measured_stage, tested_look
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
-from ksdp.tasks.blocks import observables_present
-from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, slices
+from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
+from ksdp.tasks.blocks import drop_passing, drop_values, observables_present
+from ksdp.tasks.slices import Slice, SliceEffects, slices
 
 __all__ = ["run_stages"]
-
-
-async def _measured(ref: AuditRef, steps: Steps, tally: Tally) -> Plan:
-    """All blocks of a stage."""
-    plan = await steps.aside(open_plan, ref)
-    current().stage(f"sample {ref.stage}".rstrip(), plan.runs)
-    what = f"runs of the mechanism{f' ({ref.stage})' if ref.stage else ''}"
-    async with steps.shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
-        await steps.sample(ref, plan.blocks, tally)
-    return plan
-
-
-async def _test(ref: AuditRef, steps: Steps, plan: Plan, tally: Tally) -> list[SliceTests]:
-    """Test; a block found damaged is computed again, once."""
-    parts = slices(plan)
-    current().stage(f"test {ref.stage}".rstrip(), len(parts))
-
-    def done(_: SliceTests) -> None:
-        advance(1)
-
-    try:
-        return await steps.test(ref, parts, done)
-    except DamagedBlock as error:
-        current().say(f"{error} It is computed again.")
-        tally.damaged.append(str(error))
-        await steps.sample(ref, plan.blocks, Tally(), attempt=1)
-        return await steps.test(ref, parts, done, attempt=1)
-
-
-def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[ArmTests, list[ArmTests]]:
-    """Documents of all lanes in order, and the controls of each lane.
-
-    Canaries need no order: every one of them must be found.
-    """
-    documents, controls = [], []
-    parts = list(zip(slices(plan), tested, strict=True))
-    for lane in range(plan.design.lanes):
-        whole = ArmTests.join([t.tests for s, t in parts if s.lane == lane])
-        documents.append(whole[: len(whole) - CONTROLS])
-        controls.append(whole[len(whole) - CONTROLS :])
-    return ArmTests.join(documents), controls
 
 
 async def _looks(
@@ -102,16 +61,11 @@ async def _looks(
             stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             refs.append(first.at(stage.name))
-        began = time.monotonic()
-        plan = await _measured(refs[-1], steps, tally)
-        sampled = time.monotonic()
-        tested = await _test(refs[-1], steps, plan, tally)
-        seconds["sample"] += sampled - began
-        seconds["test"] += time.monotonic() - sampled
-        documents, own = _by_lane(plan, tested)
-        controls += own
-        shuffled += [part.shuffled for part in tested]
-        canaries.append(ArmTests.join([part.canaries for part in tested]))
+        found = await tested_look(refs[-1], steps, tally, seconds)
+        documents = found.documents
+        controls += found.controls
+        shuffled += found.shuffled
+        canaries.append(found.canaries)
         if standing is not None and len(documents) > len(open_documents(standing)):
             documents = documents[open_documents(standing)]  # a design whose targets cannot leave
         counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.every), whole.coverage.may_clear
@@ -138,11 +92,24 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     if not first.may_sample and not await steps.aside(observables_present, fresh):
         current().say("the fresh runs' observables are not in the store: nothing is confirmed without sampling")
         return []
-    later = await _measured(fresh, steps, tally)
+    gone = len(await steps.aside(parts_of, first)) > 1
+    if gone:
+        again = Stage(AGAIN, plan.design.seed, plan.looks[0].runs, stage.rows, names)
+        write_stage(Store(Path(first.store)).audit(first.audit), again)
     flagged = {int(row): Flagged(int(row), column) for row, column in zip(plan.audited[at], columns, strict=True)}
-    parts = [(part, some) for part in slices(later) if (some := _flagged_in(later, part, flagged))]
-    current().stage("confirm", len(parts))
-    return await steps.confirm(first, fresh, parts, lambda _: advance(1))
+    found: list[SliceEffects] = []
+    for some in await steps.aside(parts_of, fresh):
+        before = replace(some, stage=AGAIN) if gone else first
+        if gone:
+            await measured_stage(before, steps, Tally())
+        later = await measured_stage(some, steps, tally)
+        parts = [(part, those) for part in slices(later) if (those := _flagged_in(later, part, flagged))]
+        current().stage("confirm", len(parts))
+        found += await steps.confirm(before, some, parts, lambda _: advance(1))
+        if some.part is not None:
+            drop_values(some)
+            drop_values(before)
+    return found
 
 
 def _with_fresh(tested: Tested, found: Sequence[SliceEffects]) -> tuple[Tested, list[Effect]]:
@@ -183,4 +150,6 @@ async def run_stages(first: AuditRef, steps: Steps) -> Summary:
     seconds["confirm"] = certifies - began
     tested = await certified(first, steps, tested)
     seconds["certify"] = time.monotonic() - certifies
-    return await conclude(stages, steps, tested, effects, (tally, fresh), seconds, started)
+    summary = await conclude(stages, steps, tested, effects, (tally, fresh), seconds, started)
+    drop_passing(first)
+    return summary

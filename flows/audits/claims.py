@@ -49,7 +49,6 @@ def run_claim(
     ----------
     spec : Spec
         Its corpus is not read.
-    store : Path
     runs : int
         Of each arm.
     confidence : float in (0, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,29 +19,35 @@ from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.steps import Steps
+from ksdp.flows.audits.tested_look import measured_stage
 from ksdp.flows.progress import advance, current
 from ksdp.flows.provenance import versions
+from ksdp.storage.audits.stage_tables import write_stage
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
+from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
 
 __all__ = ["conclude"]
+
+Wanted = tuple[AuditRef, int, int, str]
+"""Stage, lane, the document's place in it, and the statistic."""
 
 _WORST = 12
 
 
-def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[tuple[AuditRef, int, int, str]]:
+def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[Wanted]:
     """The worst documents under their strongest statistic, and under the paper's own beside it."""
     plan, tests, decisions = tested.plan, tested.standing.tests, tested.standing.decisions
     plain = len(plan.tested)
     names = [column.name for column in plan.columns]
     paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
-    lanes = [(lane, int(row)) for lane in range(plan.design.lanes) for row in plan.design.targets(lane)]
+    ends = np.cumsum([len(plan.design.targets(lane)) for lane in range(plan.design.lanes)])
+    audited = plan.audited
     wanted = []
     worst = np.lexsort((-np.nan_to_num(tests.distance.max(axis=1)), decisions.log10_p))[:_WORST]
     for at in worst:
         stage = stages[tested.standing.look[at]]
-        lane, row = lanes[at]
+        lane, row = int(np.searchsorted(ends, at, side="right")), audited[at]
         place = int(np.searchsorted(open_plan(stage).design.targets(lane), row))
         # A learner's scores are not stored: its document is drawn under the strongest of the others.
         best = int(decisions.strongest[at])
@@ -53,6 +60,26 @@ def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[tuple[Aud
     return wanted
 
 
+async def _there(wanted: Sequence[Wanted], steps: Steps) -> list[Wanted]:
+    """The same where values went when they were tested: those few documents are measured again."""
+    moved: dict[AuditRef, tuple[AuditRef, NDArray[np.int64]]] = {}
+    for stage in dict.fromkeys(stage for stage, *_ in wanted):
+        if len(await steps.aside(parts_of, stage)) == 1:
+            continue
+        whole = open_stage(stage)
+        rows = np.unique(whole.rows[[place for ref, _, place, _ in wanted if ref == stage]])
+        drawn = replace(whole, name=f"drawn-{len(moved)}", rows=rows, before=None)
+        write_stage(Store(Path(stage.store)).audit(stage.audit), drawn)
+        moved[stage] = (stage.at(drawn.name), np.searchsorted(rows, whole.rows))
+        await measured_stage(stage.at(drawn.name), steps, Tally())
+    return [
+        (moved[stage][0], lane, int(moved[stage][1][place]), name)
+        if stage in moved
+        else (stage, lane, place, name)
+        for stage, lane, place, name in wanted
+    ]
+
+
 def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
     plan, folders = open_plan(stage), folders_of(stage)
     return StoredValues(
@@ -63,6 +90,7 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
         statistics=tuple(statistic.name for statistic in plan.statistics),
         values=folders.values.relative_to(store.root).as_posix(),
         key=folders.values_key,
+        kept=not folders.dropped,
     )
 
 
@@ -92,7 +120,7 @@ async def conclude(
     stages : one a look that was made
     tallies : of the looks, and of the fresh runs
     """
-    wanted = _curves_wanted(tested, stages)
+    wanted = await _there(_curves_wanted(tested, stages), steps)
     current().stage("curves", len(wanted))
     curves = await steps.draw(wanted, lambda _: advance(1))
 

@@ -36,7 +36,6 @@ def first_spec(data: Path, folder: Path, margin: float) -> str:
         The corpus.
     folder : Path
         Where the spec will lie.
-    margin : float
 
     Raises
     ------

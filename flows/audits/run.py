@@ -15,6 +15,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.audit_here import HERE, audit_here
+from ksdp.flows.audits.place import fits_here, nobody_watches
 from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
@@ -26,7 +27,7 @@ from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.blocks import all_whole
+from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.spread import started_ahead
 
@@ -54,12 +55,11 @@ def run_audit(
 
     Parameters
     ----------
-    spec : Spec
     base : Path
         Folder that the spec's paths are relative to.
-    store : Path
     workers : int, optional
-        Worker processes. Default: one per core.
+        Worker processes. Default: one per core; none where the work is forecast to take seconds and no Prefect
+        server is there to show it (`ksdp.flows.audits.place`).
     dask : str, optional
         Address of a Dask scheduler to use instead; its workers must see the store under the same path. `HERE`: no
         Prefect server and no Dask, everything in this process, or in the worker processes asked for.
@@ -81,10 +81,21 @@ def run_prepared(
     With `held` the caller holds the store (`one_at_a_time`).
     """
     done = {prepared.ref: found for prepared in audits if (found := _finished(prepared))}
-    refs = [prepared.ref for prepared in audits if prepared.ref not in done]
-    if refs:
+    left = [prepared for prepared in audits if prepared.ref not in done]
+    if left:
+        refs = [prepared.ref for prepared in left]
+        dask = dask or _chosen(left, workers)
         done |= dict(zip(refs, _run_flows(refs, workers, dask, held), strict=True))
     return [done[prepared.ref] for prepared in audits]
+
+
+def _chosen(audits: Sequence[Prepared], workers: int | None) -> str | None:
+    """Where to work if nobody said: here if it takes seconds and no Prefect server would miss it."""
+    store = Store(Path(audits[0].ref.store))
+    if workers is not None or not nobody_watches(store) or not fits_here([audit.plan for audit in audits]):
+        return None
+    current().say("a small audit: in this process, without Prefect and Dask (`--workers` asks for them)")
+    return HERE
 
 
 def _finished(prepared: Prepared) -> Summary | None:
@@ -106,6 +117,7 @@ def _finished(prepared: Prepared) -> Summary | None:
         if (folder / "audit.json").is_file():
             current().say(f"{error} It is made again.")
         return None
+    drop_passing(prepared.ref)  # killed before it came to that
     return replace(
         summary,
         cached_runs=summary.runs,

@@ -12,13 +12,12 @@ from ksdp.audit.errors import InputError
 from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged
 from ksdp.flows.progress import listening
 from ksdp.flows.runs.budget import open_purse, purse_files
-from ksdp.flows.runs.node_run import check_name, utc_now
+from ksdp.flows.runs.node_run import Node, utc_now
 from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
 from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
 from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private
-from ksdp.storage.runs.results import require_no_result
 
 __all__ = ["party_flow", "pem_flow"]
 
@@ -61,13 +60,12 @@ def party_flow(
         What `run.json` says.
     """
     tagged("party", f"party:{me}")
-    run, private, folder = read_run(Path(protocol)), load_private(Path(key)), Path(out)
-    require_no_result(folder)
-    check_name(run, me, private)
-    address = Address.parse(listen) if listen else None
+    run, private = read_run(Path(protocol)), load_private(Path(key))
+    node = Node(run, me, private, Path(out), Address.parse(listen) if listen else None)
+    node.check()
     with listening(Logged()):
         if me == run.server:
-            return run_server(run, private, folder, listen=address)
+            return run_server(node)
         if corpus is None:
             raise InputError(f"`corpus` must be given for {me}: only a server enters no documents.")
         entered = enter_documents(
@@ -80,7 +78,7 @@ def party_flow(
         )
         ledger, budget = purse_files(me, Path(key))
         purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
-        return run_party(run, me, private, entered, folder, listen=address, purse=purse)
+        return run_party(node, entered, purse)
 
 
 @flow(name="ksdp-pem", retries=0, **RESULTS)

@@ -128,8 +128,8 @@ class Purse:
     name: str
     """Of this run in the ledger."""
 
-    def check(self) -> Spent:
-        """What was spent so far; refuses a run that would go beyond the budget.
+    def check(self) -> None:
+        """Refuse a run that would go beyond the budget.
 
         Raises
         ------
@@ -153,7 +153,6 @@ class Purse:
                     f"{_runs(before.runs)}, and with this one it would be {would:.4g}. Nothing was sent. "
                     + (_JOINT if name == "unbounded" else "")
                 )
-        return before
 
     def begin(self) -> None:
         """Write down that the run begins, at the highest price that it may have; once more within the budget.
@@ -196,7 +195,7 @@ def purse_files(
 def open_purse(
     run: Run | Priced, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Callable[[], datetime]
 ) -> Purse:
-    """The purse of one run.
+    """The purse of one run, within the budget as the ledger stands.
 
     Parameters
     ----------
@@ -207,12 +206,16 @@ def open_purse(
     ------
     SpecError
         If the file is refused.
+    InputError
+        If the run would go beyond the budget.
     """
     limits = BudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
     priced = PartyRunPrices(run) if isinstance(run, Run) else run
-    return Purse(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
+    purse = Purse(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
+    purse.check()
+    return purse
 
 
 def entries(ledger: Ledger) -> tuple[Entry, ...]:

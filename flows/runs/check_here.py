@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
-from ksdp.flows.runs.budget import open_purse, spent_words
+from ksdp.flows.runs.budget import open_purse, spent, spent_words
 from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, mend
 from ksdp.flows.runs.party_run import Entered, enter_documents
 from ksdp.flows.runs.terms import Run, read_run
@@ -159,7 +159,7 @@ def _budget(question: Question, run: Run, entered: Entered, now: datetime, found
     me, ledger = question.me, question.ledger
     try:
         purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, question.budget, lambda: now)
-        found.append(Finding(me, "budget", spent_words(purse.check(), purse.budget.delta)))
+        found.append(Finding(me, "budget", spent_words(spent(purse.ledger), purse.budget.delta)))
     except KsdpError as error:
         limits = question.budget or "--budget"
         found.append(

@@ -14,6 +14,7 @@ from typing import Any
 
 from ksdp.audit.errors import InputError, KsdpError, ProtocolError
 from ksdp.flows.runs.launcher import Launcher
+from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.protocols.network.party_process import run_in_process
@@ -89,7 +90,7 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
     try:
         run, key = read_run(protocol), load_private(node.key)
         if node.corpus is None:
-            about = run_server(run, key, out)
+            about = run_server(Node(run, node.name, key, out))
         else:
             entered = enter_documents(
                 run,
@@ -99,7 +100,7 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
                 signer=key.public_key(),
                 now=datetime.now(UTC),
             )
-            about = run_party(run, node.name, key, entered, out)
+            about = run_party(Node(run, node.name, key, out), entered)
     except InputError as error:
         return {"code": 2, "said": f"refused: {error}"}
     except KsdpError as error:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
-__all__ = ["Clock", "check_name", "claimed", "guarantee_words", "run_node", "utc_now"]
+__all__ = ["Clock", "Node", "claimed", "guarantee_words", "run_node", "utc_now"]
 
 Clock = Callable[[], datetime]
 _NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
@@ -43,35 +44,45 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def check_name(run: Run, name: str, identity: Ed25519PrivateKey) -> None:
-    """Refuse a name that is no node of the run, or a key that is another's.
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A party of a run, or its server, on its own machine."""
 
-    Raises
-    ------
-    InputError
-        Saying which.
-    """
-    known = {p.name: p.identity for p in run.terms.nodes}
-    if name not in known:
-        raise InputError(f"`--me` must be one of {', '.join(known)}; got {name!r}.")
-    if known[name] != identity.public_key().public_bytes_raw():
-        raise InputError(f"the key is not the one that the protocol file names for {name}.")
+    run: Run
+    name: str
+    identity: Ed25519PrivateKey
+    out: Path
+    """Folder of the result; made where there is none."""
+    listen: Address | None = None
+    """Where it is not the address that the others dial."""
+    clock: Clock = utc_now
+    watch: Watch = field(default_factory=Watch)
+    """Told of all that happens."""
+
+    def check(self) -> None:
+        """Refuse a folder that holds a result, a name that is no node of the run, or a key that is another's.
+
+        Raises
+        ------
+        InputError
+            Saying which.
+        """
+        require_no_result(self.out)
+        known = {p.name: p.identity for p in self.run.terms.nodes}
+        if self.name not in known:
+            raise InputError(f"`--me` must be one of {', '.join(known)}; got {self.name!r}.")
+        if known[self.name] != self.identity.public_key().public_bytes_raw():
+            raise InputError(f"the key is not the one that the protocol file names for {self.name}.")
 
 
 def run_node(
-    run: Run,
-    name: str,
-    identity: Ed25519PrivateKey,
+    node: Node,
     rounds: Rounds[Outcome],
-    out: Path,
     *,
-    said: Mapping[str, Any],
+    header: Mapping[str, Any],
     about: Mapping[str, Any],
     own: Mapping[str, NDArray[Any]],
-    listen: Address | None,
-    clock: Clock,
     before_data: Callable[[], None] | None = None,
-    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Take part and write the result.
 
@@ -79,20 +90,14 @@ def run_node(
     ----------
     rounds : Rounds
         The node's side of the protocol.
-    out : Path
-        Folder of the result; made where there is none.
-    said : mapping
+    header : mapping
         Of this node, for the first line of the transcript.
     about : mapping
         Of this node, for `run.json`.
     own : mapping
         Arrays that stay with it.
-    listen : Address, optional
-        Where to listen, where it is not the address that the others dial.
     before_data : callable, optional
         Called once, before the first message that depends on data goes out; what it raises ends the run.
-    watch : Watch, optional
-        Told of all that happens.
 
     Returns
     -------
@@ -106,30 +111,22 @@ def run_node(
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    require_no_result(out)
-    check_name(run, name, identity)
-    began, started, seen = time.monotonic(), clock(), watch or Watch()
-    with Transcript(out, clock) as transcript:
+    node.check()
+    run, clock, watch = node.run, node.clock, node.watch
+    began, started = time.monotonic(), clock()
+    with Transcript(node.out, clock) as transcript:
         waiting = [before_data] if before_data else []
 
         def note(**event: Any) -> None:
             if waiting and event["what"] == "sent" and event["kind"] not in _NO_DATA:
                 waiting.pop()()
-            seen.note(**event)
+            watch.note(**event)
             transcript.note(**event)
 
         agreed = {"agreement": run.terms.digest.hex(), "mechanism": run.terms.mechanism.name}
-        transcript.note(what="run", me=name, **agreed, **said)
-        grounds = "collects" if name == run.server else "uncleared" if said.get("uncleared") else "cleared"
-        mesh = _mesh(
-            run,
-            name,
-            identity,
-            listen or run.address(name),
-            note,
-            clock(),
-            about=lambda: about_of(run, grounds, clock()).to_bytes(),
-        )
+        transcript.note(what="run", me=node.name, **agreed, **header)
+        grounds = "collects" if node.name == run.server else "uncleared" if header.get("uncleared") else "cleared"
+        mesh = _mesh(node, note, about=lambda: about_of(run, grounds, clock()).to_bytes())
 
         async def play() -> Outcome:
             async with mesh:
@@ -147,45 +144,37 @@ def run_node(
             "started": started.isoformat(timespec="seconds"),
             "finished": clock().isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - began, 3),
-            "rounds": seen.rounds,
-            "bytes": {"sent": seen.sent.total(), "received": seen.received.total()},
+            "rounds": watch.rounds,
+            "bytes": {"sent": watch.sent.total(), "received": watch.received.total()},
         }
-        whole = _about(run, name, outcome) | dict(about) | times
-        write_run(out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
-        stated = {node: statement.as_json() for node, statement in outcome.statements.items()}
+        whole = _about(run, node.name, outcome) | dict(about) | times
+        write_run(node.out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
+        stated = {name: statement.as_json() for name, statement in outcome.statements.items()}
         note(what="done", session=outcome.session, result=outcome.digest, grounds=stated)
     return whole
 
 
 def guarantee_words(about: Mapping[str, Any]) -> str:
     """What `run.json` says is guaranteed, in one line."""
-    said, claimed = about["guarantee"], about["claimed"]
-    if said["kind"] != "(epsilon, delta)":
-        return f"guarantee: {'none' if said['kind'] == 'none' else 'measured, not promised'}. {said['notes']}"
+    guarantee, claimed = about["guarantee"], about["claimed"]
+    if guarantee["kind"] != "(epsilon, delta)":
+        how = "none" if guarantee["kind"] == "none" else "measured, not promised"
+        return f"guarantee: {how}. {guarantee['notes']}"
     number = f"epsilon {claimed['epsilon']:.4g} at delta {claimed['delta']:g}" if claimed else "no epsilon"
-    drawn = f"; noise by the sampler {said['sampler']['name']!r}" if said["sampler"] else ""
-    unsound = "" if said["sound"] else f"; UNSOUND as printed: {said['notes']}"
-    return f"guarantee: {number}; unit: {said['unit']}; trust: {said['trust']}{drawn}{unsound}"
+    drawn = f"; noise by the sampler {guarantee['sampler']['name']!r}" if guarantee["sampler"] else ""
+    unsound = "" if guarantee["sound"] else f"; UNSOUND as printed: {guarantee['notes']}"
+    return f"guarantee: {number}; unit: {guarantee['unit']}; trust: {guarantee['trust']}{drawn}{unsound}"
 
 
-def _mesh(
-    run: Run,
-    name: str,
-    identity: Ed25519PrivateKey,
-    listen: Address,
-    note: Note,
-    now: datetime,
-    *,
-    about: Callable[[], bytes],
-) -> Mesh:
-    terms = run.terms
-    keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in terms.nodes if p.name != name}
+def _mesh(node: Node, note: Note, *, about: Callable[[], bytes]) -> Mesh:
+    run, others = node.run, [p for p in node.run.terms.nodes if p.name != node.name]
+    keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in others}
     times = run.spec.timeouts
     return Mesh(
-        name,
-        listen,
+        node.name,
+        node.listen or run.address(node.name),
         {peer: Peer(peer, run.address(peer), key) for peer, key in keys.items()},
-        make_credentials(identity, keys, now=now),
+        make_credentials(node.identity, keys, now=node.clock()),
         limit=_largest(run),
         times=LinkTimes(message=times.message, reconnect=times.reconnect),
         observe=lambda what, peer: note(what=what, peer=peer),

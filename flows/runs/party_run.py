@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.learning.ratings import Predictor, predicts
 from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import Purse
-from ksdp.flows.runs.node_run import Clock, run_node, utc_now
+from ksdp.flows.runs.node_run import Node, run_node
 from ksdp.flows.runs.terms import Run, features_hash
-from ksdp.flows.runs.watch import Watch
-from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.final_terms import covers_final, opens_final
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
@@ -30,7 +29,12 @@ from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
 from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.readers.levers import rows_hash
+from ksdp.storage.runs.predictions import write_predictions
+from ksdp.storage.runs.results import read_result
 from ksdp.storage.screening.clearances import verify_clearance
+
+SUGGESTED = 100
+"""Items that are written down for a user."""
 
 __all__ = ["Entered", "enter_documents", "run_party", "run_server"]
 
@@ -45,6 +49,10 @@ class Entered:
     """Documents of its corpus; the others are not on the clearance."""
     clearance: dict[str, Any] | None
     """Who signed it and what was checked."""
+    mine: Corpus
+    """All documents of the party, those included that do not enter."""
+    columns: tuple[str, ...]
+    """Their names."""
 
 
 def enter_documents(
@@ -65,7 +73,6 @@ def enter_documents(
     ----------
     corpus : Path
         An audit's spec (TOML), of which `[corpus]` counts, or a count matrix with the columns of the run.
-    clearance : Path, optional
     uncleared : bool
         Enter every document without one; everybody is told.
     signer : Ed25519PublicKey
@@ -88,25 +95,27 @@ def enter_documents(
     spec_hash, me = None, None
     if corpus.suffix == ".toml":
         spec, base = read_spec_file(corpus, own_code=False)
-        found, spec_hash, me = spec.corpus, spec.hash, spec.parties.me
+        source, spec_hash, me = spec.corpus, spec.hash, spec.parties.me
     else:
         if run.spec.features.vocabulary is None:
             raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
         vocabulary = str((run.base / run.spec.features.vocabulary).resolve())
-        found, base = CorpusSpec(path=str(corpus.resolve()), vocabulary=vocabulary), run.base
-    if features_hash(corpus_features(found, base)) != run.terms.vocabulary:
+        source, base = CorpusSpec(path=str(corpus.resolve()), vocabulary=vocabulary), run.base
+    columns = corpus_features(source, base)
+    if features_hash(columns) != run.terms.vocabulary:
         raise InputError("the features of the corpus, or their order, are not those of the protocol file.")
-    if run.terms.rows and rows_hash(found, base) != run.terms.rows:
+    if run.terms.rows and rows_hash(source, base) != run.terms.rows:
         raise InputError(
             "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf."
         )
     mechanism = run.terms.mechanism
-    whole = load_corpus(found, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    whole = load_corpus(source, base, nonnegative=getattr(mechanism, "nonnegative", False))
     if whole.features != run.terms.features:
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
     mine = np.arange(len(whole)) if me is None or whole.party is None else np.flatnonzero(whole.party == me)
     if clearance is None:
-        return Entered(restrict(whole, mine), Statement(cleared=False), len(mine), None)
+        held = restrict(whole, mine)
+        return Entered(held, Statement(cleared=False), len(mine), None, held, columns)
     if is_noisy(mechanism):
         check_audited(mechanism)
     verified = verify_clearance(
@@ -123,54 +132,42 @@ def enter_documents(
     rows = mine[verified.clearance.allows(whole.ids[mine])]
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
-    said = {
+    grounds = {
         "signer": verified.fingerprint,
         "checked": list(verified.checked),
         "reviewer": verified.clearance.reviewer,
     }
     digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
-    return Entered(restrict(whole, rows), Statement(True, digest), len(mine), said)
+    entering, held = restrict(whole, rows), restrict(whole, mine)
+    return Entered(entering, Statement(True, digest), len(mine), grounds, held, columns)
 
 
-def run_party(
-    run: Run,
-    name: str,
-    identity: Ed25519PrivateKey,
-    entered: Entered,
-    out: Path,
-    *,
-    listen: Address | None = None,
-    clock: Clock = utc_now,
-    purse: Purse | None = None,
-    watch: Watch | None = None,
-) -> dict[str, Any]:
-    """Take part, and write the result into a folder: what its `run.json` says. `listen` as for `run_node`.
+def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[str, Any]:
+    """Take part, and write the result into a folder: what its `run.json` says.
+
+    Of a run on ratings the folder holds predictions for all of the party's users as well.
 
     Parameters
     ----------
     purse : Purse, optional
         Where it is written down what the run gives away, and how much is left.
-    watch : Watch, optional
-        Told of all that happens.
 
     Raises
     ------
     InputError
-        If the name, the key, or the folder is refused; if the run is beyond the budget.
+        If the name, the key, or the folder is refused; if another run has left too little of the budget.
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    mechanism, matrix = run.terms.mechanism, entered.corpus.matrix
-    if purse is not None:
-        purse.check()
-    if opens_final(mechanism):
+    terms, matrix = node.run.terms, entered.corpus.matrix
+    if opens_final(terms.mechanism):
         # MPyC is loaded by those who compute with it.
         from ksdp.protocols.runs.final_rounds import final_rounds
 
-        rounds = final_rounds(run.terms, name, identity, matrix, entered.statement)
+        rounds = final_rounds(terms, node.name, node.identity, matrix, entered.statement)
     else:
-        program = party_program(mechanism, matrix, run.terms.parties)
-        rounds = party_rounds(run.terms, name, identity, program, entered.statement)
+        program = party_program(terms.mechanism, matrix, terms.parties)
+        rounds = party_rounds(terms, node.name, node.identity, program, entered.statement)
     entering = {
         "documents": len(entered.corpus),
         "of": entered.of,
@@ -178,33 +175,28 @@ def run_party(
     }
     checked = entered.clearance["checked"] if entered.clearance else None
     about = run_node(
-        run,
-        name,
-        identity,
+        node,
         rounds,
-        out,
-        said=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
+        header=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
         about=entering | {"clearance": entered.clearance},
         own={"ids": entered.corpus.ids},
-        listen=listen,
-        clock=clock,
         before_data=purse.begin if purse else None,
-        watch=watch,
     )
     if purse is not None:
         purse.finish(about)
+    if predicts(terms.mechanism):
+        _predict(node.run, entered, node.out)
     return about
 
 
-def run_server(
-    run: Run,
-    identity: Ed25519PrivateKey,
-    out: Path,
-    *,
-    listen: Address | None = None,
-    clock: Clock = utc_now,
-    watch: Watch | None = None,
-) -> dict[str, Any]:
+def _predict(run: Run, entered: Entered, out: Path) -> None:
+    """Write what the party's users would rate highest, those included that did not enter."""
+    given, topics = entered.mine.matrix, read_result(out)["T"]
+    suggested = Predictor.of(run.terms.mechanism, topics, given).suggested(given, SUGGESTED)
+    write_predictions(out, entered.mine.ids, entered.columns, suggested)
+
+
+def run_server(node: Node) -> dict[str, Any]:
     """Collect, as the server of a run, and write the public result: what its `run.json` says.
 
     Raises
@@ -214,20 +206,8 @@ def run_server(
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    if not run.server:
+    if not node.run.server:
         raise InputError("the protocol file names no server.")
-    rounds = server_rounds(run.terms, identity)
     collects = {"collects": True}
-    return run_node(
-        run,
-        run.server,
-        identity,
-        rounds,
-        out,
-        said=collects,
-        about=collects,
-        own={},
-        listen=listen,
-        clock=clock,
-        watch=watch,
-    )
+    rounds = server_rounds(node.run.terms, node.identity)
+    return run_node(node, rounds, header=collects, about=collects, own={})

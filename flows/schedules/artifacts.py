@@ -31,7 +31,6 @@ async def publish_run(
     ----------
     summary : Summary, optional
         Of the audit; None where there was none.
-    drift : Drift, optional
     """
     key = f"schedule-{schedule.name}"
     await acreate_table_artifact(

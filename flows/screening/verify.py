@@ -40,7 +40,6 @@ def verify(
         With a time zone.
     public_key : Ed25519PublicKey, optional
         The reviewer's, from elsewhere; without it the fingerprint must be compared by a person.
-    spec : Spec, optional
     base : Path, optional
         Folder that the spec's paths are relative to; the present one by default.
 

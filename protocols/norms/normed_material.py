@@ -17,79 +17,15 @@ from typing import Literal
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes, os_random
+from ksdp.protocols.norms.normed_macs import Macs, Shares, deal_macs, scalars_of, shares_of, vectors_of
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
-from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs, WideRing
+from ksdp.protocols.norms.own_masks import OwnMasks, random_below, random_vector
+from ksdp.protocols.norms.wide_ring import Limbs, WideRing
 
-__all__ = ["NormedMaterial", "Offline", "OwnMasks", "deal"]
+__all__ = ["NormedMaterial", "Offline", "OwnMasks", "check_material", "deal"]
 
 Offline = Literal["ot", "dealer"]
 """Where shares of products come from."""
-
-
-def random_below(bits: int, random_bytes: RandomBytes) -> int:
-    """Uniform in [0, 2^bits)."""
-    return int.from_bytes(random_bytes(-(-bits // 8)), "little") & ((1 << bits) - 1)
-
-
-def random_vector(ring: WideRing, length: int, bits: int, random_bytes: RandomBytes) -> Limbs:
-    """Entries uniform in [0, 2^bits), of shape (L, length)."""
-    values = ring.from_bytes(random_bytes(ring.width * length), length).copy()
-    for row in range(ring.limbs):
-        values[row] &= (1 << min(max(bits - LIMB_BITS * row, 0), LIMB_BITS)) - 1
-    return values
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OwnMasks:
-    """What one party draws alone; secret to it."""
-
-    parameters: NormedSumParameters
-    vector: Limbs
-    """u, uniform in the ring, shape (L, d): hides the input."""
-    square: int
-    """Hides ||S||^2."""
-    t: tuple[int, ...]
-    """Hide t g^2, one a step."""
-    y: tuple[int, ...]
-    """Hide y g."""
-    factor: int
-    """Multiplies 1 - t in the test."""
-    test: int
-    """Hides that product."""
-    noise: Limbs
-    """Drowns the low bits of the result, shape (L, d)."""
-
-    @classmethod
-    def draw(cls, parameters: NormedSumParameters, random_bytes: RandomBytes = os_random) -> OwnMasks:
-        """Fresh ones."""
-        p = parameters
-        steps = range(len(p.steps))
-        return cls(
-            p,
-            random_vector(p.ring, p.dimension, p.ring.bits, random_bytes),
-            random_below(p.square_mask_bits, random_bytes),
-            tuple(random_below(p.t_mask_bits, random_bytes) for _ in steps),
-            tuple(random_below(p.y_mask_bits, random_bytes) for _ in steps),
-            (1 << p.factor_bits) + random_below(p.factor_bits, random_bytes),
-            random_below(p.check_mask_bits, random_bytes),
-            random_vector(p.ring, p.dimension, p.noise_bits, random_bytes),
-        )
-
-    def t_part(self, step: int) -> int:
-        """This party's part of lambda, where t = Delta - lambda before a step (or after the last)."""
-        p = self.parameters
-        if step == 0:
-            return self.square << (p.scalar_bits - p.square_bits)
-        return self.t[step - 1] >> p.t_shift
-
-    def y_part(self, step: int) -> int:
-        """This party's part of mu, where y = Delta - mu; y begins as the public 1."""
-        return self.y[step - 1] >> self.parameters.y_shift if step else 0
-
-    def output_part(self) -> int:
-        """This party's part of mu for the y that multiplies the vector."""
-        p = self.parameters
-        return self.y_part(len(p.steps)) >> (p.scalar_bits - p.y_bits)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +53,15 @@ class NormedMaterial:
     """P lambda after the last step; `scalar_ring`."""
     product: Limbs
     """mu U for the mu of `OwnMasks.output_part`; `ring`, shape (L, d)."""
+    macs: Macs
+    """Of all of these and of the masks, with every peer."""
     _spent: list[bool] = field(default_factory=list)
+
+    @property
+    def shares(self) -> Shares:
+        """Of all that opened values are made of, with their MACs."""
+        scalars = scalars_of(self.own, self.square, self.squares, self.cubes, self.crosses, self.test)
+        return shares_of(self.own, scalars, vectors_of(self.own, self.product), self.macs)
 
     def spend(self) -> None:
         """Mark as used.
@@ -166,12 +110,14 @@ def deal(parameters: NormedSumParameters, random_bytes: RandomBytes = os_random)
     whole = r.multiply(sum(masks.output_part() for masks in own), total)
     product.append(r.combine([whole], product))
     batch = random_bytes(32)
-    return tuple(
-        NormedMaterial(
-            p, batch, m, "dealer", own[m], square[m], squares[m], cubes[m], crosses[m], test[m], product[m]
-        )
+
+    held = [
+        (scalars_of(own[m], square[m], squares[m], cubes[m], crosses[m], test[m]), vectors_of(own[m], product[m]))
         for m in range(p.parties)
-    )
+    ]
+    macs = deal_macs(own, held, random_bytes)
+    products = list(zip(square, squares, cubes, crosses, test, product, macs, strict=True))
+    return tuple(NormedMaterial(p, batch, m, "dealer", own[m], *products[m]) for m in range(p.parties))
 
 
 def check_material(material: NormedMaterial) -> None:

@@ -1,12 +1,13 @@
 """The offline phase of a normed sum: the parties make their own material, by oblivious transfer between every
 pair.
 
-Three rounds after `ot_setup`, none of which depends on an input:
+Four rounds after `ot_setup`, none of which depends on an input:
 
 1. choices: for every pair and direction the receiver announces its extension, whose choice bits are those of its
-   masks (lambda of every step, mu of the result; its vector u for one direction of each pair).
+   masks (lambda of every step, mu of the result, its key; its vector u for one direction of each pair).
 2. announcements of the first products: lambda_k lambda_k', beta_k lambda_k mu_k, P lambda, mu u, and 2 <u, u'>.
 3. announcements of the second: beta_k^2 lambda_k times the shares of lambda_k^2.
+4. announcements of the MACs of all of these (`normed_macs`).
 
 Every product of sums over parties splits into each party's own term and one term for every ordered pair.
 
@@ -14,9 +15,10 @@ Every product of sums over parties splits into each party's own term and one ter
 what their own shares are. Assumptions: the Diffie-Hellman problem on Curve25519 with SHA-256 as a random oracle
 (base transfers); AES-128 as a pseudorandom generator (extension) and, under a fixed key, as an ideal permutation
 (hash of products). A receiver whose choices differ from column to column is found (`ot_check`), and ends the run.
-**Not claimed**: a party that deviates as a sender can spoil the material or, by choosing the announcements of
-products, learn bits of masks from whether the result is then refused. Python's integers take time that depends on
-their values.
+**Not claimed**: a party that deviates as a sender *here* can make products that are wrong and carry right MACs (a
+wrong result, noticed by its length only) or, by choosing the announcements of products, learn bits of masks from
+whether the result is then refused. From here on nobody can tell a false share (`authenticated`). Python's integers
+take time that depends on their values.
 
 Messages need an authenticated channel, not a secret one: base transfers hide the keys from who listens.
 """
@@ -30,8 +32,9 @@ import numpy as np
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import Exchange, Script
-from ksdp.protocols.norms.normed_material import NormedMaterial, OwnMasks
-from ksdp.protocols.norms.normed_parameters import NormedSumParameters
+from ksdp.protocols.norms.normed_macs import Macs, MacsInTheMaking, mac_bytes, scalars_of, vectors_of
+from ksdp.protocols.norms.normed_material import NormedMaterial
+from ksdp.protocols.norms.normed_parameters import MAC_BITS, NormedSumParameters
 from ksdp.protocols.norms.ot_extension import (
     Bytes,
     ReceiverRows,
@@ -52,6 +55,7 @@ from ksdp.protocols.norms.ot_products import (
     vector_send,
 )
 from ksdp.protocols.norms.ot_setup import OtSetup
+from ksdp.protocols.norms.own_masks import OwnMasks
 from ksdp.protocols.norms.wide_ring import Limbs
 
 __all__ = ["batch_of", "largest_offline", "offline_script"]
@@ -62,7 +66,7 @@ _SQUARE, _CROSS, _CUBE = range(3)
 
 def batch_of(setup: OtSetup, parameters: NormedSumParameters, number: int) -> bytes:
     """32 bytes that name one normed sum, the same at parties that mean the same."""
-    head = b"ksdp-normed-offline-2" + setup.session + parameters.digest
+    head = b"ksdp-normed-offline-3" + setup.session + parameters.digest
     return hashlib.sha256(head + number.to_bytes(4, "big")).digest()
 
 
@@ -106,7 +110,7 @@ def offline_script(
 def largest_offline(parameters: NormedSumParameters) -> int:
     """No message of the offline phase has more bytes, its header aside."""
     layout = _Layout(parameters)
-    return max(layout.announced(True), layout.announced(False), layout.extension(True))
+    return max(layout.announced(True), layout.extension(True), mac_bytes(parameters))
 
 
 class _Layout:
@@ -118,7 +122,8 @@ class _Layout:
         self.step_bits = p.t_mask_bits - p.t_shift
         """Of a lambda."""
         self.vector_at = (self.steps + 1) * self.step_bits
-        self.inner_at = self.vector_at + p.ring.bits
+        self.key_at = self.vector_at + p.ring.bits
+        self.inner_at = self.key_at + MAC_BITS
         self.inner = p.ring.bits * p.dimension
 
     def transfers(self, with_inner: bool) -> int:
@@ -147,7 +152,8 @@ class _Layout:
         for k in range(self.steps + 1):
             at = k * self.step_bits
             bits[at : at + self.step_bits] = bits_of_int(own.t_part(k), self.step_bits)
-        bits[self.vector_at : self.inner_at] = bits_of_int(own.output_part(), p.ring.bits)
+        bits[self.vector_at : self.key_at] = bits_of_int(own.output_part(), p.ring.bits)
+        bits[self.key_at : self.inner_at] = bits_of_int(own.key, MAC_BITS)
         if with_inner:
             bits[self.inner_at : self.inner_at + self.inner] = bits_of_vector(own.vector)
         return bits
@@ -189,24 +195,35 @@ class _Shares:
         """Take in the shares of one direction with one peer."""
         self.cubes = [a + b for a, b in zip(self.cubes, cubes, strict=True)]
 
-    def material(self, batch: bytes, party: int) -> NormedMaterial:
+    def reduce(self) -> None:
+        """All are collected."""
+        for name in ("squares", "cubes", "crosses"):
+            setattr(self, name, [value % self.modulus for value in getattr(self, name)])
+        self.square, self.test = self.square % self.ring.modulus, self.test % self.modulus
+        self.whole = self.ring.add(*self.product)
+
+    def begin_macs(self) -> MacsInTheMaking:
+        """Of all that is collected."""
+        self.reduce()
+        scalars = scalars_of(self.own, self.square, self.squares, self.cubes, self.crosses, self.test)
+        return MacsInTheMaking(self.own, scalars, vectors_of(self.own, self.whole))
+
+    def material(self, batch: bytes, party: int, macs: Macs) -> NormedMaterial:
         """All together."""
-
-        def reduced(values: list[int]) -> tuple[int, ...]:
-            return tuple(value % self.modulus for value in values)
-
+        squares, cubes, crosses = tuple(self.squares), tuple(self.cubes), tuple(self.crosses)
         return NormedMaterial(
             self.own.parameters,
             batch,
             party,
             "ot",
             self.own,
-            self.square % self.ring.modulus,
-            reduced(self.squares),
-            reduced(self.cubes),
-            reduced(self.crosses),
-            self.test % self.modulus,
-            self.ring.add(*self.product),
+            self.square,
+            squares,
+            cubes,
+            crosses,
+            self.test,
+            self.whole,
+            macs,
         )
 
 
@@ -244,7 +261,13 @@ def _script(
     arrived = yield Exchange(announced, dict.fromkeys(peers, layout.scalars(steps)))
     for peer in peers:
         shares.second(scalars_receive(q, receiving[peer], 0, size, _CUBE, steps, arrived[peer]))
-    return shares.material(batch, me)
+
+    macs = shares.begin_macs()
+    announced = {peer: macs.send(peer, sending[peer], layout.key_at) for peer in peers}
+    arrived = yield Exchange(announced, dict.fromkeys(peers, mac_bytes(own.parameters)))
+    for peer in peers:
+        macs.receive(peer, receiving[peer], layout.key_at, arrived.pop(peer))
+    return shares.material(batch, me, macs.macs())
 
 
 def _send_first(layout: _Layout, shares: _Shares, rows: SenderRows, with_inner: bool) -> bytes:

@@ -26,13 +26,15 @@ from math import prod, sqrt
 from ksdp.audit.errors import InputError
 from ksdp.protocols.norms.wide_ring import WideRing
 
-__all__ = ["KAPPA", "NormedSumParameters", "Step"]
+__all__ = ["KAPPA", "MAC_BITS", "NormedSumParameters", "Step"]
 
 KAPPA = 40
 """All that a run opens is within 2^-40 (statistical distance) of what the result alone tells."""
+MAC_BITS = 48
+"""Of a party's key of the MACs: it takes a false share for a true one with probability 2^-48 (`authenticated`)."""
 _OPENING = KAPPA + 9
 _CONSTANT_BITS = 20
-_VERSION = b"ksdp-normed-sum-2"
+_VERSION = b"ksdp-normed-sum-3"
 _MAX_DIMENSION = 1 << 20
 """Products of two 16-bit limbs, summed over d entries, must stay below 2^53."""
 
@@ -72,7 +74,7 @@ class NormedSumParameters:
     --------
     >>> parameters = NormedSumParameters(parties=2, dimension=100)
     >>> parameters.rounds, parameters.ring.bits
-    (39, 160)
+    (38, 160)
     """
 
     parties: int
@@ -192,10 +194,20 @@ class NormedSumParameters:
         widest = max(self.t_mask_bits, self.y_mask_bits, self.check_mask_bits + self.factor_bits)
         return WideRing.of_bits(widest + self.party_bits + 2)
 
+    @cached_property
+    def checked_ring(self) -> WideRing:
+        """Of shares and MACs of the vectors: MAC_BITS more."""
+        return WideRing.of_bits(self.ring.bits + MAC_BITS)
+
+    @cached_property
+    def checked_scalar_ring(self) -> WideRing:
+        """The same of the scalars."""
+        return WideRing.of_bits(self.scalar_ring.bits + MAC_BITS)
+
     @property
     def rounds(self) -> int:
-        """Of the online phase: inputs, square, steps, test, their hash, the result, its hash."""
-        return len(self.steps) + 6
+        """Of the online phase: inputs, their hash, square, steps, test, result."""
+        return len(self.steps) + 5
 
     @property
     def error_bound(self) -> float:

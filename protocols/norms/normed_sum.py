@@ -1,10 +1,11 @@
 """NormedSecSum: M parties learn s / ||s||, s being the sum of their vectors; nobody learns s or ||s||.
 
-Rounds: (1) every party announces its masked vector; (2) the masked ||S||^2; (3) one round a step of the iteration
-of `normed_parameters`; (4) a masked test that it converged; (5) a hash of all that was announced so far: the same
-at all, or the run ends; (6) the result; (7) a hash of that. A secret v is held as a public Delta and shares of
-lambda, v = Delta - lambda, so that sums, multiples and cuts (each party shifts its own part) are local and a
-product costs one opening and shares of products of masks, made before (`normed_material`).
+Rounds: (1) every party announces its masked vector; (2) a hash of all of these: the same at all, or the run ends;
+(3) the masked ||S||^2; (4) one round a step of the iteration of `normed_parameters`; (5) a masked test that it
+converged; (6) the result. A secret v is held as a public Delta and shares of lambda, v = Delta - lambda, so that
+sums, multiples and cuts (each party shifts its own part) are local and a product costs one opening and shares of
+products of masks, made before (`normed_material`). From (3) on every share is told with a MAC for the one that
+hears it (`authenticated`), who looks at it before saying anything more.
 
 **What is opened, and why it tells nothing.** A mask 2^49 times wider than what
 it hides (kappa' = 49) leaves a statistical distance of at most 2^-49. Besides, every message is a share: it holds
@@ -31,15 +32,16 @@ a vector of small integers, and M - 1 parties learn the line that the last one's
 material from oblivious transfer under the assumptions of `normed_offline`; with a dealer only while it colludes
 with nobody.
 
-**What is noticed beyond that.** A party that tells some parties another thing than others, or a message changed on
-its way: before the result is opened (the result itself: before it is used), unless SHA-256 collides. Choices of
-transfers that do not hold together: `ot_check`. A result whose length is not one within its rounding: refused by
-every party, but it has been opened then.
+**Parties that lie from here on.** With material as it should be and an input of at most the length agreed on, a
+party can tell nobody a false share, in no round, but with probability 2^-48 a share: who hears it ends the run,
+names it, and tells nothing that depends on it. So no wrong result is accepted, none is seen but a false share of
+the last round (who tells it has the true one: the others are refused it), and nothing that the false share would
+have unmasked is told. Two parties that were told different inputs end before anything is opened.
 
-**Not claimed.** A party that tells *all* the same false share can change the result (nearly always noticed by its
-length), and who shifts the masked square by a number of its own learns ||S|| from a result that all refuse. Only
-authenticated shares (a MAC on each, at about three times the transfers) would keep that from being opened. No
-protection of timing (Python's integers).
+**Trusted.** That a party followed the *offline* phase: products of masks that it spoilt carry right MACs; their
+result has nearly always another length than one, and is then refused, after it was seen. That an input is at most
+as long as agreed: a longer one by 2^49 and more is no longer masked by what hides ||S||^2. No protection of timing
+(Python's integers).
 
 **Accuracy.** Against S / ||S|| of the sum on the grid 2^-f, every entry: 2^-f. Against s / ||s|| of the real
 vectors: 2^-f (1 + M sqrt(d) / ||s||) (`NormedSumParameters.error_bound_at`). Sums with ||S|| 2^-f >=
@@ -52,7 +54,7 @@ protocol is another one, with no square root, one scalar iteration and two openi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 
@@ -61,9 +63,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.rounds import Exchange, Script
+from ksdp.protocols.norms.authenticated import Holder, VectorShare
+from ksdp.protocols.norms.normed_macs import cut_of_y
 from ksdp.protocols.norms.normed_material import NormedMaterial, Offline, check_material
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
-from ksdp.protocols.norms.wide_ring import Limbs, WideRing
+from ksdp.protocols.norms.wide_ring import Limbs
 
 __all__ = ["NormedSum", "encode", "online_script"]
 
@@ -144,92 +148,78 @@ def encode(parameters: NormedSumParameters, vector: ArrayLike) -> Limbs:
     return codes
 
 
-class _Announced:
-    """All that everybody was told, in order, as this party knows it."""
-
-    def __init__(self, me: int, parties: int) -> None:
-        self._me, self._parties = me, parties
-        self._told = hashlib.sha256()
-
-    def broadcast(self, payload: bytes) -> Script[dict[int, bytes]]:
-        """Tell all the same; what all told, by place."""
-        arrived = yield Exchange.broadcast(payload, self._me, self._parties)
-        everybody = {**arrived, self._me: payload}
-        for place in sorted(everybody):
-            self._told.update(everybody[place])
-        return everybody
-
-    def compare(self) -> Script[None]:
-        """Everybody must have been told the same so far."""
-        own = self._told.digest()
-        arrived: Mapping[int, bytes] = yield Exchange.broadcast(own, self._me, self._parties)
-        if any(theirs != own for theirs in arrived.values()):
-            raise ProtocolError(
-                "The parties were not told the same: a message was changed, or a party told two things. "
-                "The result is not used."
-            )
-
-
 def _script(material: NormedMaterial, codes: Limbs) -> Script[NormedSum]:
-    p, own = material.parameters, material.own
-    ring, first, told = p.ring, material.party == 0, _Announced(material.party, p.parties)
+    p, own, shares = material.parameters, material.own, material.shares
+    ring, wide, scalar = p.ring, p.checked_ring, p.checked_scalar_ring
+    holder = Holder(material.party, p.parties, own.key)
 
-    vectors = yield from told.broadcast(ring.to_bytes(ring.subtract(codes, own.vector)))
-    announced = ring.add(*(ring.from_bytes(vectors[i], p.dimension) for i in sorted(vectors)))
+    vectors = yield from _tell(material, ring.to_bytes(ring.subtract(codes, own.vector)))
+    yield from _compare(material, vectors)
+    announced = wide.widened(ring.add(*(ring.from_bytes(data, p.dimension) for data in vectors.values())))
 
     # x = <D + U, D + U>
-    share = 2 * ring.dot(announced, own.vector) + material.square + own.square
-    if first:
-        share += ring.dot(announced, announced)
-    (delta_x,) = yield from _open(told, ring, share)
+    square = 2 * shares.vector.dot(announced) + shares.square + shares.square_mask
+    (opened_x,) = yield from holder.open(wide, square + holder.public(wide.dot(announced, announced)))
+    delta_x, shift = opened_x % ring.modulus, p.scalar_bits - p.square_bits
 
-    delta_t, delta_y = delta_x << (p.scalar_bits - p.square_bits), 1 << p.scalar_bits
-    for k, step in enumerate(p.steps):
-        lam, mu, beta = own.t_part(k), own.y_part(k), step.beta
-        delta_g = (step.alpha << p.scalar_bits) - beta * delta_t
-        t_share = (
-            lam * (2 * beta * delta_t * delta_g - delta_g * delta_g)
-            + material.squares[k] * (beta * beta * delta_t - 2 * beta * delta_g)
-            - material.cubes[k]
-            + own.t[k]
+    lam, mu = (1 << shift) * shares.square_mask, holder.public(0)
+    delta_t, delta_y = delta_x << shift, 1 << p.scalar_bits
+    for k, (constants, step) in enumerate(zip(p.steps, shares.steps, strict=True)):
+        beta = constants.beta
+        delta_g = (constants.alpha << p.scalar_bits) - beta * delta_t
+        t = (
+            (2 * beta * delta_t * delta_g - delta_g * delta_g) * lam
+            + (beta * beta * delta_t - 2 * beta * delta_g) * step.squares
+            - step.cubes
+            + (1 << p.t_shift) * step.t_high
+            + step.t_low
+            # the added unit makes every cut round upwards: t and y are never negative
+            + holder.public(delta_t * delta_g * delta_g + (1 << p.t_shift))
         )
-        y_share = beta * delta_y * lam - delta_g * mu - material.crosses[k] + own.y[k]
-        if first:  # the added units make every cut round upwards: t and y are never negative
-            t_share += delta_t * delta_g * delta_g + (1 << p.t_shift)
-            y_share += delta_y * delta_g + (1 << p.y_shift)
-        delta_t, delta_y = yield from _open(told, p.scalar_ring, t_share, y_share)
-        delta_t >>= p.t_shift
-        delta_y >>= p.y_shift
+        y = (
+            beta * delta_y * lam
+            - delta_g * mu
+            - step.crosses
+            + (1 << cut_of_y(p, k)) * step.y_high
+            + step.y_low
+            + holder.public(delta_y * delta_g + (1 << p.y_shift))
+        )
+        opened_t, opened_y = yield from holder.open(scalar, t, y)
+        delta_t = opened_t % p.scalar_ring.modulus >> p.t_shift
+        delta_y = opened_y % p.scalar_ring.modulus >> p.y_shift
+        lam, mu = step.t_high, step.y_high
 
     unit = 1 << p.scalar_bits
-    test = own.factor * (unit - delta_t) + material.test + own.test + (unit if first else 0)
-    (tested,) = yield from _open(told, p.scalar_ring, test)
-    yield from told.compare()
-    if tested > (p.parties << p.check_mask_bits) + 2 * unit:
+    test = (unit - delta_t) * shares.factor + shares.test + shares.test_mask + holder.public(unit)
+    (opened_test,) = yield from holder.open(scalar, test)
+    if opened_test % p.scalar_ring.modulus > (p.parties << p.check_mask_bits) + 2 * unit:
         raise ProtocolError(
             f"The sum is zero, or shorter than 2^-{p.floor}: it has no direction to speak of and was not opened."
         )
 
     delta = delta_y >> (p.scalar_bits - p.y_bits)
-    of_masks = ring.multiply(delta, own.vector)
-    of_sum = ring.multiply((delta if first else 0) - own.output_part(), announced)
-    mine = ring.combine([of_masks, of_sum, own.noise], [material.product])
-    opened = yield from told.broadcast(ring.to_bytes(mine))
-    yield from told.compare()
-    values = _decode(p, [ring.from_bytes(opened[i], p.dimension) for i in sorted(opened)])
+    of_sum = VectorShare.spread(wide, holder.public(delta) - mu, announced)
+    result = yield from holder.open_vector(delta * shares.vector + of_sum - shares.tail)
+    values = _decode(p, result[: ring.limbs])
     _check_norm(p, values)
     return NormedSum(values, p.parties, p.fraction_bits, p.error_bound, material.offline)
 
 
-def _open(told: _Announced, ring: WideRing, *shares: int) -> Script[list[int]]:
-    """Announce shares and add up everybody's: from 0 to the modulus less one each."""
-    payload = b"".join((share % ring.modulus).to_bytes(ring.width, "little") for share in shares)
-    everybody = yield from told.broadcast(payload)
-    totals = [0] * len(shares)
-    for data in everybody.values():
-        parts = (int.from_bytes(data[at : at + ring.width], "little") for at in range(0, len(data), ring.width))
-        totals = [(total + part) % ring.modulus for total, part in zip(totals, parts, strict=True)]
-    return totals
+def _tell(material: NormedMaterial, payload: bytes) -> Script[dict[int, bytes]]:
+    """Tell all the same; what everybody told, by place."""
+    arrived = yield Exchange.broadcast(payload, material.party, material.parameters.parties)
+    return {**arrived, material.party: payload}
+
+
+def _compare(material: NormedMaterial, vectors: Mapping[int, bytes]) -> Script[None]:
+    """Nobody may have told two parties different inputs: what is opened next would not be masked."""
+    own = hashlib.sha256(material.batch + b"".join(vectors[place] for place in sorted(vectors))).digest()
+    arrived = yield from _tell(material, own)
+    if any(theirs != own for theirs in arrived.values()):
+        raise ProtocolError(
+            "The parties were not told the same: a message was changed, or a party told two things. Nothing was "
+            "computed from it."
+        )
 
 
 def _check_norm(p: NormedSumParameters, values: NDArray[np.float64]) -> None:
@@ -242,10 +232,10 @@ def _check_norm(p: NormedSumParameters, values: NDArray[np.float64]) -> None:
         )
 
 
-def _decode(p: NormedSumParameters, shares: Sequence[Limbs]) -> NDArray[np.float64]:
+def _decode(p: NormedSumParameters, opened: Limbs) -> NDArray[np.float64]:
     cut = p.y_bits + p.integer_bits
     mean_noise = p.parties * ((1 << p.noise_bits) - 1) // 2
     rounding = p.ring.from_ints([(1 << (cut - 1)) - mean_noise])
-    codes = p.ring.shifted(p.ring.add(*shares, rounding), cut)
+    codes = p.ring.shifted(p.ring.add(opened, rounding), cut)
     values: NDArray[np.float64] = np.ldexp(codes.astype(np.float64), -p.fraction_bits)
     return values

@@ -209,9 +209,9 @@ def pads(rows: NDArray[np.uint64], first: int, slot: int, limbs: int) -> Limbs:
     return out
 
 
-def expand(rows: NDArray[np.uint64], first: int, limbs: int, length: int) -> Limbs:
+def expand(rows: NDArray[np.uint64], first: int, limbs: int, length: int, slot: int = 0) -> Limbs:
     """A vector of residues a row, from the hash as an AES-CTR key: shape (limbs, n, length)."""
-    keys = hash_rows(rows, first, 0, 16)
+    keys = hash_rows(rows, first, slot, 16)
     out = np.empty((limbs, len(rows), length), dtype=np.uint16)
     for j, key in enumerate(keys):
         out[:, j] = keystream(key.tobytes(), 2 * limbs * length).view("<u2").reshape(limbs, length)

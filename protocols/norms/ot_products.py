@@ -50,15 +50,15 @@ def bits_of_int(value: int, n_bits: int) -> Bytes:
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")[:n_bits]
 
 
-def long_bytes(ring: WideRing, dimension: int) -> int:
-    """What the sender of one long product announces."""
-    return LIMB_BITS * dimension * ring.limbs * (ring.limbs + 1)
+def long_bytes(ring: WideRing, dimension: int, groups: int | None = None) -> int:
+    """What the sender of one long product announces; of an integer of so many groups of 16 bits, or the ring's."""
+    return sum(where.stop - where.start for _, _, where in _groups(ring, dimension, groups))
 
 
-def _groups(ring: WideRing, dimension: int) -> Iterator[tuple[int, int, slice]]:
+def _groups(ring: WideRing, dimension: int, groups: int | None = None) -> Iterator[tuple[int, int, slice]]:
     """Group, limbs that matter to it, and where its announcement is."""
     at = 0
-    for group in range(ring.limbs):
+    for group in range(ring.limbs if groups is None else groups):
         size = 2 * (ring.limbs - group) * LIMB_BITS * dimension
         yield group, ring.limbs - group, slice(at, at + size)
         at += size
@@ -107,26 +107,40 @@ def inner_receive(ring: WideRing, rows: ReceiverRows, first: int, dimension: int
     return share % ring.modulus
 
 
-def vector_send(ring: WideRing, rows: SenderRows, first: int, values: Limbs) -> tuple[Limbs, bytes]:
-    """The sender's share of the receiver's integer times this vector, and its announcement; 16 L transfers."""
+def vector_send(
+    ring: WideRing, rows: SenderRows, first: int, values: Limbs, groups: int | None = None, slot: int = 0
+) -> tuple[Limbs, bytes]:
+    """The sender's share of the receiver's integer times this vector, and its announcement.
+
+    16 transfers for each group of bits of the integer, which has L groups unless it is known to be smaller; slots
+    give products of the same integer with other vectors.
+    """
     share, announced = np.zeros(values.shape, dtype=np.int64), []
-    for group, limbs, _ in _groups(ring, values.shape[1]):
+    for group, limbs, _ in _groups(ring, values.shape[1], groups):
         begin = first + LIMB_BITS * group
         q = rows.rows[begin : begin + LIMB_BITS]
-        zero = expand(q, _name(rows, begin), limbs, values.shape[1])
-        one = expand(q ^ rows.delta, _name(rows, begin), limbs, values.shape[1])
+        zero = expand(q, _name(rows, begin), limbs, values.shape[1], slot)
+        one = expand(q ^ rows.delta, _name(rows, begin), limbs, values.shape[1], slot)
         announced.append(correlate(zero, one, values[:limbs, None, :]).tobytes())
         for bit in range(LIMB_BITS):
             share[group:] -= zero[:, bit].astype(np.int64) << bit
     return carry(share), b"".join(announced)
 
 
-def vector_receive(ring: WideRing, rows: ReceiverRows, first: int, dimension: int, announced: bytes) -> Limbs:
+def vector_receive(
+    ring: WideRing,
+    rows: ReceiverRows,
+    first: int,
+    dimension: int,
+    announced: bytes,
+    groups: int | None = None,
+    slot: int = 0,
+) -> Limbs:
     """The receiver's share of the same."""
     share = np.zeros((ring.limbs, dimension), dtype=np.int64)
-    for group, limbs, where in _groups(ring, dimension):
+    for group, limbs, where in _groups(ring, dimension, groups):
         begin = first + LIMB_BITS * group
-        own = expand(rows.rows[begin : begin + LIMB_BITS], _name(rows, begin), limbs, dimension)
+        own = expand(rows.rows[begin : begin + LIMB_BITS], _name(rows, begin), limbs, dimension, slot)
         sent = np.frombuffer(announced[where], dtype="<u2").reshape(limbs, LIMB_BITS, dimension)
         for bit in range(LIMB_BITS):
             share[group:] += own[:, bit].astype(np.int64) << bit

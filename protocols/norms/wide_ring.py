@@ -94,6 +94,12 @@ class WideRing:
         data = b"".join((value % self.modulus).to_bytes(self.width, "little") for value in values)
         return np.ascontiguousarray(np.frombuffer(data, dtype="<u2").reshape(-1, self.limbs).T)
 
+    def widened(self, values: Limbs) -> Limbs:
+        """Residues of a narrower ring, from 0 to its modulus less one, as the same numbers of this one."""
+        out = np.zeros((self.limbs, values.shape[1]), dtype=np.uint16)
+        out[: len(values)] = values
+        return out
+
     def ints(self, values: Limbs) -> list[int]:
         """Residues as integers from 0 to the modulus less one."""
         data, width = np.ascontiguousarray(values.T).astype("<u2", copy=False).tobytes(), 2 * len(values)

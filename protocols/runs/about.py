@@ -23,6 +23,7 @@ LARGEST_ABOUT = 4 << 20
 GROUNDS = ("cleared", "uncleared", "collects", "not said")
 _MOST_TERMS = 256
 _SHOWN = 60
+_LONGEST = 80
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class About:
         try:
             said = json.loads(data)
             found = cls(**said)
-            texts = all(isinstance(text, str) and len(text) <= 80 for text in (found.ksdp, found.code))
+            texts = all(_plain(text) for text in (found.ksdp, found.code))
             fits = texts and isinstance(found.clock, float) and math.isfinite(found.clock)
             fits = fits and isinstance(found.terms, dict) and len(found.terms) <= _MOST_TERMS
             if not (fits and found.grounds in GROUNDS and isinstance(found.kit, dict | None)):
@@ -66,6 +67,11 @@ class About:
         except (TypeError, ValueError, RecursionError):
             raise ProtocolError("said something that no check says") from None
         return found
+
+
+def _plain(text: Any) -> bool:
+    """Whether it can be shown as it is: a peer's words must not move anybody's terminal."""
+    return isinstance(text, str) and len(text) <= _LONGEST and text.isascii() and text.isprintable()
 
 
 def different_terms(own: RunTerms, theirs: Mapping[str, Any]) -> tuple[str, ...]:

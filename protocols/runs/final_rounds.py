@@ -33,7 +33,7 @@ from ksdp.protocols.runs.final_terms import trusted_words
 from ksdp.protocols.runs.final_topics import largest_rows_message, topic_rounds
 from ksdp.protocols.runs.handshake import Outcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.shared.field import BYTES, PRIME, integers, symmetric_limbs
+from ksdp.protocols.shared.field import BYTES, PRIME, integers, symmetric_residues
 from ksdp.protocols.shared.means import MOST_ROWS, SUM_BITS, mean_of
 from ksdp.protocols.shared.subspace import MOMENT_BITS, NotConverged, Wanted, decompose, vectors_of
 
@@ -125,9 +125,9 @@ async def _decomposed(runtime: Any, terms: RunTerms, entered: Entered) -> Arrays
     )
     rows, columns = np.triu_indices(terms.features)
     diagonal = integers(entered[rows == columns], (terms.features,))
-    limbs = symmetric_limbs(entered, terms.features)
+    moments = symmetric_residues(entered, terms.features)
     try:
-        opened = await decompose(runtime, limbs, int(diagonal.sum() % PRIME), wanted)
+        opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), wanted)
     except NotConverged:
         raise ProtocolError(
             "The run has not converged, and nothing but this was opened: agree on a larger `final.block` or "

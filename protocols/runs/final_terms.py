@@ -80,8 +80,6 @@ def _check_topics(mechanism: PDNMF) -> None:
         raise SpecError(
             f'`start` must be one of {", ".join(TOPIC_STARTS)} where `opens` is "final"; got {mechanism.start!r}.'
         )
-    if mechanism.weighted:
-        raise SpecError('`weighted` must be false in a run whose `opens` is "final".')
     if not (mechanism.beta > 0 and mechanism.delta > 0):
         raise SpecError(
             '`beta` and `delta` must be above 0 in a run whose `opens` is "final" (0.1 each does, of rows of '

@@ -3,7 +3,7 @@
 1. greeting, statement: as every run (`handshake`)
 2. everybody tells its number of rows
 3. with PD-NMF-Init: shares of every party's own topics, weighted, go to the three computing parties
-4. shares of rows go to them, block by block
+4. shares of rows go to them, block by block; where weighted, then shares of which entries these have
 5. rounds of the sweeps on shares, a fixed number; then T is opened, and nothing else
 6. what was opened goes to all, who compare the three copies; result: as every run
 
@@ -22,19 +22,21 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack_number
 from ksdp.protocols.runs.computing_side import ComputingSide, Entered
 from ksdp.protocols.runs.run_terms import RunTerms
-from ksdp.protocols.shared.field import BYTES, limbs_of_bytes
+from ksdp.protocols.shared.field import BYTES, Residues, residues_of_bytes
 from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
-from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
+from ksdp.protocols.shared.topic_steps import SharedRows
+from ksdp.protocols.shared.topics import Sweeps, topics_of
 
 __all__ = ["MOST_ENTRIES", "largest_rows_message", "topic_rounds"]
 
 MOST_ENTRIES = 1 << 25
-"""Rows of all parties times features: 1.3 GB of limbs at each computing party."""
+"""Rows of all parties times features: 3 GB of residues at each computing party."""
 _BLOCK = 1 << 19
 """Entries of a message of shares, unless a row is longer."""
 
@@ -70,16 +72,18 @@ def topic_rounds(
         models = yield from _entered(side, own, dict.fromkeys(rows, mechanism.rank), largest)
         wanted = Sweeps(sizes, mechanism.cap, mechanism.sweeps)
     entered = yield from _entered(side, matrix, rows, largest)
+    pattern = (yield from _pattern(side, matrix, rows)) if mechanism.weighted else None
     start = random_topics(terms.features, mechanism.rank, mechanism.start_seed)
 
     async def work(runtime: object) -> dict[str, NDArray[np.float64]]:
         assert entered is not None
-        return {"T": await topics_of(runtime, entered, start, wanted, models)}
+        return {"T": await topics_of(runtime, entered, start, wanted, models, pattern)}
 
     public = yield from side.learn(None if entered is None else work)
     # Opened numbers are to 2^-40: what is below zero is zero.
     public["T"] = np.maximum(public["T"], 0.0)
-    own_weights = fit_coefficients(matrix, public["T"], gamma=mechanism.gamma, delta=mechanism.delta)
+    fit = fit_observed_coefficients if mechanism.weighted else fit_coefficients
+    own_weights = fit(matrix, public["T"], gamma=mechanism.gamma, delta=mechanism.delta)
     return PartyResult(public, {"W": own_weights}), tuple(rows.values())
 
 
@@ -96,7 +100,8 @@ def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict
     rows = {name: number_of(body) for name, body in told.items()} | {engine.name: mine}
     if min(rows.values()) < 1:
         raise ProtocolError("A party has no rows.")
-    most = MOST_ENTRIES // terms.features
+    assert isinstance(terms.mechanism, PDNMF)
+    most = MOST_ENTRIES // (terms.features * (2 if terms.mechanism.weighted else 1))
     if sum(rows.values()) > most:
         raise InputError(
             f"all parties together may have {most} rows of {terms.features} features in a run that opens its "
@@ -105,8 +110,14 @@ def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict
     return dict(sorted(rows.items()))
 
 
+def _pattern(side: ComputingSide, matrix: sp.csr_array, rows: dict[str, int]) -> Rounds[SharedRows | None]:
+    """Shares of which entries every party has, as 1 and 0."""
+    stored = sp.csr_array((np.ones_like(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+    return (yield from _entered(side, stored, rows, 1.0, 0))
+
+
 def _entered(
-    side: ComputingSide, matrix: sp.csr_array, rows: dict[str, int], largest: float
+    side: ComputingSide, matrix: sp.csr_array, rows: dict[str, int], largest: float, fraction: int = ROW_BITS
 ) -> Rounds[SharedRows | None]:
     """Shares of every party's rows, one party's after the other's, in the order of their names."""
     features = matrix.shape[1]
@@ -115,26 +126,26 @@ def _entered(
         name: [features * min(most, count - first) for first in range(0, count, most)]
         for name, count in rows.items()
     }
-    found = yield from side.blocks_of(_blocks(matrix, most, largest), entries)
-    return None if found is None else SharedRows(_limbs(found, sum(rows.values()), features))
+    found = yield from side.blocks_of(_blocks(matrix, most, 2.0**fraction / np.sqrt(largest)), entries)
+    return None if found is None else SharedRows(_residues(found, sum(rows.values()), features))
 
 
-def _blocks(matrix: sp.csr_array, most: int, largest: float) -> Iterator[NDArray[np.int64]]:
+def _blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[np.int64]]:
     for first in range(0, matrix.shape[0], most):
-        part = matrix[first : first + most].toarray().ravel() * (2.0**ROW_BITS / np.sqrt(largest))
+        part = matrix[first : first + most].toarray().ravel() * scale
         yield np.rint(part).astype(np.int64)
 
 
-def _limbs(found: dict[str, list[Entered]], rows: int, features: int) -> NDArray[np.float32]:
-    limbs: NDArray[np.float32] | None = None
+def _residues(found: dict[str, list[Entered]], rows: int, features: int) -> Residues:
+    residues: Residues | None = None
     at = 0
     for name in sorted(found):
         for number, block in enumerate(found[name]):
-            part = limbs_of_bytes(block).reshape(-1, len(block) // features, features)
+            part = residues_of_bytes(block).reshape(-1, len(block) // features, features)
             found[name][number] = block[:0]  # not held twice
-            if limbs is None:
-                limbs = np.empty((len(part), rows, features), dtype=np.float32)
-            limbs[:, at : at + part.shape[1]] = part
+            if residues is None:
+                residues = np.empty((len(part), rows, features), dtype=np.float32)
+            residues[:, at : at + part.shape[1]] = part
             at += part.shape[1]
-    assert limbs is not None
-    return limbs
+    assert residues is not None
+    return residues

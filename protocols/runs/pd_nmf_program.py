@@ -2,7 +2,7 @@
 
 Numerics are those of `factorisation.nmf_sweep`, with one difference: nobody knows which columns the
 others' rows touch, so all of them are computed. A sum is (W_t^T R_t, ||W_t||^2), d + 1 numbers, one for every
-topic and sweep.
+topic and sweep; of ratings both are wanted column by column, 2 d numbers (`factorisation.weighted_nmf`).
 
 The stop rule and every T_t come from announced sums only, in an order of operations that no library decides: all
 parties get the same bits.
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
-from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Silent, gram_rows, product
-from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, local_models, pseudo_documents, random_topics
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Silent, dot, gram_rows, product
+from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import observed_residual, observed_share
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
 
 __all__ = ["check_nmf", "nmf_program"]
@@ -45,10 +46,11 @@ def check_nmf(mechanism: PDNMF) -> None:
             f"`start` must be one of {', '.join(_STARTS)} in a run among parties; got {mechanism.start!r}, which "
             "needs more than sums."
         )
-    if mechanism.weighted:
+    if mechanism.weighted and not (mechanism.beta > 0 and mechanism.delta > 0):
         raise SpecError(
-            "`weighted` must be false in a run among parties: the audited mechanism drops the features that "
-            "nobody rated, and a run does not tell which these are."
+            "`beta` and `delta` must be above 0 where ratings are factorised among parties (1.0 each, for stars "
+            "from 1 to 5): without `beta` a column of few ratings is a ratio of two rounding errors, and which "
+            "columns nobody rated would have to be told; without `delta` coefficients outgrow what sums hold."
         )
 
 
@@ -90,10 +92,11 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
     penalties, tolerance = mechanism.penalties, mechanism.tolerance
     start = random_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed)
     if mechanism.start == "pd-nmf-init":
-        (model,) = local_models([matrix], mechanism.rank, LocalFit(mechanism.sweeps, tolerance, penalties))
+        (model,) = local_models([matrix], mechanism.rank, mechanism.local_fit)
         merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)
         start = merged.T
-    found = yield from _iterate(matrix, start, mechanism.cap, tolerance, penalties)
+    iterate = _iterate_observed if mechanism.weighted else _iterate
+    found = yield from iterate(matrix, start, mechanism.cap, tolerance, penalties)
     public = {
         "T": found.T,
         "numerators": found.numerators,
@@ -132,6 +135,33 @@ def _iterate(
             topic = announced[:-1].copy()
             height = next_topic(t, topic, denominator, 0, penalties, project, thresholds)
             changed += replace_topic(t, topic, height, T, gram, silent)
+        done += 1
+        converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
+    return Factorisation(T, numerators, denominators, W, done, converged)
+
+
+def _iterate_observed(
+    matrix: sp.csr_array, start: Matrix, sweeps: int, tolerance: float, penalties: Penalties
+) -> Generator[SecSum, Matrix, Factorisation]:
+    """PD-NMF-Iter on the observed entries, one party's side."""
+    rows, features = stack([matrix])
+    T = check_start(start, features).copy()
+    W, lengths = np.zeros((matrix.shape[0], len(T))), np.diff(rows.indptr)
+    residual = observed_residual(rows, T, W)
+    share = np.empty((2, features))
+    numerators, denominators = np.empty_like(T), np.empty_like(T)
+    done, converged = 0, False
+    while done < sweeps and not converged:
+        before, changed = 0.0, 0.0
+        for t, topic in enumerate(T):
+            observed_share(rows, 0, t, topic, W, residual, penalties, share[0], share[1])
+            numerators[t], denominators[t] = yield SecSum(share.copy())
+            new = np.maximum(numerators[t] - penalties.alpha, 0.0) / (denominators[t] + penalties.beta)
+            before += dot(topic, topic)
+            topic -= new
+            changed += dot(topic, topic)
+            topic[:] = new
+            residual -= np.repeat(W[:, t], lengths) * new[rows.columns]
         done += 1
         converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
     return Factorisation(T, numerators, denominators, W, done, converged)

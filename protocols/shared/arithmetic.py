@@ -14,6 +14,7 @@ wraps while bits + `HIDING` + 3 < 224.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import shake_128
 from typing import Any
 
 import numpy as np
@@ -21,22 +22,24 @@ from mpyc import thresha
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
+from ksdp.protocols.norms.ot_extension import keystream
 from ksdp.protocols.shared.bits import WIDTH, Pair, PairedBits, low_words
 from ksdp.protocols.shared.engine import COMPUTING, FIELD
 from ksdp.protocols.shared.field import (
     BYTES,
     PRIME,
     Integers,
-    integers,
-    left_limbs,
+    integers_of,
+    left_residues,
     modular_product,
-    of_integers,
+    words_of,
 )
+from ksdp.protocols.shared.words import WORDS, Words, fits_line, lowered, masked
 
 __all__ = ["FRACTION", "HIDING", "Local", "Shares", "fixed", "product", "reals"]
 
-_FEW = 30_000
-"""Multiplications up to which Python's integers are faster than limbs."""
+_FEW = 1_000
+"""Multiplications up to which Python's integers are faster than residues."""
 
 FRACTION = 64
 """Fraction bits of what is kept on shares, unless said otherwise."""
@@ -80,23 +83,37 @@ class Shares:
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
+        held = {who: key for who, key in sorted(runtime._prss_keys.items()) if len(who) == COMPUTING - 1}
+        # Another purpose, another key: MPyC hashes with its own.
+        self._keys = [shake_128(key + b"ksdp masks").digest(16) for key in held.values()]
+        self._lacked = [next(iter(set(range(COMPUTING)) - set(who))) for who in held]
+        # A share of what a key draws is it times a line through 1 at 0 and 0 at the party that lacks the key.
+        me = runtime.pid
+        self._factors = np.array([(lacks - me) * (6 // (lacks + 1)) for lacks in self._lacked], dtype=np.int64)
 
     async def rounded(self, *locals_: Local) -> list[Integers]:
         """Shares of value / 2^shift of each, all in one round."""
-        masked, tops = [], []
+        hidden, tops = [], []
         for each in locals_:
             if each.bits + HIDING + 3 >= PRIME.bit_length():
                 raise ValueError(f"a product of {each.bits} bits would wrap behind its mask")
-            low, high, zero = self._masks(each.value.size, each.bits + HIDING, each.shift)
-            offset = 1 << (each.bits + 1)
-            masked.append((each.value.ravel() + offset + low + (high << each.shift) + zero) % PRIME)
-            tops.append(high + (offset >> each.shift))
-        opened = await self._opened(np.concatenate(masked), threshold=2)
-        found, at = [], 0
+            entries, offset = each.value.size, np.array([1 << (each.bits + 1)], dtype=object)
+            behind, top = masked(
+                words_of(each.value % PRIME),
+                self._drawn(entries, each.bits + HIDING),
+                self._drawn(entries, 32 * WORDS),  # 2^-214 from uniform modulo the prime
+                self._factors,
+                self._runtime.pid + 1,
+                each.shift,
+                words_of(offset)[0],
+            )
+            hidden.append(behind)
+            tops.append(top)
+        parts, found, at = await self._told(np.concatenate(hidden)), [], 0
         for each, top in zip(locals_, tops, strict=True):
-            part = opened[at : at + each.value.size]
-            at += each.value.size
-            found.append((((part >> each.shift) - top) % PRIME).reshape(each.value.shape))
+            first, second, third = (part[at : at + len(top)] for part in parts)
+            at += len(top)
+            found.append(integers_of(lowered(first, second, third, each.shift, top), each.value.shape))
         return found
 
     async def rounded_symmetric(self, *locals_: Local) -> list[Integers]:
@@ -110,56 +127,63 @@ class Shares:
             found.append(whole)
         return found
 
-    def _masks(self, entries: int, bits: int, shift: int) -> tuple[Integers, Integers, Integers]:
-        """Shares of r mod 2^shift and r >> shift for three summands r below 2^bits, and of zero (degree 2).
+    def _drawn(self, entries: int, bits: int) -> NDArray[np.uint32]:
+        """Numbers below 2^bits, shape (2, entries, 7), from the keys that two parties have each.
 
-        As MPyC makes them, from keys that two parties have each; a party lacks one key, hence one summand.
+        A party lacks one of the three keys: it knows two of three summands.
         """
-        runtime = self._runtime
-        unique = runtime._prss_uci()
-        low = high = np.zeros(entries, dtype=object)
-        for who, function in runtime.prfs(1 << bits).items():
-            at = thresha._f_S_i(FIELD, COMPUTING, runtime.pid, who)
-            drawn = function(unique, (entries,))
-            low, high = low + (drawn & ((1 << shift) - 1)) * at, high + (drawn >> shift) * at
-        return low, high, self._zero(entries)
+        unique = int.from_bytes(self._runtime._prss_uci(), "little")
+        found = np.stack(
+            [keystream(key, BYTES * entries, unique).view("<u4").reshape(-1, WORDS) for key in self._keys]
+        ).astype(np.uint32, copy=False)
+        whole, rest = divmod(bits, 32)
+        if whole < WORDS:
+            found[..., whole] &= np.uint32((1 << rest) - 1)
+            found[..., whole + 1 :] = 0
+        return found
 
     def _zero(self, entries: int) -> Integers:
-        runtime = self._runtime
-        unique, zero = runtime._prss_uci(), np.zeros(entries, dtype=object)
-        for who, function in runtime.prfs(1 << PRIME.bit_length()).items():  # 2^-214 from uniform modulo the prime
-            at = thresha._f_S_i(FIELD, COMPUTING, runtime.pid, who)
-            zero = zero + function(unique, (entries,)) * (at * (runtime.pid + 1))
-        return zero
+        """Shares of zero, of degree 2."""
+        nothing = np.zeros((entries, WORDS), dtype=np.uint32)
+        drawn = self._drawn(entries, 32 * WORDS)
+        place = self._runtime.pid + 1
+        return integers_of(
+            masked(nothing, np.zeros_like(drawn), drawn, self._factors, place, 0, nothing[0])[0], (entries,)
+        )
 
     async def opened(self, share: Integers) -> Integers:
-        """What everybody learns, of a share of degree 1."""
-        return (await self._opened(share.ravel() % PRIME, threshold=1)).reshape(share.shape)
+        """What everybody learns, of a share of degree 1.
+
+        Raises
+        ------
+        ProtocolError
+            If the three shares are not those of one number.
+        """
+        parts = await self._told(words_of(share % PRIME))
+        if not fits_line(*parts):
+            raise ProtocolError("The shares of what is opened are not those of one number: somebody deviates.")
+        return _put_together(parts, share.shape)
 
     async def opened_product(self, share: Integers) -> Integers:
         """What everybody learns, of a product of two shares."""
-        return (await self._opened((share.ravel() + self._zero(share.size)) % PRIME, threshold=2)).reshape(
-            share.shape
-        )
+        hidden = (share.ravel() + self._zero(share.size)) % PRIME
+        return _put_together(await self._told(words_of(hidden)), share.shape)
 
-    async def _opened(self, share: Integers, *, threshold: int) -> Integers:
-        """Every party sends its share to the others; of degree 1 the third must fit the line through two."""
+    async def _told(self, share: Words) -> list[Words]:
+        """Every party's share, the first one's first."""
         runtime = self._runtime
         runtime._program_counter[0] += 1
         peers = [at for at in range(COMPUTING) if at != runtime.pid]
-        data = of_integers(share).tobytes()
+        data = share.astype("<u4", copy=False).tobytes()
         for peer in peers:
             runtime._send_message(peer, data)
         arrived = await runtime.gather([runtime._receive_message(peer) for peer in peers])
-        parts: list[Any] = [share] * COMPUTING
+        parts = [share] * COMPUTING
         for peer, theirs in zip(peers, arrived, strict=True):
             if len(theirs) != len(data):
                 raise ValueError("a share of another length")
-            parts[peer] = integers(np.frombuffer(theirs, dtype=np.uint8).reshape(-1, BYTES), share.shape)
-        first, second, third = parts
-        if threshold == 1 and ((first - 2 * second + third) % PRIME).any():
-            raise ProtocolError("The shares of what is opened are not those of one number: somebody deviates.")
-        return np.asarray((3 * (first - second) + third) % PRIME)
+            parts[peer] = np.frombuffer(theirs, dtype="<u4").astype(np.uint32, copy=False).reshape(-1, WORDS)
+        return parts
 
     async def negative(self, share: Integers, bits: int) -> Integers:
         """1 where a number is below zero, else 0 (whole numbers); of numbers below 2^bits in absolute value.
@@ -180,14 +204,18 @@ class Shares:
     async def _in_pairs(self, share: Integers, bits: int) -> Pair:
         """A_m of the two other parties: numbers known in pairs that add up to the shared ones, modulo 2^64."""
         runtime = self._runtime
-        unique, masked = runtime._prss_uci(), share + (1 << bits)
-        drawn = {}
-        for who, function in runtime.prfs(1 << (bits + HIDING)).items():
-            (lacks,) = set(range(COMPUTING)) - set(who)
-            drawn[lacks] = function(unique, share.shape)
-            masked = masked + drawn[lacks] * thresha._f_S_i(FIELD, COMPUTING, runtime.pid, who)
-        opened = await self._opened(masked % PRIME, threshold=1)
-        parts = {lacks: np.uint64(0) - low_words(numbers) for lacks, numbers in drawn.items()}
+        drawn = self._drawn(share.size, bits + HIDING)
+        nothing = np.zeros_like(drawn)
+        offset = words_of(np.array([1 << bits], dtype=object))[0]
+        hidden, _ = masked(words_of(share % PRIME), drawn, nothing, self._factors, 1, 0, offset)
+        told = await self._told(hidden)
+        if not fits_line(*told):
+            raise ProtocolError("The shares of what is opened are not those of one number: somebody deviates.")
+        opened = _put_together(told, share.shape)
+        parts = {
+            lacks: np.uint64(0) - (part[:, 0] | part[:, 1].astype(np.uint64) << np.uint64(32))
+            for lacks, part in zip(self._lacked, drawn, strict=True)
+        }
         if 0 in parts:
             parts[0] = parts[0] + low_words(opened - (1 << bits))
         after, before = ((runtime.pid + step) % COMPUTING for step in (1, 2))
@@ -203,8 +231,13 @@ class Shares:
         return found
 
 
+def _put_together(parts: list[Words], shape: tuple[int, ...]) -> Integers:
+    """What three shares of degree 1 or 2 say."""
+    return integers_of(lowered(*parts, 0, np.zeros_like(parts[0])), shape)
+
+
 def product(left: Integers, right: Integers) -> Integers:
     """The matrix product of shares, degree 2; stacks as `numpy.matmul`."""
     if left.size * right.shape[-1] <= _FEW:
         return np.asarray(np.matmul(left, right) % PRIME)
-    return modular_product(left_limbs(left), right)
+    return modular_product(left_residues(left), right)

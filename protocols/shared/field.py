@@ -1,8 +1,7 @@
-"""Numbers modulo one prime of 224 bits: shares of large matrices as limbs, and their products by BLAS, exactly.
+"""Numbers modulo one prime of 224 bits: shares of large matrices, and their products by BLAS, exactly.
 
 MPyC keeps a share as a Python integer, and a product of d x d with d x b takes d^2 b of its multiplications. Here
-the left factor has limbs of 24 bits (which a float32 holds), the right one of 16: a sum of d products of limbs is
-below 2^53, exact in float64, while d is at most 2^13 = `MOST_INNER`.
+products are taken of `residues`, while d is at most 2^13 = `MOST_INNER`.
 """
 
 from __future__ import annotations
@@ -14,35 +13,39 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes
+from ksdp.protocols.shared.residues import MOST_TERMS, of_residues, residues
+from ksdp.protocols.shared.words import GAP
 
 __all__ = [
     "BYTES",
     "MOST_INNER",
     "PRIME",
     "Integers",
+    "Residues",
     "added",
     "integers",
-    "left_limbs",
-    "limbs_of_bytes",
+    "integers_of",
+    "left_residues",
     "modular_product",
     "of_integers",
+    "residues_of_bytes",
     "split",
-    "symmetric_limbs",
+    "symmetric_residues",
+    "words_of",
 ]
 
 Integers = NDArray[Any]
 """Python integers in [0, PRIME)."""
+Residues = NDArray[np.float32]
+"""First axis: modulo each of the small primes."""
 Words = NDArray[np.uint64]
 """Shape (7, n): words of 32 bits, the lowest first."""
 
 BYTES = 28
-_GAP = 0x23D
-PRIME = 2**224 - _GAP
+PRIME = 2**224 - GAP
 """The largest prime below 2^224 that is 3 modulo 4."""
-MOST_INNER = 1 << 13
-_LEFT, _RIGHT = 3, 2
-"""Bytes of a limb."""
-_LEFT_LIMBS, _RIGHT_LIMBS = 10, 14
+MOST_INNER = MOST_TERMS
+_PART = 1 << 18
 _WORDS = 7
 _LOW = np.uint64(0xFFFFFFFF)
 _WIDTH = np.uint64(32)
@@ -54,6 +57,18 @@ def of_integers(values: Integers) -> NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8).reshape(*values.shape, BYTES)
 
 
+def words_of(values: Integers) -> NDArray[np.uint32]:
+    """Numbers below the prime as `words`, shape (n, 7)."""
+    return of_integers(values.ravel()).view("<u4").astype(np.uint32, copy=False)
+
+
+def integers_of(found: NDArray[np.uint32], shape: tuple[int, ...]) -> Integers:
+    """From words of numbers below the prime."""
+    data, out = found.astype("<u4", copy=False).tobytes(), np.empty(len(found), dtype=object)
+    out[:] = [int.from_bytes(data[at : at + BYTES], "little") for at in range(0, len(data), BYTES)]
+    return out.reshape(shape)
+
+
 def integers(found: NDArray[np.uint8], shape: tuple[int, ...]) -> Integers:
     """From bytes of any length, the lowest first; reduced."""
     rows = np.ascontiguousarray(found).reshape(-1, found.shape[-1])
@@ -63,23 +78,21 @@ def integers(found: NDArray[np.uint8], shape: tuple[int, ...]) -> Integers:
     return out.reshape(shape)
 
 
-def left_limbs(values: Integers) -> NDArray[np.float32]:
-    """Limbs of 24 bits of the left factor of a product, shape (10, ...)."""
-    return limbs_of_bytes(of_integers(values))
+def left_residues(values: Integers) -> Residues:
+    """What a left factor of a product is needed as, shape (22, ...)."""
+    found: Residues = residues(words_of(values)).reshape(-1, *values.shape)
+    return found
 
 
-def limbs_of_bytes(found: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """As `left_limbs`, of numbers as bytes: the last axis has `BYTES`."""
-    out = np.zeros((_LEFT_LIMBS, *found.shape[:-1]), dtype=np.float32)
-    for limb in range(_LEFT_LIMBS):
-        for place in range(_LEFT):
-            if limb * _LEFT + place < BYTES:
-                out[limb] += found[..., limb * _LEFT + place] * np.float32(1 << 8 * place)
+def residues_of_bytes(found: NDArray[np.uint8]) -> Residues:
+    """As `left_residues`, of numbers as bytes: the last axis has `BYTES`."""
+    numbers = np.ascontiguousarray(found).reshape(-1, BYTES).view("<u4").astype(np.uint32, copy=False)
+    out: Residues = residues(numbers).reshape(-1, *found.shape[:-1])
     return out
 
 
-def modular_product(left: NDArray[np.float32], right: Integers) -> Integers:
-    """The matrix product modulo the prime, of a left factor as limbs; stacks of matrices, as `numpy.matmul`.
+def modular_product(left: Residues, right: Integers) -> Integers:
+    """The matrix product modulo the prime, of a left factor as residues; stacks of matrices, as `numpy.matmul`.
 
     Raises
     ------
@@ -89,29 +102,35 @@ def modular_product(left: NDArray[np.float32], right: Integers) -> Integers:
     Examples
     --------
     >>> one = np.array([[PRIME - 1, 2]], dtype=object)
-    >>> modular_product(left_limbs(one), np.array([[3], [4]], dtype=object))
+    >>> modular_product(left_residues(one), np.array([[3], [4]], dtype=object))
     array([[5]], dtype=object)
     """
-    *stack, inner, columns = right.shape
+    inner, columns = right.shape[-2:]
     if inner > MOST_INNER:
         raise InputError(f"products on shares have at most {MOST_INNER} terms; got {inner}.")
-    parts = of_integers(right).reshape(*right.shape, _RIGHT_LIMBS, _RIGHT)
-    halves = parts[..., 0].astype(np.float64) + 256.0 * parts[..., 1]
-    wide = np.ascontiguousarray(halves).reshape(*stack, inner, columns * _RIGHT_LIMBS)
-    shape = (*stack, left.shape[-2], columns)
-    found = np.zeros((_LEFT * _LEFT_LIMBS + _RIGHT * _RIGHT_LIMBS + 8, *shape), dtype=np.int64)
-    for limb in range(_LEFT_LIMBS):
-        products = np.matmul(left[limb].astype(np.float64), wide).astype(np.int64)
-        products = products.reshape(*shape, _RIGHT_LIMBS)
-        for place in range(_RIGHT_LIMBS):
-            found[_LEFT * limb + _RIGHT * place] += products[..., place]
-    data = np.empty((*shape, len(found)), dtype=np.uint8)
-    carry = np.zeros(shape, dtype=np.int64)
-    for place in range(len(found)):
-        carry += found[place]
-        data[..., place] = carry & 0xFF
-        carry >>= 8
-    return integers(data, shape)
+    factors = left_residues(right).astype(np.float64)
+    if right.ndim > 2:
+        sums = np.matmul(left.astype(np.float64), factors)
+    else:
+        sums = np.zeros((len(left), left.shape[1], columns))
+        for found, part, factor in zip(sums, left, factors, strict=True):
+            _add_product(found, part, factor)
+    return integers_of(of_residues(sums.reshape(len(sums), -1)), sums.shape[1:])
+
+
+def _add_product(found: NDArray[np.float64], left: NDArray[np.float32], right: NDArray[np.float64]) -> None:
+    """In parts that stay in the cache while they are float64; along the axis that is apart in memory."""
+    rows, inner = left.shape
+    if left.strides[0] >= left.strides[1]:
+        step = max(1, _PART // inner)
+        for first in range(0, rows, step):
+            at = slice(first, first + step)
+            found[at] = left[at].astype(np.float64) @ right
+    else:
+        step = max(1, _PART // rows)
+        for first in range(0, inner, step):
+            at = slice(first, first + step)
+            found += left[:, at].astype(np.float64) @ right[at]
 
 
 def _words(values: NDArray[np.int64]) -> Words:
@@ -120,7 +139,7 @@ def _words(values: NDArray[np.int64]) -> Words:
     out = np.zeros((_WORDS, len(values)), dtype=np.uint64)
     out[0], out[1] = (values & 0xFFFFFFFF).astype(np.uint64), ((values >> 32) & 0xFFFFFFFF).astype(np.uint64)
     out[2:, negative] = _LOW  # two's complement: the number and 2^224, from which the gap is taken
-    return _carried(out, np.where(negative, np.int64(-_GAP), np.int64(0)))
+    return _carried(out, np.where(negative, np.int64(-GAP), np.int64(0)))
 
 
 def _carried(words: Words, add: NDArray[np.int64]) -> Words:
@@ -131,7 +150,7 @@ def _carried(words: Words, add: NDArray[np.int64]) -> Words:
             signed[at] += carry
             carry = signed[at] >> 32
             signed[at] &= 0xFFFFFFFF
-        carry = carry * _GAP
+        carry = carry * GAP
     return signed.astype(np.uint64)
 
 
@@ -169,12 +188,11 @@ def added(shares: list[bytes], entries: int) -> NDArray[np.uint8]:
     return np.ascontiguousarray(total.T.astype("<u4")).view(np.uint8).reshape(entries, BYTES)
 
 
-def symmetric_limbs(upper: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
-    """Limbs of a symmetric matrix of which the upper triangle is given, row by row."""
-    limbs = limbs_of_bytes(upper)
-    out = np.empty((_LEFT_LIMBS, size, size), dtype=np.float32)
+def symmetric_residues(upper: NDArray[np.uint8], size: int) -> Residues:
+    """Of a symmetric matrix of which the upper triangle is given, row by row."""
+    found = residues_of_bytes(upper)
+    out = np.empty((len(found), size, size), dtype=np.float32)
     rows, columns = np.triu_indices(size)
-    for limb in range(_LEFT_LIMBS):
-        out[limb, rows, columns] = limbs[limb]
-        out[limb, columns, rows] = limbs[limb]
+    for whole, part in zip(out, found, strict=True):
+        whole[rows, columns] = whole[columns, rows] = part
     return out

@@ -95,8 +95,8 @@ async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, want
 
     Parameters
     ----------
-    moments : limbs, shape (10, features, features)
-        Its share of S at `MOMENT_BITS` (`field.symmetric_limbs`).
+    moments : residues, shape (22, features, features)
+        Its share of S at `MOMENT_BITS` (`field.symmetric_residues`).
     trace : int
         Its share of the trace of S.
     """

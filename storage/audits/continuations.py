@@ -8,7 +8,6 @@ that was killed.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.locks import is_locked, startable_lock
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.store import Store
 
 __all__ = [
     "UNDER_WAY",
@@ -47,7 +47,7 @@ class Origin:
 
 def write_origin(store: Store, audit: str, origin: Origin) -> None:
     """Say what an audit continues."""
-    write_json(store.audit(audit) / "origin.json", {"spec": origin.spec, "audits": list(origin.audits)})
+    write_checked_json(store.audit(audit) / "origin.json", {"spec": origin.spec, "audits": list(origin.audits)})
 
 
 def read_origin(store: Store, audit: str) -> Origin | None:
@@ -88,7 +88,7 @@ def open_log(store: Store, audit: str) -> BinaryIO:
 
 def write_progress(store: Store, audit: str, progress: Mapping[str, Any]) -> None:
     """Say how far the continuation of an audit is; whoever calls has claimed it."""
-    write_json(_progress(store, audit), dict(progress))
+    write_checked_json(_progress(store, audit), dict(progress))
 
 
 def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
@@ -112,7 +112,7 @@ def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return read_checked_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

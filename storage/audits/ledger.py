@@ -1,8 +1,8 @@
 """The ledger: every audit that was started in a store, by question; one line each, only ever added to.
 
-Each line of `audits/ledger.jsonl` holds the SHA-256 of the line before, so none can be changed or taken out
-unnoticed but at the end. An audit is written down before its first run, once: stopping it, or not liking what it
-says, takes nothing back.
+Each line of `audits/ledger.jsonl` holds the SHA-256 of itself and of the line before, so none can be changed, or
+taken out but at the end, unnoticed. An audit is written down before its first run, once: stopping it, or not
+liking what it says, takes nothing back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,12 +19,11 @@ import pyarrow.compute as pc
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.attempts import Attempt
 from ksdp.storage.findings import read_summary, read_verdicts
+from ksdp.storage.lines import START, add_line, is_whole, sealed_line, whole_lines
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
 __all__ = ["read_attempts", "record_attempt", "remembered_sensitive"]
-
-_START = "0" * 64
 
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:
@@ -38,19 +36,13 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
     """
     path = _file(store.root)
     with lock(path.with_name(".ledger.lock")):
-        stands, last, whole = _end(path, attempt.audit)
+        stands, last = _end(path, attempt.audit)
         if stands:
             return False
         if last:
             _parsed(last)
-        previous = hashlib.sha256(last).hexdigest() if last else _START
-        line = json.dumps(asdict(attempt) | {"previous": previous}, sort_keys=True).encode("ascii")
-        with path.open("r+b" if path.exists() else "wb") as file:
-            file.truncate(whole)  # what a crash cut short was never counted
-            file.seek(whole)
-            file.write(line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        previous = hashlib.sha256(last).hexdigest() if last else START
+        add_line(path, sealed_line(asdict(attempt) | {"previous": previous}))
     return True
 
 
@@ -62,8 +54,8 @@ def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
     StoreError
         If the ledger is damaged.
     """
-    previous, found = _START, []
-    for number, line in enumerate(_lines(_file(store.root))[0], start=1):
+    previous, found = START, []
+    for number, line in enumerate(_lines(_file(store.root)), start=1):
         attempt, says = _parsed(line)
         if says != previous:
             raise StoreError(f"the ledger of audits is damaged: line {number} does not follow the one before.")
@@ -105,30 +97,33 @@ def _file(root: Path) -> Path:
     return root / "audits" / "ledger.jsonl"
 
 
-def _end(path: Path, audit: str) -> tuple[bool, bytes, int]:
-    """Whether an audit stands there, the last whole line, and how many bytes the whole lines are."""
+def _end(path: Path, audit: str) -> tuple[bool, bytes]:
+    """Whether an audit stands there, and the last line."""
     if not path.is_file() or not path.stat().st_size:
-        return False, b"", 0
+        return False, b""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        whole = content.rfind(b"\n") + 1
+        before = content.rfind(b"\n", 0, max(content.rfind(b"\n"), 0)) + 1
+        ends = whole_lines(content[before:])
+        whole = before + sum(len(line) + 1 for line in ends)
         # As `json.dumps` writes it; a quotation mark inside of a value would be escaped.
         stands = 0 <= content.find(f'"audit": {json.dumps(audit)}'.encode("ascii")) < whole
-        return stands, content[content.rfind(b"\n", 0, max(whole - 1, 0)) + 1 : max(whole - 1, 0)], whole
+        return stands, ends[-1] if ends else b""
 
 
-def _lines(path: Path) -> tuple[list[bytes], int]:
-    """Whole lines, and how many bytes they are."""
+def _lines(path: Path) -> list[bytes]:
     try:
-        content = path.read_bytes()
+        return whole_lines(path.read_bytes())
     except FileNotFoundError:
-        return [], 0
-    whole = content.rfind(b"\n") + 1
-    return content[:whole].splitlines(), whole
+        return []
 
 
 def _parsed(line: bytes) -> tuple[Attempt, str]:
     try:
         values = json.loads(line)
+        if "hash" in values:  # lines of before had none
+            if not is_whole(values):
+                raise ValueError("changed")
+            del values["hash"]
         previous = str(values.pop("previous"))
         return Attempt(**values), previous
     except (ValueError, KeyError, TypeError, AttributeError) as error:

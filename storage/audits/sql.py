@@ -25,6 +25,7 @@ from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, InputError, StoreError
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.blocks import read_groups
+from ksdp.storage.checksums import check_sealed, whole_table
 from ksdp.storage.findings import read_summary
 from ksdp.storage.store import Store, write_whole
 
@@ -41,10 +42,8 @@ def _connected(store: Store, audit: str) -> duckdb.DuckDBPyConnection:
     folder = store.audit(audit)
     database = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
     for name in TABLES:
-        path = folder / f"{name}.parquet"
-        if not path.is_file():
-            raise StoreError(f"audit {audit!r} has no {path.name}; run it again.")
-        database.register(name, pq.read_table(path))
+        path = check_sealed(folder / f"{name}.parquet", f"audit {audit!r}")
+        database.register(name, whole_table(path))
     return database
 
 
@@ -84,12 +83,17 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
     stage = summary.provenance.stages[0]
     if summary.design.kind == "literal":
         raise InputError("`runs` can be asked of audits with the shared or the balanced design.")
+    if not stage.kept:
+        raise InputError(
+            'this audit keeps no values of single runs; with `store.values = "all"` in its spec it does.'
+        )
     size = stage.documents * stage.runs * len(stage.statistics)
     if size > _MOST_VALUES:
         raise InputError(
             f"`runs` would have {size} rows; at most {_MOST_VALUES} fit in memory. Audit fewer documents."
         )
-    ids = pq.read_table(store.audit(summary.audit) / "verdicts.parquet", columns=["document"])["document"]
+    verdicts = check_sealed(store.audit(summary.audit) / "verdicts.parquet", f"audit {summary.audit!r}")
+    ids = whole_table(verdicts)["document"]
     documents, parts = np.array(ids.to_pylist(), dtype=object)[: stage.documents], []
     for start in range(0, stage.runs, stage.runs_a_block):
         block = Block(0, start, min(start + stage.runs_a_block, stage.runs))

@@ -26,7 +26,15 @@ from ksdp.storage.checksums import check_sealed
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 
-__all__ = ["held_out_distance", "read_arms", "read_values_by_run", "stored_statistics", "values_bytes"]
+__all__ = [
+    "held_out_distance",
+    "keeps_values",
+    "read_arms",
+    "read_values_by_run",
+    "stored_place",
+    "stored_statistics",
+    "values_bytes",
+]
 
 
 def stored_statistics(summary: Summary) -> list[str]:
@@ -63,8 +71,21 @@ def _row(store: Store, summary: Summary, document: str) -> int:
     return int(pc.index(ids, pa.scalar(document, ids.type)).as_py())
 
 
-def _last(store: Store, summary: Summary, document: str, place: int) -> tuple[StoredValues, int]:
-    """The last look that the document took part in, and its place there."""
+def keeps_values(summary: Summary) -> bool:
+    """Whether the store keeps the values that the tests of an audit read (`store.values`)."""
+    return all(stage.kept for stage in summary.provenance.stages)
+
+
+def stored_place(store: Store, summary: Summary, document: str, place: int) -> tuple[StoredValues, int]:
+    """The last look that the document took part in, and its place there.
+
+    Parameters
+    ----------
+    document : str
+        Its id.
+    place : int
+        Its row in `verdicts.parquet`, from 0.
+    """
     first, *later = summary.provenance.stages
     row = _row(store, summary, document) if later else -1
     for stage in reversed(later):
@@ -98,9 +119,15 @@ def read_values_by_run(
     Raises
     ------
     StoreError
-        If a block is not there: values are dropped by whoever wants the space, and made again by the same audit.
+        If the audit does not keep them, or a block is not there: values are dropped by whoever wants the space,
+        and made again by the same audit.
     """
-    stage, at = _last(store, summary, document, place)
+    if not keeps_values(summary):
+        raise StoreError(
+            f"audit {summary.audit!r} keeps no values of single runs (`store.values`); Python's "
+            f"`ksdp.load(store, {summary.audit!r}).plot(document)` computes those of one document again."
+        )
+    stage, at = stored_place(store, summary, document, place)
     lane, row = (at, 0) if _literal(summary) else (0, at)
     precision = summary.spec.store.precision
     cells = []

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import Store, write_json, write_text
+from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.store import Store, write_text
 
 __all__ = ["advice_page", "read_advice", "write_advice", "write_advice_page", "write_advised_spec"]
 
@@ -21,7 +22,7 @@ def advice_page(store: Store, name: str) -> Path:
 def write_advice(store: Store, name: str, advice: Mapping[str, Any]) -> None:
     """Keep advice."""
     (store.root / "advice").mkdir(mode=0o700, exist_ok=True)
-    write_json(store.root / "advice" / f"{name}.json", advice)
+    write_checked_json(store.root / "advice" / f"{name}.json", advice)
 
 
 def write_advice_page(store: Store, name: str, page: str) -> None:
@@ -39,7 +40,7 @@ def read_advice(store: Store, name: str) -> dict[str, Any]:
     """
     path = store.root / "advice" / f"{name}.json"
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return read_checked_json(path)
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} is missing or damaged.") from error
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import Store, content_key, write_json
+from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.store import Store, content_key
 
 __all__ = ["AboutLearning", "learning_of", "write_gain"]
 
@@ -43,7 +43,7 @@ def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) ->
     """
     path = _gain_path(store, spec, corpus)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    write_json(path, gain)
+    write_checked_json(path, gain)
     return path
 
 
@@ -74,6 +74,6 @@ def _gain_path(store: Store, spec: str, corpus: str) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return read_checked_json(path)
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} is missing or damaged.") from error

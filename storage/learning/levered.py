@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.gain import GainRows
-from ksdp.audit.levers import lift
+from ksdp.audit.levers import NONE, lift
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec, Spec
 from ksdp.storage.corpora import column_names, find_source, load_corpus, read_source
+from ksdp.storage.learning.later import earlier, later_places
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.levers import read_levers
 
@@ -47,13 +48,19 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     target = None
     if spec.gain.target is not None:
         target = _target(spec, base, without.ids)[judged]
+    learn, judge, later = with_levers.matrix[both], without.matrix[judged], None
+    if spec.gain.time is not None:
+        places = later_places(spec, base, without.ids[judged], features)
+        learn, _ = earlier(learn, places, levers)
+        judge, later = earlier(judge, places, NONE)
     return GainRows(
-        with_levers.matrix[both],
-        without.matrix[judged],
+        learn,
+        judge,
         back,
         None if without.party is None else without.party[judged],
         target,
         source.kind == "ratings",
+        later,
         basis,
     )
 

@@ -114,16 +114,18 @@ class Columns:
         place[order] = np.arange(len(found))
         return place[encoded.indices.to_numpy()], found[order]
 
-    def numbers(self, name: str, *, nonnegative: bool = False) -> NDArray[np.float64]:
-        """Return a column of finite numbers (true and false are 1 and 0); none may be missing."""
+    def numbers(self, name: str, *, nonnegative: bool = False, missing: bool = False) -> NDArray[np.float64]:
+        """Return a column of finite numbers (true and false are 1 and 0); `missing` ones are NaN, or refused."""
         array = self._read(name)
         if not self.source.typed:
             array = self._parse(name, array)
         elif not (_is_number(array.type) or pa.types.is_boolean(array.type)):
             raise Refused(self.path, f"holds {array.type}; numbers are needed.", column=name)
-        self._refuse(name, array.is_null(), "the number is missing.")
+        absent = array.is_null().to_numpy(zero_copy_only=False)
+        if not missing:
+            self._refuse(name, array.is_null(), "the number is missing.")
         values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        self._refuse(name, ~np.isfinite(values), "is not finite.")
+        self._refuse(name, ~(np.isfinite(values) | absent), "is not finite.")
         if nonnegative:
             self._refuse(name, values < 0, "is negative, which this mechanism or weighting does not take.")
         return np.asarray(values, dtype=np.float64)

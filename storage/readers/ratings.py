@@ -1,7 +1,12 @@
-"""Ratings as triplets (user, item, rating): one document a user, one feature an item."""
+"""Ratings as triplets (user, item, rating): one document a user, one feature an item.
+
+With an agreed list of items the features are these, in this order, whoever has rated them; ratings of others are
+left out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +24,13 @@ __all__ = ["read_ratings"]
 Codes = NDArray[np.intp]
 
 
-def read_ratings(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tuple[sp.csr_array, Labels]:
+def read_ratings(
+    spec: CorpusSpec, columns: Columns, agreed: Sequence[str] | None = None, *, nonnegative: bool
+) -> tuple[sp.csr_array, Labels]:
     """Read triplets; users and items are sorted (by value where all are whole numbers), the id is the user.
 
-    A stored entry means "observed", also where the rating is 0.
+    With `agreed` items there is one feature for each, in their order, and ratings of others are left out. A stored
+    entry means "observed", also where the rating is 0.
 
     Raises
     ------
@@ -41,7 +49,14 @@ def read_ratings(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> tu
     parties, groups = (None if name is None else columns.coded(name) for name in (spec.party, spec.group))
     path = columns.path
     _refuse_repeated(path, users, items, len(names))
-    matrix = sp.csr_array((ratings, (users, items)), shape=(len(ids), len(names)))
+    if agreed is not None:
+        place = {name: column for column, name in enumerate(agreed)}
+        of_item = np.array([place.get(str(name), -1) for name in names], dtype=np.int64)
+        rated = of_item[items] >= 0
+        entries = ratings[rated], (users[rated], of_item[items[rated]])
+        matrix = sp.csr_array(entries, shape=(len(ids), len(agreed)))
+    else:
+        matrix = sp.csr_array((ratings, (users, items)), shape=(len(ids), len(names)))
     party, group = _of_user(path, spec.party, parties, users), _of_user(path, spec.group, groups, users)
     return matrix, Labels(ids, party, group)
 

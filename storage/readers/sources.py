@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ksdp.storage.readers.files import Refused, kind_of_file, read_text
-from ksdp.storage.readers.limits import MOST_ROWS
+from ksdp.storage.readers.parquet import open_parquet, read_column
 
 __all__ = ["TABULAR", "Source", "open_source"]
 
@@ -60,21 +60,15 @@ def open_source(path: Path, encoding: str) -> Source:
 
 def _open_parquet(path: Path, encoding: str) -> Source:
     damaged = Refused(path, "is damaged, cut short or not Parquet.")
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        schema, rows = file.schema_arrow, int(file.metadata.num_rows)
-        names = tuple(schema.names)
-        if rows > MOST_ROWS:
-            raise Refused(path, f"says that it has {rows} rows; at most {MOST_ROWS} are read.")
-    except (pa.ArrowException, OSError, ValueError):
-        raise damaged from None
+    file = open_parquet(path)
+    schema, rows = pq.read_schema(path), int(file.metadata.num_rows)
+    names = tuple(schema.names)
 
     def read(name: str) -> pa.Array:
         try:
-            column = file.read(columns=[name]).column(name)
-            if pa.types.is_dictionary(column.type):
-                column = column.cast(column.type.value_type)
-            array = _one(column)
+            array = _one(read_column(path, file, name))
+        except Refused:
+            raise
         except (pa.ArrowException, OSError, ValueError, KeyError):
             raise damaged from None
         if len(array) != rows:

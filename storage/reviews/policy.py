@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.store import Store
 
 __all__ = ["Policy", "read_policy", "write_policy"]
 
@@ -32,7 +32,7 @@ def read_policy(store: Store) -> Policy:
     """
     file = store.root / "reviews" / "policy.json"
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        said = read_checked_json(file)
         known = {"four_eyes", "signed"}
         if not {"four_eyes"} <= set(said) <= known or not all(isinstance(value, bool) for value in said.values()):
             raise ValueError("other keys")
@@ -45,4 +45,4 @@ def read_policy(store: Store) -> Policy:
 
 def write_policy(store: Store, policy: Policy) -> None:
     """Set the policy of a store. What is in the log is judged by it from now on."""
-    write_json(store.root / "reviews" / "policy.json", asdict(policy))
+    write_checked_json(store.root / "reviews" / "policy.json", asdict(policy))

@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.lines import START, add_line, whole_lines
 from ksdp.storage.locks import lock
 
 __all__ = ["Ledger"]
-
-_START = "0" * 64
 
 
 class Ledger:
@@ -49,20 +47,20 @@ class Ledger:
             If one was changed, is missing between others, or cannot be read.
         """
         try:
-            text = self.path.read_text(encoding="utf-8")
+            whole = whole_lines(self.path.read_bytes())
         except FileNotFoundError:
             return []
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise StoreError(f"the ledger {self.path} cannot be read.") from error
-        lines, previous = [], _START
-        for number, one in enumerate(text.splitlines(), start=1):
+        lines, previous = [], START
+        for number, one in enumerate(whole, start=1):
             try:
                 line = json.loads(one)
                 said = line.pop("hash")
-                whole = line["previous"] == previous and said == _hash(line)
+                follows = line["previous"] == previous and said == _hash(line)
             except (ValueError, KeyError, TypeError, AttributeError):
-                whole = False
-            if not whole:
+                follows = False
+            if not follows:
                 raise StoreError(
                     f"the ledger {self.path}: line {number} was changed or cut. What was given away is not known: "
                     "restore the file, or set it aside and count its runs as unbounded."
@@ -74,18 +72,12 @@ class Ledger:
     def add(self, line: Mapping[str, Any]) -> None:
         """Write one more, synced; call it within `locked`."""
         lines = self.read()
-        previous = _hash(lines[-1]) if lines else _START
-        content = dict(line) | {"previous": previous}
-        text = json.dumps(content | {"hash": _hash(content)}, sort_keys=True, allow_nan=False) + "\n"
+        content = dict(line) | {"previous": _hash(lines[-1]) if lines else START}
+        text = json.dumps(content | {"hash": _hash(content)}, sort_keys=True, allow_nan=False)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            with os.fdopen(handle, "a", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            add_line(self.path, text.encode("ascii"))
         except OSError as error:
-            raise StoreError(f"the ledger {self.path} cannot be written: {error.strerror}.") from error
+            raise StoreError(f"the ledger {self.path} cannot be written: {error.strerror or error}.") from error
 
 
 def _hash(line: Mapping[str, Any]) -> str:

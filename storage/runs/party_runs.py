@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.store import Store
 
 __all__ = ["PartyRun", "keep_party_run", "party_run_ids", "read_party_run"]
 
@@ -52,7 +52,7 @@ class PartyRun:
 
 def keep_party_run(store: Store, about: Mapping[str, Any], spent: str) -> None:
     """Keep what `run.json` says of a run, and of all runs of the ledger."""
-    write_json(store.root / _FOLDER / f"{about['session']}.json", dict(about) | {"spent": spent})
+    write_checked_json(store.root / _FOLDER / f"{about['session']}.json", dict(about) | {"spent": spent})
 
 
 def party_run_ids(store: Store) -> list[str]:
@@ -71,7 +71,7 @@ def read_party_run(store: Store, session: str) -> PartyRun:
     """
     path = store.root / _FOLDER / f"{session}.json"
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_checked_json(path)
         claimed = said["claimed"] or {}
         return PartyRun(
             session=str(said["session"]),

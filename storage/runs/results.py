@@ -5,6 +5,7 @@
     DIR/
       result.npz        what everybody has learnt, by the names of the observables; the same at every party
       own.npz           what stays with the party: ids of its documents, its coefficients
+      predictions.parquet  of a run on ratings alone: see `predictions`
       run.json          session, hash of the result, on what grounds each party took part
       transcript.jsonl  one line an event: kind, round, peer, bytes, time; never a value
 
@@ -22,12 +23,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 from ksdp.storage.store import write_arrays, write_json
 
-__all__ = ["Transcript", "require_no_result", "write_run"]
+__all__ = ["Transcript", "read_result", "require_no_result", "write_run"]
 
 _RESULT, _OWN, _ABOUT, _TRANSCRIPT = "result.npz", "own.npz", "run.json", "transcript.jsonl"
 
@@ -51,6 +53,21 @@ def write_run(
     for name, arrays in ((_OWN, own), (_RESULT, public)):
         write_arrays(folder / name, arrays)
     write_json(folder / _ABOUT, dict(about))
+
+
+def read_result(folder: Path) -> dict[str, NDArray[Any]]:
+    """What everybody has learnt by the run whose result this folder holds.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    try:
+        with np.load(folder / _RESULT, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError):
+        raise InputError(f"{folder} holds no result of a run.") from None
 
 
 class Transcript:

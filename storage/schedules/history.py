@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from cronsim import CronSim
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.lines import add_line, is_whole, sealed_line, whole_lines
 from ksdp.storage.schedules.schedule_files import Schedule, schedule_folder
 from ksdp.storage.store import Store
 
@@ -124,32 +124,49 @@ def due(schedule: Schedule, runs: Sequence[ScheduledRun], now: datetime) -> Due 
 
 
 def append_run(store: Store, name: str, run: ScheduledRun) -> None:
-    """Add a line to the history; a line is whole or is not read."""
+    """Add a line to the history; a line is whole or is not read.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be written.
+    """
     path = schedule_folder(store, name) / "history.jsonl"
-    line = run.model_dump_json().encode() + b"\n"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("a+b") as file:
-        file.seek(0, os.SEEK_END)
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":  # what a crash left of a line
-                line = b"\n" + line
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        add_line(path, sealed_line(run.model_dump(mode="json")))
+    except OSError as error:
+        why = error.strerror or error
+        raise StoreError(f"the history of schedule {name!r} cannot be written: {why}.") from error
 
 
 def read_runs(store: Store, name: str) -> list[ScheduledRun]:
-    """The history, oldest first."""
+    """The history, oldest first.
+
+    Raises
+    ------
+    StoreError
+        If a line was changed: what an audit has spent would be forgotten.
+    """
     path = schedule_folder(store, name) / "history.jsonl"
     try:
-        lines = path.read_bytes().splitlines() if path.is_file() else []
+        lines = whole_lines(path.read_bytes()) if path.is_file() else []
     except OSError as error:
         raise StoreError(f"the history of schedule {name!r} cannot be read: {error.strerror}.") from error
-    runs = []
-    for line in lines:
+    runs: list[ScheduledRun] = []
+    sealed = False
+    for number, line in enumerate(lines, start=1):
         try:
-            runs.append(ScheduledRun.model_validate(json.loads(line)))
-        except ValueError:
-            continue  # half a line, from a crash
+            said = json.loads(line)
+            run = ScheduledRun.model_validate(said)
+            whole, sealed = is_whole(said) or not (sealed or "hash" in said), "hash" in said
+        except (ValueError, TypeError):
+            if not sealed and b'"hash"' not in line and not line.endswith(b"}"):
+                continue  # half a line from a crash, as versions before left it
+            whole = False
+        if not whole:
+            raise StoreError(
+                f"the history of schedule {name!r}: line {number} was changed. What its audits have spent is not "
+                "known: restore the file, or remove the schedule and add it."
+            )
+        runs.append(run)
     return runs

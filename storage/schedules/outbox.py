@@ -6,7 +6,6 @@ The file is written before the first attempt, so a notice outlives the process t
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 from collections.abc import Mapping
@@ -15,8 +14,9 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.schedules.schedule_files import Event, Notice, schedule_folder
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.store import Store
 
 __all__ = ["MOST_ATTEMPTS", "Waiting", "attempted", "put_notice", "waiting_notices"]
 
@@ -56,7 +56,7 @@ def put_notice(
 
 
 def _write(store: Store, name: str, item: Waiting) -> None:
-    write_json(schedule_folder(store, name) / "outbox" / f"{item.id}.json", item.model_dump(mode="json"))
+    write_checked_json(schedule_folder(store, name) / "outbox" / f"{item.id}.json", item.model_dump(mode="json"))
 
 
 def waiting_notices(store: Store, name: str, now: datetime | None = None) -> list[Waiting]:
@@ -64,7 +64,7 @@ def waiting_notices(store: Store, name: str, now: datetime | None = None) -> lis
     items = []
     for file in sorted((schedule_folder(store, name) / "outbox").glob("*.json")):
         with contextlib.suppress(OSError, ValueError):
-            items.append(Waiting.model_validate(json.loads(file.read_text(encoding="utf-8"))))
+            items.append(Waiting.model_validate(read_checked_json(file)))
     return [item for item in items if now is None or item.next_try <= now]
 
 

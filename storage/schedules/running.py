@@ -6,14 +6,14 @@ known and made again.
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractContextManager
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.locks import try_lock
 from ksdp.storage.schedules.schedule_files import schedule_folder
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.store import Store
 
 __all__ = ["Running", "begin", "finish", "hold", "interrupted", "running"]
 
@@ -43,7 +43,7 @@ def hold(store: Store) -> AbstractContextManager[bool]:
 
 def begin(store: Store, name: str, mark: Running) -> None:
     """Leave the mark; whoever calls holds the store."""
-    write_json(schedule_folder(store, name) / "running.json", mark.model_dump(mode="json"))
+    write_checked_json(schedule_folder(store, name) / "running.json", mark.model_dump(mode="json"))
 
 
 def finish(store: Store, name: str) -> None:
@@ -55,7 +55,7 @@ def running(store: Store, name: str) -> Running | None:
     """The mark, whether its process lives or not."""
     path = schedule_folder(store, name) / "running.json"
     try:
-        return Running.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Running.model_validate(read_checked_json(path))
     except (OSError, ValueError):
         return None
 

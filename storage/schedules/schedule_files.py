@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from datetime import datetime
@@ -24,7 +23,8 @@ from cronsim import CronSim, CronSimError
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.store import Store
 
 __all__ = [
     "Event",
@@ -194,7 +194,7 @@ def serving_lock(store: Store) -> Path:
 
 def write_schedule(store: Store, schedule: Schedule) -> None:
     """Write a schedule, in place of one of the same name."""
-    write_json(schedule_folder(store, schedule.name) / "schedule.json", schedule.model_dump(mode="json"))
+    write_checked_json(schedule_folder(store, schedule.name) / "schedule.json", schedule.model_dump(mode="json"))
 
 
 def read_schedule(store: Store, name: str) -> Schedule:
@@ -203,7 +203,7 @@ def read_schedule(store: Store, name: str) -> Schedule:
     if not _NAME.match(name) or not path.is_file():
         raise StoreError(f"there is no schedule {name!r} in this store.")
     try:
-        return Schedule.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Schedule.model_validate(read_checked_json(path))
     except (OSError, ValueError) as error:
         raise StoreError(f"the file of schedule {name!r} is damaged; remove the schedule and add it.") from error
 
@@ -236,14 +236,14 @@ def set_paused(store: Store, name: str, paused: bool, now: datetime) -> Schedule
 def ask_now(store: Store, name: str, ask: RunRequest) -> None:
     """Leave word that a run is wanted; `ksdp serve` starts it."""
     read_schedule(store, name)
-    write_json(schedule_folder(store, name) / "asked.json", ask.model_dump(mode="json"))
+    write_checked_json(schedule_folder(store, name) / "asked.json", ask.model_dump(mode="json"))
 
 
 def asked(store: Store, name: str) -> RunRequest | None:
     """The run that is wanted, if any."""
     path = schedule_folder(store, name) / "asked.json"
     try:
-        return RunRequest.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return RunRequest.model_validate(read_checked_json(path))
     except (OSError, ValueError):
         return None
 

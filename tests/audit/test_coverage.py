@@ -48,6 +48,9 @@ def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_fro
     learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
     assert plan_of(corpus, nmf, design=many, **learnt).coverage.may_clear
     assert plan_of(corpus, nmf | {"opens": "final"}, design=many).coverage.may_clear
+    noisy = {"name": "noisy", "mechanism": "pd-nmf", "parameters": {"rank": 2}, "scale": 1.0}
+    assert plan_of(corpus, noisy, design=many).coverage.unread == unread
+    assert plan_of(corpus, noisy, design=many, **learnt).coverage.may_clear
     assert plan_of(corpus, {"name": "pd-svd", "rank": 2}, design=many).coverage.may_clear
 
 

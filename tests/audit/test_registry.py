@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
-from ksdp.audit.registry import CallableMechanism, make_mechanism, mechanism_names, select_statistics, statistics
+from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.registry import make_mechanism, mechanism_names, select_statistics, statistics
 from ksdp.audit.statistics.contract import Statistic
 
 
@@ -49,11 +49,14 @@ def test_lists_in_a_spec_become_tuples() -> None:
 def test_a_mechanism_written_in_ten_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine_for_registry.py").write_text(
         "import numpy as np\n"
-        "from ksdp.audit.mechanisms.contract import Announced\n"
-        "from ksdp.audit.registry import CallableMechanism\n"
-        "def column_sums(database, rng):\n"
-        "    return {'mean': database.parties[0].sum(axis=0)}\n"
-        "mechanism = CallableMechanism('sums', column_sums, (Announced('mean', (4,)),))\n"
+        "from ksdp.audit.mechanisms.contract import Announced, Observables\n"
+        "class Sums:\n"
+        "    name, version = 'sums', 1\n"
+        "    def observables(self, features):\n"
+        "        return (Announced('mean', (features,)),)\n"
+        "    def run(self, database, rng):\n"
+        "        return Observables({'mean': database.parties[0].sum(axis=0)})\n"
+        "mechanism = Sums()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     mechanism = make_mechanism("mine_for_registry:mechanism", {})
@@ -86,11 +89,6 @@ def test_refuses_unknown_families_names_and_empty_choices() -> None:
         select_statistics((), ("row-energy",), ("V",))
     with pytest.raises(SpecError, match="no statistic can be computed"):
         select_statistics((), ("sigma",), ("V",))
-
-
-def test_a_callable_mechanism_announces_arrays() -> None:
-    mechanism = CallableMechanism("c", lambda database, rng: {"mean": [1.0]}, (Announced("mean", (1,)),))
-    assert mechanism.observables(9) == (Announced("mean", (1,)),)
 
 
 @pytest.mark.parametrize(

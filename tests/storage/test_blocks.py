@@ -24,6 +24,7 @@ from ksdp.storage.blocks import (
 )
 
 BLOCK = Block(0, 64, 77)
+BLOCK_RUNS = range(BLOCK.start, BLOCK.stop)
 
 
 def written(folder: Path, documents: int = 2500, precision: str = "float32") -> BlockValues:
@@ -77,6 +78,29 @@ def test_values_can_be_read_with_any_parquet_tool(tmp_path: Path) -> None:
     assert (np.frombuffer(cell, "<f4") == measured.values["energy"][3]).all()
     bits = np.unpackbits(np.frombuffer(table["inclusion"][3].as_py(), np.uint8), bitorder="little")
     assert (bits[: len(BLOCK)] == measured.inclusion[3]).all()
+
+
+def test_arrays_with_many_zeros_come_back_bit_for_bit_and_take_less(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    kept = rng.random(999) < 0.5
+    stored = [
+        {"V": np.where(kept, rng.normal(size=(3, 999)), 0).astype("f4"), "x": rng.normal(size=4)}
+        for _ in BLOCK_RUNS
+    ]
+    stored[0]["V"][0, 0], stored[1]["V"][:] = -0.0, 0.0
+    writer = ObservablesWriter(BLOCK, "key")
+    for run in stored:
+        writer.add(run)
+    writer.write(tmp_path)
+    back = list(read_observables(tmp_path, BLOCK, "key"))
+    for run, found in zip(stored, back, strict=True):
+        assert list(found) == ["V", "x"]
+        assert found["V"].tobytes() == run["V"].tobytes()
+        assert found["x"].tobytes() == run["x"].tobytes()
+    assert (tmp_path / block_name(BLOCK)).stat().st_size < 0.6 * sum(run["V"].nbytes for run in stored)
+    lists = pq.read_table(tmp_path / block_name(BLOCK))["V"].to_pylist()
+    assert lists[2] == stored[2]["V"][stored[2]["V"] != 0].tolist()  # with any tool
+    assert lists[1] == []
 
 
 def test_observables_come_back_with_their_shapes(tmp_path: Path) -> None:

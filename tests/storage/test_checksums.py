@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import SUMS, check_sealed, is_sealed, read_sealed, seal, unseal, write_sealed_text
+from ksdp.storage.checksums import (
+    SUMS,
+    check_sealed,
+    is_sealed,
+    read_checked_json,
+    read_sealed,
+    seal,
+    unseal,
+    write_checked_json,
+    write_sealed_text,
+)
+from ksdp.storage.store import write_json
 
 CONTENT = "clear\n" * 20
 
@@ -77,3 +88,31 @@ def test_the_usual_tool_reads_the_sums(file: Path) -> None:
     assert subprocess.run(["sha256sum", "-c", SUMS], cwd=file.parent, check=False).returncode == 0
     flip(file, 3)
     assert subprocess.run(["sha256sum", "-c", SUMS], cwd=file.parent, check=False).returncode == 1
+
+
+STATE = {"name": "nightly", "level": 0.05, "list": [1, "é", None], "paused": False}
+
+
+def test_state_carries_its_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    write_checked_json(path, STATE)
+    assert read_checked_json(path) == STATE
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(damaged))
+        try:
+            found = read_checked_json(path)
+        except ValueError:
+            continue
+        # White space, or the name of the checksum itself: what it says is there.
+        assert {name: found[name] for name in STATE} == STATE, bit
+
+
+def test_state_of_before_there_were_checksums_is_read(tmp_path: Path) -> None:
+    write_json(tmp_path / "state.json", STATE)
+    assert read_checked_json(tmp_path / "state.json") == STATE
+    (tmp_path / "state.json").write_text("[1]")
+    with pytest.raises(ValueError, match="no object"):
+        read_checked_json(tmp_path / "state.json")

@@ -12,7 +12,7 @@ from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.binomial_gap import largest_log10_tail
 from ksdp.audit.verdicts.ks import ks_distances, ks_table
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
-from ksdp.audit.verdicts.power import _clearing_level, runs_for_detection, runs_for_margin
+from ksdp.audit.verdicts.power import Leak, _clearing_level, minimal_detectable, runs_for_margin
 
 pytestmark = pytest.mark.validity
 
@@ -34,13 +34,24 @@ def runs_needed(rates: list[tuple[int, float]], power: float) -> float:
     return float(((ndtri(power) - start) / slope) ** 2)
 
 
+def runs_detecting(share: float, advantage: float, documents: int, statistics: int, leak: Leak = "shift") -> int:
+    """The fewest runs whose smallest detectable advantage is no larger, to one in 500."""
+    low, high = 8, 10**6
+    while high - low > high // 500 + 1:
+        runs = (low + high) // 2
+        held = round(share * runs)
+        found = minimal_detectable(held, runs - held, documents, statistics, RULE, leak=leak)
+        low, high = (low, runs) if found <= advantage else (runs, high)
+    return high
+
+
 @pytest.mark.parametrize(
     ("share", "advantage", "documents", "statistics"),
     [(0.5, 0.1, 1, 1), (0.5, 0.2, 1000, 8), (0.2, 0.25, 5000, 4), (0.05, 0.3, 17706, 8), (0.5, 0.4, 100, 2)],
 )
-def test_runs_for_detection(share: float, advantage: float, documents: int, statistics: int) -> None:
+def test_runs_that_detect_a_shift(share: float, advantage: float, documents: int, statistics: int) -> None:
     rng = np.random.default_rng(31)
-    forecast = runs_for_detection(share, advantage, documents, statistics, RULE)
+    forecast = runs_detecting(share, advantage, documents, statistics)
     bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.correction)
     rates = []
     for factor in (0.85, 0.95, 1.05, 1.15):
@@ -57,12 +68,12 @@ def test_runs_for_detection(share: float, advantage: float, documents: int, stat
     ("share", "advantage", "documents", "statistics"),
     [(0.5, 0.2, 1, 1), (0.3, 0.3, 1000, 8), (0.1, 0.4, 17706, 8)],
 )
-def test_runs_for_detection_of_the_hardest_leak(
+def test_runs_that_detect_the_hardest_leak(
     share: float, advantage: float, documents: int, statistics: int
 ) -> None:
     """An event with the chances (1 + D) / 2 and (1 - D) / 2."""
     rng = np.random.default_rng(33)
-    forecast = runs_for_detection(share, advantage, documents, statistics, RULE, leak="event")
+    forecast = runs_detecting(share, advantage, documents, statistics, leak="event")
     bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.correction)
     rates = []
     for factor in (0.85, 0.95, 1.05, 1.15):

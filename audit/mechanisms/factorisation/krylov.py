@@ -1,7 +1,8 @@
 """Compiled Lanczos on the smaller side of CSR rows, centred or not.
 
 Full reorthogonalisation, no restarts, no BLAS: the order of every sum is fixed, so that results do not depend
-on the number of threads. (The one call to LAPACK decomposes a matrix of some forty rows.)
+on the number of threads. (LAPACK decomposes one matrix of some forty rows.) Rows are copied by loops:
+Numba takes seconds to compile the assignment of a slice.
 """
 
 from __future__ import annotations
@@ -61,10 +62,9 @@ def dot(a: Vector, b: Vector) -> float:
 @njit(cache=True, nogil=True)
 def transposed(indptr: Indices, indices: Indices, data: Vector, mean: Vector, u: Vector, out: Vector) -> None:
     """out = (X - 1 mean^T)^T u."""
-    if len(mean):
-        out[:] = -u.sum() * mean
-    else:
-        out[:] = 0.0
+    shift = -u.sum() if len(mean) else 0.0
+    for j in range(len(out)):
+        out[j] = shift * mean[j] if len(mean) else 0.0
     for i in range(len(u)):
         for at in range(indptr[i], indptr[i + 1]):
             out[indices[at]] += u[i] * data[at]
@@ -88,7 +88,8 @@ def orthogonalise(basis: Matrix, across: Matrix, count: int, vector: Vector, c: 
     `across` is the transposed basis: with one copy of each, both loops run along the memory.
     """
     before = np.sqrt(dot(vector, vector))
-    c[:] = 0.0
+    for j in range(len(c)):
+        c[j] = 0.0
     after = 0.0
     for _ in range(3):
         part = np.zeros(count)
@@ -141,8 +142,9 @@ def lanczos(
     room = fixed + min(steps, 64)  # doubled when it is full
     basis = np.zeros((room, dimension))
     across = np.zeros((dimension, room))
-    basis[:fixed] = locked
-    across[:, :fixed] = locked.T
+    for j in range(fixed):
+        for i in range(dimension):
+            basis[j, i] = across[i, j] = locked[j, i]
     middle = np.empty(columns if wide else len(indptr) - 1)
     c = np.zeros(fixed + steps + 1)
     alpha = np.zeros(steps)
@@ -158,12 +160,13 @@ def lanczos(
             norm = orthogonalise(basis, across, at, residual, c)
         if at == room:
             wider = np.zeros((dimension, min(2 * room, fixed + steps)))
-            wider[:, :room] = across
             longer = np.zeros((wider.shape[1], dimension))
-            longer[:room] = basis
+            for j in range(room):
+                for i in range(dimension):
+                    longer[j, i] = wider[i, j] = basis[j, i]
             across, basis, room = wider, longer, wider.shape[1]
-        basis[at] = residual / norm
-        across[:, at] = basis[at]
+        for i in range(dimension):
+            basis[at, i] = across[i, at] = residual[i] / norm
         if wide:
             transposed(indptr, indices, data, mean, basis[at], middle)
             times(indptr, indices, data, mean, middle, residual)
@@ -184,7 +187,9 @@ def lanczos(
         count = step + 1
         if count < want or (count < check and norm > 0.0 and count < steps):
             continue
-        small = np.diag(alpha[:count])
+        small = np.zeros((count, count))
+        for i in range(count):
+            small[i, i] = alpha[i]
         for i in range(count - 1):
             small[i, i + 1] = small[i + 1, i] = beta[i]
         values, vectors = np.linalg.eigh(small)
@@ -199,11 +204,12 @@ def lanczos(
         if fixed and top[0] + 2 * worst < locked_squares[fixed - 1]:
             done = True
         if done:
-            chosen = np.ascontiguousarray(vectors[:, ::-1][:, :want].T)
             out = np.zeros((want, dimension))
             for i in range(want):
                 for j in range(count):
-                    out[i] += chosen[i, j] * basis[fixed + j]
+                    part = vectors[j, count - 1 - i]
+                    for k in range(dimension):
+                        out[i, k] += part * basis[fixed + j, k]
             return out, top.copy()
         # Errors fall geometrically: look again when this one should have passed.
         wait = 4.0
@@ -222,7 +228,9 @@ def recover(
     rank, columns = rows.shape
     n = len(indptr) - 1
     if n >= columns:
-        rows[:] = smaller
+        for i in range(rank):
+            for j in range(columns):
+                rows[i, j] = smaller[i, j]
         image = np.empty(n)
         for i in range(rank):
             times(indptr, indices, data, mean, rows[i], image)

@@ -12,16 +12,29 @@ from numpy.typing import ArrayLike, NDArray
 from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Rows
 
-__all__ = ["check_coefficients", "check_rule", "check_start", "stack"]
+__all__ = ["FIT_SWEEPS", "check_coefficients", "check_penalties", "check_rule", "check_start", "stack"]
 
 Matrix = NDArray[np.float64]
+
+FIT_SWEEPS = 10_000
+"""Most sweeps of a fit to given topics: far more than any needs."""
 
 
 def check_rule(sweeps: int, tolerance: float, penalties: Penalties) -> None:
     """Refuse a cap below 1, a tolerance or a regulariser that is negative or not finite."""
     if sweeps < 1:
         raise SpecError(f"`sweeps` must be at least 1; got {sweeps}.")
-    for name, value in {"tolerance": tolerance, **penalties._asdict()}.items():
+    _check_numbers(tolerance=tolerance, **penalties._asdict())
+
+
+def check_penalties(*, gamma: float, delta: float) -> tuple[float, float]:
+    """Return the regularisers of W as floats; refuse what is negative or not finite."""
+    _check_numbers(gamma=gamma, delta=delta)
+    return float(gamma), float(delta)
+
+
+def _check_numbers(**named: float) -> None:
+    for name, value in named.items():
         if not (math.isfinite(value) and value >= 0):
             raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
 

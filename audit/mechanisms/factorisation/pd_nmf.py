@@ -23,8 +23,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_released import (
     summed_up,
 )
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, LocalFit, initial_topics, merged_models
-from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
-from ksdp.audit.mechanisms.factorisation.weighted_nmf import weighted_nmf_iter
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDNMF"]
@@ -251,16 +249,9 @@ class PDNMF:
     def _factorise(
         self, database: Database, start: NDArray[np.float64], at: frozenset[int] | None = None
     ) -> Factorisation:
-        iterate = weighted_nmf_iter if self.weighted else pd_nmf_iter
-        return iterate(
-            database.parties,
-            start,
-            sweeps=self.cap,
-            tolerance=self._tolerance,
-            penalties=self.penalties,
-            coalition=database.coalition,
-            at=self._at if at is None else at,
-        )
+        rule = LocalFit(self.cap, self._tolerance, self.penalties)
+        at = self._at if at is None else at
+        return rule.factorise(database.parties, start, weighted=self.weighted, coalition=database.coalition, at=at)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` is not used, as the mechanism adds no noise.

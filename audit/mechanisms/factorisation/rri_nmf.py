@@ -10,7 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
+    FIT_SWEEPS,
+    check_coefficients,
+    check_penalties,
+    check_rule,
+    check_start,
+    stack,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     PLAIN,
@@ -150,30 +157,24 @@ def pd_nmf_iter(
 
 
 def fit_coefficients(
-    matrix: sp.csr_array,
-    T: ArrayLike,
-    *,
-    gamma: float = 0.0,
-    delta: float = 0.0,
-    sweeps: int = 10_000,
-    tolerance: float = 1e-9,
+    matrix: sp.csr_array, T: ArrayLike, *, gamma: float = 0.0, delta: float = 0.0, tolerance: float = 1e-9
 ) -> Matrix:
     r"""Return :math:`\arg\min_{W \ge 0} \frac12 \|X - W T\|_F^2 + \gamma \|W\|_1 + \frac12 \delta \|W\|_F^2`.
 
     Row by row, by cyclic coordinate descent on the k x k Gram matrix, until no entry of the row moves by more than
-    tolerance times its largest one (or `sweeps` times).
+    tolerance times its largest one.
 
     Returns
     -------
     array, shape (n, k)
     """
-    check_rule(sweeps, tolerance, Penalties(0.0, 0.0, gamma, delta))
+    gamma, delta = check_penalties(gamma=gamma, delta=delta)
     rows, features = stack([matrix])
     T = check_start(T, features)
     fits = np.empty((matrix.shape[0], T.shape[0]))
     product(rows, T, np.empty((features, 8)), fits)
     W = np.zeros_like(fits)
-    descend(fits, gram_rows(T), float(gamma), float(delta), W, sweeps, tolerance)
+    descend(fits, gram_rows(T), gamma, delta, W, FIT_SWEEPS, tolerance)
     return W
 
 

@@ -29,18 +29,32 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_coefficients, check_rule, check_start, stack
+from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
+    FIT_SWEEPS,
+    check_coefficients,
+    check_penalties,
+    check_rule,
+    check_start,
+    stack,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 
-__all__ = ["fit_observed_coefficients", "observed_objective", "weighted_nmf_iter"]
+__all__ = [
+    "fit_observed_coefficients",
+    "observed_objective",
+    "observed_residual",
+    "observed_share",
+    "weighted_nmf_iter",
+]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
-def _residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
+def observed_residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
+    """X - W T on the observed entries, shape (nnz,)."""
     residual = rows.data.copy()
     for i in range(W.shape[0]):
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -50,7 +64,7 @@ def _residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
 
 
 @njit(cache=True, nogil=True)
-def _share(
+def observed_share(
     rows: Rows,
     party: int,
     t: int,
@@ -107,7 +121,7 @@ def _sweep(
         below[:] = penalties.beta
         topic = T[t]
         for party in range(rows.outside.size):
-            _share(rows, party, t, topic, W, residual, penalties, numerator, denominator)
+            observed_share(rows, party, t, topic, W, residual, penalties, numerator, denominator)
             above += numerator
             below += denominator
             if rows.outside[party]:
@@ -171,8 +185,10 @@ def weighted_nmf_iter(
 
     Notes
     -----
-    A column that nobody has rated is 0 in T from the start on; it touches no sum. Any other entry of T stays as it
-    was where its denominator is 0. The objective never goes up from one sweep to the next.
+    A column that nobody has rated touches no sum. With beta it is 0 in T from its first update on, as the formula
+    says: nobody need be told which columns these are, so that parties do the same. Without beta it is 0 from the
+    start on, which takes somebody who sees all rows, and any other entry of T stays as it was where its
+    denominator is 0. The objective never goes up from one sweep to the next.
 
     Examples
     --------
@@ -188,9 +204,10 @@ def weighted_nmf_iter(
     check_rule(sweeps, tolerance, penalties)
     rows, features = stack(parties, coalition)
     T = check_start(start, features).copy()
-    T[:, np.bincount(rows.columns, minlength=features) == 0] = 0.0
+    if penalties.beta == 0.0:
+        T[:, np.bincount(rows.columns, minlength=features) == 0] = 0.0
     W = check_coefficients(coefficients, rows, T.shape[0])
-    residual = _residual(rows, T, W)
+    residual = observed_residual(rows, T, W)
     numerators, denominators = np.empty_like(T), np.empty_like(T)
     total, total_denominators = np.zeros_like(T), np.zeros_like(T)
 
@@ -208,22 +225,16 @@ def weighted_nmf_iter(
 
 
 def fit_observed_coefficients(
-    matrix: sp.csr_array,
-    T: ArrayLike,
-    *,
-    gamma: float = 0.0,
-    delta: float = 0.0,
-    sweeps: int = 10_000,
-    tolerance: float = 1e-9,
+    matrix: sp.csr_array, T: ArrayLike, *, gamma: float = 0.0, delta: float = 0.0, tolerance: float = 1e-9
 ) -> Matrix:
     """Return the non-negative W, shape (n, k), that fits T best to the observed entries of each row.
 
     Cyclic coordinate descent, row by row, as in `rri_nmf.fit_coefficients`. A row without
     observed entries gets zeros.
     """
-    check_rule(sweeps, tolerance, Penalties(0.0, 0.0, gamma, delta))
+    gamma, delta = check_penalties(gamma=gamma, delta=delta)
     rows, features = stack([matrix])
-    W: Matrix = _fit(rows, check_start(T, features), float(gamma), float(delta), sweeps, tolerance)
+    W: Matrix = _fit(rows, check_start(T, features), gamma, delta, FIT_SWEEPS, tolerance)
     return W
 
 
@@ -236,5 +247,5 @@ def observed_objective(
 ) -> float:
     """Return half the squared error on the observed entries plus the regularisers."""
     rows, features = stack([matrix])
-    residual = _residual(rows, check_start(T, features), np.ascontiguousarray(W))
+    residual = observed_residual(rows, check_start(T, features), np.ascontiguousarray(W))
     return penalised((residual * residual).sum(), W, T, penalties)

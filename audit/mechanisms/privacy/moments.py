@@ -58,6 +58,7 @@ class Moments(GaussianReleases):
     noise : float, optional
         s itself, in its place. A small one promises little, and an audit says what it gives away.
     row_bound : float
+        Largest Euclidean norm of a row; longer ones are scaled down to it.
     adjacency : {"replace-one", "add-remove"}
 
     Examples

@@ -140,6 +140,11 @@ class Noisy:
         """Everything that it shows them, where it is told to leave some out."""
         return tuple(getattr(self.inner, "opened", ()))
 
+    @property
+    def learn_from(self) -> tuple[str, ...]:
+        """What must be learnt from where it is small, as without noise: see `audit.coverage.learnable`."""
+        return tuple(getattr(self.inner, "learn_from", ()))
+
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of the other mechanism."""
         return self.inner.observables(features)
@@ -201,7 +206,6 @@ class Noisy:
 
         Parameters
         ----------
-        base : Database
         coins : callable
             What the other mechanism draws; asked once a run.
         final : names, optional

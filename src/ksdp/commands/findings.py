@@ -12,6 +12,7 @@ import typer
 
 from ksdp.audit.errors import StoreError
 from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
+from ksdp.terminal import following
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -57,12 +58,15 @@ def show(
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
     document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="How many documents to list.")] = 10,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure the document again where the store keeps no values.")
+    ] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document."""
     from ksdp.storage.audits.names import find_audit
-    from ksdp.storage.audits.statistic_values import held_out_distance
+    from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values
     from ksdp.storage.audits.views import finished_views
     from ksdp.storage.findings import place_of, read_document, read_summary
     from ksdp.storage.store import Store
@@ -92,7 +96,13 @@ def show(
             raise StoreError(f"document {document!r} is left out: empty, without any feature.") from None
         raise
     summary = read_summary(folder)
-    held_out = held_out_distance(opened, summary, document, place_of(folder, document))
+    if again and not keeps_values(summary):
+        from ksdp.flows.audits.values import held_out_of
+
+        with following(False if as_json else None):
+            held_out = held_out_of(opened, summary, document)
+    else:
+        held_out = held_out_distance(opened, summary, document, place_of(folder, document))
     if as_json:
         typer.echo(json.dumps(found.to_json() | {"held_out_distance": held_out}))
         return

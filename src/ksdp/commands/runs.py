@@ -66,22 +66,21 @@ def party(
     from ksdp.audit.errors import InputError
     from ksdp.flows.metrics_port import serve_metrics
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.node_run import check_name, guarantee_words, utc_now
+    from ksdp.flows.runs.node_run import Node, guarantee_words, utc_now
     from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
     from ksdp.flows.runs.terms import read_run
     from ksdp.flows.runs.watch import Watch
     from ksdp.protocols.network.mesh import Address
     from ksdp.storage.keys import load_public
     from ksdp.storage.runs.party_runs import keep_party_run
-    from ksdp.storage.runs.results import require_no_result
     from ksdp.storage.store import Store
 
     read = read_run(protocol)
-    require_no_result(out)
     address = Address.parse(listen) if listen else None
     private = signing_key(key)
-    check_name(read, me, private)
     watch, stack = Watch(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
+    node = Node(read, me, private, out, address, watch=watch)
+    node.check()
     kept = Store.open(store) if store else None
     spent_now = ""
     with stack:
@@ -92,7 +91,7 @@ def party(
             if corpus or clearance or signer or uncleared:
                 raise InputError(f"{me} is the server, which enters nothing: give no `--corpus` and no clearance.")
             typer.echo(f"{me} collects and enters no documents; waiting.", err=True)
-            outcome = run_server(read, private, out, listen=address, watch=watch)
+            outcome = run_server(node)
         else:
             if corpus is None:
                 raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
@@ -106,12 +105,11 @@ def party(
             )
             written, limits = purse_files(me, key, ledger, budget)
             purse = open_purse(read, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
-            purse.check()
             grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
             typer.echo(
                 f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True
             )
-            outcome = run_party(read, me, private, entered, out, listen=address, purse=purse, watch=watch)
+            outcome = run_party(node, entered, purse)
             spent_now = spent_words(spent(purse.ledger), purse.budget.delta)
             typer.echo(spent_now, err=True)
     if kept is not None:

@@ -23,7 +23,7 @@ __all__ = ["Audit", "Forecast"]
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """A finished audit. It reads its store when asked; nothing is computed again."""
+    """A finished audit. It reads its store when asked; what that does not keep is computed again."""
 
     store: Path
     summary: Summary
@@ -61,6 +61,8 @@ class Audit:
     def values(self, document: str, statistic: str | None = None) -> Curve:
         """The values behind a test: of the runs with the document and without it, ascending.
 
+        Where the store keeps none (`store.values`) the document is measured again: seconds, or minutes.
+
         Parameters
         ----------
         statistic : str, optional
@@ -69,33 +71,37 @@ class Audit:
         Raises
         ------
         StoreError
-            If the document was not audited, or its values are not in the store.
+            If the document was not audited, or values that the store keeps are not there.
         """
-        from ksdp.storage.audits.statistic_values import read_arms, stored_statistics
+        from ksdp.flows.audits.values import curve_of
+        from ksdp.storage.audits.statistic_values import stored_statistics
 
         names, found = stored_statistics(self.summary), self.document(document)
         tests = {test.statistic: test.log10_p for test in found.tests if test.statistic in names}
         wanted = statistic or min(tests, key=tests.__getitem__)
         if wanted not in names:
             raise InputError(f"`statistic` must be among {', '.join(names)}; got {wanted!r}.")
-        place = list(self.verdicts.index).index(str(document))
-        return read_arms(Store(self.store), self.summary, str(document), place, [wanted])[0]
+        return curve_of(Store(self.store), self.summary, str(document), wanted)
 
     def unbiased(self, document: str) -> float | None:
         """D of a document without the bias of choosing: chosen on half of the runs, measured on the other.
 
         On average it is not above the true advantage, and 0 where nothing leaks; `verdicts.distance` is the
-        largest of many gaps and too large on average. None where values are not in the store.
+        largest of many gaps and too large on average. None where values that the store keeps are not there.
 
         Raises
         ------
         StoreError
             If the document was not audited.
         """
-        from ksdp.storage.audits.statistic_values import held_out_distance
+        from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values
         from ksdp.storage.findings import place_of
 
         self.document(document)
+        if not keeps_values(self.summary):
+            from ksdp.flows.audits.values import held_out_of
+
+            return held_out_of(Store(self.store), self.summary, str(document))
         place = place_of(self._folder, str(document))
         return held_out_distance(Store(self.store), self.summary, str(document), place)
 

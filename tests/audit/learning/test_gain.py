@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import nnls
 from scipy.stats import t as student
 from sklearn.decomposition import TruncatedSVD
 
@@ -12,7 +13,9 @@ from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.gain import ALL, GainRows, gain_scores, interval
 from ksdp.audit.learning.gain_summary import summarise_gain
 from ksdp.audit.learning.learners import Learnt, exact_of
-from ksdp.audit.learning.measures import coherence, diversity, rated, topic_match
+from ksdp.audit.learning.measures import coherence, diversity, foretold, kept, rated, topic_match
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
@@ -112,6 +115,49 @@ def test_topics_are_judged_by_what_they_say() -> None:
     assert diversity(good) == 1
     assert diversity(bad) == 0.5
     assert topic_match(Learnt(good.rows[::-1], None, True), good) == pytest.approx(1)
+
+
+def tastes(users: int = 240, items: int = 30) -> GainRows:
+    """Stars of two tastes, half of them given; of these a part is later."""
+    rng = np.random.default_rng(2)
+    stars = rng.random((users, 2)) @ (rng.random((2, items)) * 4) + 1
+    seen = rng.random(stars.shape) < 0.5
+    whole = sp.csr_array(np.where(seen, np.clip(np.rint(stars), 1, 5), 0.0))
+    late = rng.random(whole.nnz) < 0.2
+    given, later = kept(whole, ~late), kept(whole, late)
+    return GainRows(given, given, None, ratings=True, later=later)
+
+
+def test_later_ratings_are_predicted_by_what_parties_learn_together() -> None:
+    rows, asked = tastes(), GainSpec(splits=3, held_out=0.3, parties=12)
+    mechanism = PDNMF(rank=2, weighted=True, beta=0.1, delta=0.1, sweeps=30)
+    found = summarise_gain(tuple(gain_scores(mechanism, rows, asked, 5)), "pd-nmf", asked, named=False)
+    main = found.measures[0]
+    assert main.measure == "later ratings (minus RMSE)"
+    assert "NDCG@10" in {each.measure for each in found.measures}
+    assert main.run.mean == main.exact.mean > main.alone.mean
+    assert -0.6 < main.run.mean < 0, "rounding alone makes 0.3"
+
+
+def test_what_is_foretold_is_judged_as_by_hand() -> None:
+    rows = tastes(40)
+    assert rows.later is not None
+    T = np.random.default_rng(0).random((2, 30)) * 3
+    rmse, gained = foretold(Learnt(T, None, True, Penalties(delta=0.5)), rows.judge, rows.later)
+    squares, orders = [], []
+    for given, later in zip(rows.judge.toarray(), rows.later.toarray(), strict=True):
+        known, asked = given > 0, later > 0
+        if known.sum() < 2 or asked.sum() < 2 or known.sum() + asked.sum() < 10:
+            continue
+        design = np.vstack([T[:, known].T, np.sqrt(0.5) * np.eye(2)])
+        said = np.clip(nnls(design, np.append(given[known], [0, 0]))[0] @ T[:, asked], 1, 5)
+        squares += ((said - later[asked]) ** 2).tolist()
+        discounts = 1 / np.log2(np.arange(2, 12))
+        best = np.sort(later[asked])[::-1][:10]
+        order = later[asked][np.argsort(-said, kind="stable")][:10]
+        orders.append((order @ discounts[: len(order)]) / (best @ discounts[: len(best)]))
+    assert len(orders) > 30
+    np.testing.assert_allclose([-rmse, gained], [np.sqrt(np.mean(squares)), np.mean(orders)], atol=2e-3)
 
 
 def test_ratings_of_low_rank_are_predicted() -> None:

@@ -14,13 +14,7 @@ from scipy.special import ndtri
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
-from ksdp.audit.verdicts.power import (
-    detection_power,
-    minimal_detectable,
-    runs_for_detection,
-    runs_for_margin,
-    smallest_margin,
-)
+from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 
 BY, HOLM = DecisionSpec(), DecisionSpec(error="fwer")
 
@@ -59,11 +53,6 @@ def test_the_fewest_runs_are_enough_and_fewer_are_not() -> None:
         assert smallest_margin(held, runs - held, 100, 3, BY) <= 0.2
         fewer = round(0.97 * runs)
         assert smallest_margin(round(share * fewer), fewer - round(share * fewer), 100, 3, BY) > 0.2
-        runs = runs_for_detection(share, 0.3, 100, 3, BY)
-        held = round(share * runs)
-        assert detection_power(0.3, held, runs - held, 100, 3, BY) >= 0.8
-        fewer = round(0.97 * runs)
-        assert detection_power(0.3, round(share * fewer), fewer - round(share * fewer), 100, 3, BY) < 0.8
 
 
 @given(st.integers(30, 300), st.floats(0.1, 0.9), st.integers(1, 5000), st.integers(1, 10))
@@ -84,7 +73,6 @@ def test_hopeless_arms() -> None:
     assert minimal_detectable(4, 4, 100, 1, BY) == math.inf
     assert smallest_margin(4, 4, 100, 1, BY) == math.inf
     assert smallest_margin(0, 40, 100, 1, BY) == math.inf
-    assert detection_power(0.99, 4, 4, 100, 1, BY) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -93,15 +81,19 @@ def test_hopeless_arms() -> None:
         ({"share": 0.0}, "`share` must be in (0, 1); got 0.0."),
         ({"power": 1.0}, "`power` must be in (0, 1); got 1.0."),
         ({"documents": 0}, "`documents` must be at least 1; got 0."),
-        ({"advantage": 1.0}, "`advantage` must be in (0, 1); got 1.0."),
-        ({"leak": "drip"}, "`leak` must be shift or event; got 'drip'."),
-        ({"advantage": 1e-6}, "more than 1,000,000,000 runs"),
+        ({"margin": 1.1}, "`margin` must be in (0, 1]; got 1.1."),
+        ({"margin": 1e-6}, "more than 1,000,000,000 runs"),
     ],
 )
 def test_refusals(arguments: dict, message: str) -> None:
-    usual = {"share": 0.5, "advantage": 0.2, "documents": 10, "statistics": 2, "rule": BY}
+    usual = {"share": 0.5, "margin": 0.2, "documents": 10, "statistics": 2, "rule": BY}
     with pytest.raises(ValueError, match=re.escape(message)):
-        runs_for_detection(**(usual | arguments))
+        runs_for_margin(**(usual | arguments))
+
+
+def test_a_leak_is_a_shift_or_an_event() -> None:
+    with pytest.raises(ValueError, match=r"`leak` must be shift or event; got 'drip'\."):
+        minimal_detectable(60, 180, 20, 2, BY, leak="drip")  # type: ignore[arg-type]
 
 
 def test_at_any_moment_more_is_needed_and_what_is_forecast_is_found() -> None:

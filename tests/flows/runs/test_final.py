@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import time
 import tomllib
 from pathlib import Path
 
@@ -49,22 +47,7 @@ def test_three_processes_learn_the_exact_result_and_nothing_of_the_rounds(three:
 
 @pytest.mark.e2e
 def test_a_killed_party_ends_the_run_for_all_by_name(three: Organisations) -> None:
-    protocol = three.protocol(FINAL.format(rounds=1000))
-    started = {name: three.start(protocol, name) for name in three.names}
-    transcript = protocol.with_suffix("") / "cyd" / "transcript.jsonl"
-    end = time.monotonic() + 120
-    while time.monotonic() < end and not (
-        transcript.exists() and transcript.read_text().count('"kind": "computation"') > 40
-    ):
-        time.sleep(0.1)
-    started["bob"].send_signal(signal.SIGKILL)
-    for name in ("ada", "cyd"):
-        _, error = started[name].communicate(timeout=300)
-        assert started[name].returncode == 1
-        assert "bob" in error
-        assert "disappeared" in error or "it lost bob" in error
-        left = sorted(path.name for path in (protocol.with_suffix("") / name).iterdir())
-        assert left == ["transcript.jsonl"], "no partial result"
+    three.lose_bob(three.protocol(FINAL.format(rounds=1000)), "computation", after=41)
 
 
 def test_two_organisations_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.node_run import claimed, guarantee_words
+from ksdp.flows.runs.node_run import Node, claimed, guarantee_words
 from ksdp.flows.runs.party_run import run_server
 from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import load_private, make_identity
@@ -196,7 +196,7 @@ def test_a_server_is_refused_where_none_is_needed(four: Organisations) -> None:
         with pytest.raises(InputError, match="`server` must not be given for"):
             read_run(path)
     with pytest.raises(InputError, match="names no server"):
-        run_server(read_run(four.protocol(POWER)), load_private(four.folder / "hub.key"), four.folder / "no")
+        run_server(Node(read_run(four.protocol(POWER)), "hub", load_private(four.folder / "hub.key"), four.folder))
     with pytest.raises(SpecError, match="in a run among parties"):
         read_run(four.protocol(f'name = "broken-power"\nrank = 2{DISCRETE}'))
 

@@ -23,6 +23,7 @@ from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database, opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
@@ -79,6 +80,26 @@ class Organisations:
         started = {name: self.start(protocol, name) for name in self.names}
         said = {name: process.communicate(timeout=300) for name, process in started.items()}
         return {name: (started[name].returncode, output + error) for name, (output, error) in said.items()}
+
+    def lose_bob(self, protocol: Path, kind: str, after: int) -> None:
+        """Kill bob once cyd has noted `after` messages of a kind: the others end by his name, without a result."""
+        started = {name: self.start(protocol, name) for name in self.names}
+        transcript = protocol.with_suffix("") / "cyd" / "transcript.jsonl"
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            if transcript.exists() and transcript.read_text().count(f'"kind": "{kind}"') >= after:
+                break
+            time.sleep(0.1)
+        started["bob"].send_signal(signal.SIGKILL)
+        for name in ("ada", "cyd"):
+            _, error = started[name].communicate(timeout=300)
+            assert started[name].returncode == 1
+            assert "bob" in error
+            assert "disappeared" in error or "it lost bob" in error
+            folder = protocol.with_suffix("") / name
+            assert [path.name for path in folder.iterdir()] == ["transcript.jsonl"], "no partial result"
+            last = (folder / "transcript.jsonl").read_text().splitlines()[-1]
+            assert json.loads(last)["what"] == "ended without a result"
 
     def database(self, protocol: Path) -> Database:
         read = read_run(protocol)
@@ -230,22 +251,7 @@ def test_a_transcript_holds_no_value(cleared: tuple[Path, dict[str, Path]]) -> N
 
 @pytest.mark.e2e
 def test_a_killed_party_ends_the_run_for_the_others_without_a_result(three: Organisations) -> None:
-    protocol = three.protocol(LONG)
-    started = {name: three.start(protocol, name) for name in three.names}
-    transcript = protocol.with_suffix("") / "cyd" / "transcript.jsonl"
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not (transcript.exists() and '"kind": "sum"' in transcript.read_text()):
-        time.sleep(0.1)
-    started["bob"].send_signal(signal.SIGKILL)
-    for name in ("ada", "cyd"):
-        _, error = started[name].communicate(timeout=300)
-        assert started[name].returncode == 1
-        assert "bob" in error
-        assert "disappeared" in error or "it lost bob" in error
-        left = sorted(path.name for path in (protocol.with_suffix("") / name).iterdir())
-        assert left == ["transcript.jsonl"], "no partial result"
-        last = (protocol.with_suffix("") / name / "transcript.jsonl").read_text().splitlines()[-1]
-        assert json.loads(last)["what"] == "ended without a result"
+    three.lose_bob(three.protocol(LONG), "sum", after=1)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +330,7 @@ def test_a_protocol_file_is_refused_with_its_fault(three: Organisations, old: st
     [
         ('name = "pd-svd"\nrank = 2', "`solver` must be 'power'"),
         ('name = "null"', "must be pd-nmf, pd-svd"),
-        ('name = "pd-nmf"\nrank = 2\nweighted = true', "`weighted` must be false"),
+        ('name = "pd-nmf"\nrank = 2\nweighted = true', "`beta` and `delta` must be above 0"),
     ],
 )
 def test_what_no_parties_can_run_as_it_was_audited_is_refused(
@@ -340,9 +346,9 @@ def test_a_result_is_never_overwritten(three: Organisations, tmp_path: Path) -> 
     (tmp_path / "result.npz").write_bytes(b"")
     entered = three.enter(read, "ada", uncleared=True)
     with pytest.raises(InputError, match="holds the result of a run already"):
-        run_party(read, "ada", load_private(three.folder / "ada.key"), entered, tmp_path)
+        run_party(Node(read, "ada", load_private(three.folder / "ada.key"), tmp_path), entered)
     with pytest.raises(InputError, match="not the one that the protocol file names"):
-        run_party(read, "ada", load_private(three.folder / "bob.key"), entered, tmp_path / "new")
+        run_party(Node(read, "ada", load_private(three.folder / "bob.key"), tmp_path / "new"), entered)
     assert not (tmp_path / "new").exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ksdp.audit.errors import ProtocolError
+from ksdp.protocols.norms.normed_macs import scalars_of, vectors_of
 from ksdp.protocols.norms.normed_material import NormedMaterial
 
 
@@ -37,3 +38,13 @@ def check_correlations(materials: Sequence[NormedMaterial]) -> None:
     product = r.multiply(sum(own.output_part() for own in owns), total)
     if (r.add(*(m.product for m in materials)) != product).any():
         raise ProtocolError("The shares of `product` do not add up to the product.")
+    for m in materials:
+        scalars = scalars_of(m.own, m.square, m.squares, m.cubes, m.crosses, m.test)
+        vectors = vectors_of(m.own, m.product)
+        for peer, tags in m.macs.tags.items():
+            key, betas = materials[peer].own.key, materials[peer].macs.betas[m.party]
+            for value, tag, beta in zip(scalars, tags.scalars, betas.scalars, strict=True):
+                if (key * value + beta - tag) % p.checked_scalar_ring.modulus:
+                    raise ProtocolError("A tag of `scalars` is not that of its share.")
+            if (p.checked_ring.add(p.checked_ring.multiply(key, vectors), betas.vectors) != tags.vectors).any():
+                raise ProtocolError("A tag of `vectors` is not that of its share.")

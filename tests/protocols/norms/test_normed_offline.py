@@ -91,7 +91,7 @@ def test_a_changed_announcement_gives_material_that_does_not_add_up(two: Sequenc
     terms = NormedSumParameters(2, 2, 10, 0)
     scripts = [offline_script(setup, terms, 500) for setup in two]
     exchanges, made = [next(script) for script in scripts], []
-    for number in range(3):
+    for number in range(4):
         following = []
         for me, script in enumerate(scripts):
             payload, due = exchanges[1 - me].payloads[me], exchanges[me].expected[1 - me]

@@ -21,6 +21,7 @@ from ksdp.protocols.norms.normed_material import NormedMaterial, deal
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_simulation import deliver, simulate_normed_sum
 from ksdp.protocols.norms.normed_sum import encode, online_script
+from ksdp.protocols.norms.wide_ring import WideRing
 
 Vectors = NDArray[np.float64]
 
@@ -90,9 +91,10 @@ def test_ten_thousand_entries(parties: int, fraction_bits: int) -> None:
     assert np.abs(found.values - on_grid(vectors, fraction_bits)).max() <= found.error_bound
     assert found.offline == "dealer"
     assert len(sent) == parties * terms.rounds
-    # two vectors and the scalars, to every peer
+    # the input; the result and its tags; the scalars and theirs, to every peer
     said = sum(len(message.payload) for message in payloads(sent) if message.sender == 0)
-    assert said <= (parties - 1) * (2 * terms.ring.width * 10_000 + terms.rounds * 2 * 90)
+    vectors_said = (terms.ring.width + 2 * terms.checked_ring.width) * 10_000
+    assert said <= (parties - 1) * (vectors_said + terms.rounds * 4 * terms.checked_scalar_ring.width)
 
 
 @pytest.mark.parametrize("parties", [2, 3, 5])
@@ -121,7 +123,7 @@ def test_a_refused_sum_is_not_opened() -> None:
     terms = NormedSumParameters(2, 3, 20, 2)
     scripts = [online_script(material, np.zeros(3)) for material in deal(terms)]
     exchanges = [next(script) for script in scripts]
-    for _ in range(terms.rounds - 3):  # the vectors of the result would be next
+    for _ in range(terms.rounds - 2):  # the vectors of the result would be next
         exchanges = [s.send({1 - i: exchanges[1 - i].payloads[i]}) for i, s in enumerate(scripts)]
     for i, script in enumerate(scripts):
         with pytest.raises(ProtocolError, match="not opened"):
@@ -176,24 +178,25 @@ def opened(
         by_round.setdefault(message.round, {})[message.sender] = message.payload
     corrupt = [material.own for material in materials[1:]]
 
-    def total(number: int, ring_width: int, at: int) -> int:
-        parts = [data[at * ring_width : (at + 1) * ring_width] for data in by_round[number].values()]
-        return sum(int.from_bytes(part, "little") for part in parts) % (1 << 8 * ring_width)
+    def total(number: int, ring: WideRing, wide: WideRing, at: int) -> int:
+        parts = [data[at * wide.width : (at + 1) * wide.width] for data in by_round[number].values()]
+        return sum(int.from_bytes(part, "little") for part in parts) % ring.modulus
 
-    width, steps = terms.scalar_ring.width, len(terms.steps)
-    seen = [(total(1, terms.ring.width, 0) - sum(own.square for own in corrupt)) / 2.0**terms.square_mask_bits]
+    scalar, wide, steps = terms.scalar_ring, terms.checked_scalar_ring, len(terms.steps)
+    squares = total(2, terms.ring, terms.checked_ring, 0) - sum(own.square for own in corrupt)
+    seen = [squares / 2.0**terms.square_mask_bits]
     for k in range(steps):
-        t = total(2 + k, width, 0) - sum(own.t[k] for own in corrupt)
-        y = total(2 + k, width, 1) - sum(own.y[k] for own in corrupt)
+        t = total(3 + k, scalar, wide, 0) - sum(own.t[k] for own in corrupt)
+        y = total(3 + k, scalar, wide, 1) - sum(own.y[k] for own in corrupt)
         seen += [t / (1 << terms.t_mask_bits), y / (1 << terms.y_mask_bits)]
-    tested = total(2 + steps, width, 0) - sum(own.test for own in corrupt)
+    tested = total(3 + steps, scalar, wide, 0) - sum(own.test for own in corrupt)
     return [*seen, tested / (1 << terms.check_mask_bits)]
 
 
 def views(scale: float, parties: int = 2) -> tuple[Vectors, Vectors, Vectors]:
     """Opened scalars; messages of party 0 as fractions of the ring; low bits of the result before rounding."""
     terms = NormedSumParameters(parties, 2, 10, 2, 6)
-    last = terms.rounds - 2
+    last, wide = terms.rounds - 1, terms.checked_ring
     vectors = np.full((parties, 2), [3 / 128, 4 / 128]) * scale
     scalars, messages, low = [], [], []
     random_bytes = np.random.default_rng(int(scale)).bytes
@@ -201,15 +204,16 @@ def views(scale: float, parties: int = 2) -> tuple[Vectors, Vectors, Vectors]:
         materials = deal(terms, random_bytes)
         sent = payloads(deliver([online_script(m, v) for m, v in zip(materials, vectors, strict=True)])[1])
         scalars.append(opened(terms, materials, sent))
-        hashes = (last - 1, last + 1)  # of what all have seen
         mine = {message.round: message.payload for message in sent if message.sender == 0}
         entries = []
-        for number, payload in mine.items():
-            if number in hashes:
-                continue
-            ring = terms.scalar_ring if 2 <= number < last else terms.ring
+        for number, payload in mine.items():  # shares and their tags alike
+            if number == 1:
+                continue  # the hash of the inputs
+            ring = terms.ring if number == 0 else terms.checked_scalar_ring if 2 < number < last else wide
+            size = terms.ring.width * 2 if number == 0 else wide.width * 2
             if number in (0, last):
-                values = ring.ints(ring.from_bytes(payload, 2))
+                parts = [payload[at : at + size] for at in range(0, len(payload), size)]
+                values = [value for part in parts for value in ring.ints(ring.from_bytes(part, 2))]
             else:
                 values = [
                     int.from_bytes(payload[at : at + ring.width], "little")
@@ -218,7 +222,7 @@ def views(scale: float, parties: int = 2) -> tuple[Vectors, Vectors, Vectors]:
             entries += [value / ring.modulus for value in values]
         messages.append(entries)
         result = {message.sender: message.payload for message in sent if message.round == last}
-        shares = [terms.ring.from_bytes(payload, 2) for payload in result.values()]
+        shares = [wide.from_bytes(payload[: wide.width * 2], 2)[: terms.ring.limbs] for payload in result.values()]
         noise = [own.own.noise for own in materials[1:]]
         values = terms.ring.signed(terms.ring.combine(shares, noise))
         low.append([value / 2.0 ** (terms.y_bits + terms.integer_bits) for value in values])
@@ -272,9 +276,11 @@ def test_the_comparison_would_see_a_narrow_mask() -> None:
             narrow = first.own.square >> (terms.square_mask_bits - terms.square_bits + 6)
             first = replace(first, own=replace(first.own, square=narrow))
             scripts = [online_script(m, np.array([3, 4]) / 128 * scale) for m in (first, second)]
-            to_second, to_first = (next(script).payloads[1 - i] for i, script in enumerate(scripts))
-            opened = scripts[0].send({1: to_first}).payloads[1], scripts[1].send({0: to_second}).payloads[0]
-            total = sum(int.from_bytes(share, "little") for share in opened) % terms.ring.modulus
+            said = [next(script).payloads[1 - i] for i, script in enumerate(scripts)]
+            for _ in range(2):  # the inputs, then their hash
+                said = [script.send({1 - i: said[1 - i]}).payloads[1 - i] for i, script in enumerate(scripts)]
+            shares = [share[: terms.checked_ring.width] for share in said]
+            total = sum(int.from_bytes(share, "little") for share in shares) % terms.ring.modulus
             values.append(float(total - second.own.square))
     assert ks_2samp(*seen.values()).pvalue < 1e-6
 

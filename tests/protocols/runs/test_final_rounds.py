@@ -114,7 +114,6 @@ def test_the_terms_say_what_is_opened_and_who_computes() -> None:
             PDNMF(rank=3, opens="final", beta=0.1, delta=0.1, start="nnsvd"),
             "`start` must be one of random, random-2x",
         ),
-        (PDNMF(rank=3, opens="final", beta=0.1, delta=0.1, weighted=True), "`weighted` must be false"),
         (PDSVD(rank=3, opens="final", solver="power"), '`solver` must be "limit"'),
     ],
 )

@@ -10,6 +10,7 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.protocols.channel.rounds import Round, run_together
 from ksdp.protocols.runs import final_topics
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
@@ -80,6 +81,26 @@ def test_everybody_learns_the_topics_of_the_ideal_functionality(
     spoken = {n for n, r in sent if r.kind == "computation" and max(map(len, r.messages.values())) > 200}
     assert spoken == set(computing)
     assert max(len(body) for _, r in sent for body in r.messages.values()) <= largest_final_message(terms)
+
+
+@pytest.mark.parametrize("start", ["random", "pd-nmf-init"])
+def test_everybody_learns_the_topics_of_ratings(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that are stored are known, zeros too."""
+    monkeypatch.setattr(final_topics, "_BLOCK", 3 * FEATURES)
+    mechanism = PDNMF(rank=2, sweeps=3, beta=0.3, delta=0.2, weighted=True, start=start, opens="final")
+    rows = [
+        sp.csr_array((np.ceil(5 * part.data), part.indices, part.indptr), part.shape) for part in parts(4, 6, 3)
+    ]
+    rows[1].data[2] = 0.0
+    results, _ = played(terms_of(mechanism, bound=1024.0), rows)
+    ideal = mechanism.run(Database(tuple(rows)), np.random.default_rng(0))
+    found = results["bob"].result
+    np.testing.assert_allclose(found.public["T"], ideal["T"], atol=1e-7 * ideal["T"].max())
+    own = fit_observed_coefficients(rows[1], ideal["T"], delta=mechanism.delta)
+    np.testing.assert_allclose(found.own["W"], own, atol=1e-5)
+    monkeypatch.setattr(final_topics, "MOST_ENTRIES", 2 * 12 * FEATURES)
+    with pytest.raises(InputError, match="may have 12 rows of 7 features .*; they have 13"):
+        played(terms_of(mechanism, bound=1024.0), rows)
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ MECHANISMS = [
     NMF,
     PDNMF(rank=3, sweeps=10, start="pd-nmf-init", announce=("T", "numerators", "denominators")),
     PDNMF(rank=2, sweeps=10, beta=0.1, gamma=0.05, announce=("T", "numerators", "denominators")),
+    PDNMF(rank=2, sweeps=10, weighted=True, alpha=0.01, beta=0.1, delta=0.1),
+    PDNMF(rank=2, sweeps=10, weighted=True, beta=0.1, delta=0.1, start="pd-nmf-init"),
     SigmaSVD(rank=3, solver="power", iterations=60, tolerance=1e-6),
     PDPCA(rank=2, solver="power", iterations=60, tolerance=1e-6, reveal_sigma=True),
 ]

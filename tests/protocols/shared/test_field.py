@@ -15,10 +15,10 @@ from ksdp.protocols.shared.field import (
     PRIME,
     added,
     integers,
-    left_limbs,
+    left_residues,
     modular_product,
     split,
-    symmetric_limbs,
+    symmetric_residues,
 )
 
 from ..conftest import seeded
@@ -47,7 +47,7 @@ def test_the_prime_is_one_whose_roots_mpyc_takes() -> None:
 @pytest.mark.parametrize("stack", [(), (3,)])
 def test_a_product_is_that_of_integers(stack: tuple[int, ...]) -> None:
     left, right = drawn(1, *stack, 4, 9), drawn(2, *stack, 9, 5)
-    assert (modular_product(left_limbs(left), right) == np.matmul(left, right) % PRIME).all()
+    assert (modular_product(left_residues(left), right) == np.matmul(left, right) % PRIME).all()
 
 
 def test_the_longest_product_of_the_largest_limbs_is_exact() -> None:
@@ -55,9 +55,9 @@ def test_the_longest_product_of_the_largest_limbs_is_exact() -> None:
         np.full((1, MOST_INNER), PRIME - 1, dtype=object),
         np.full((MOST_INNER, 1), PRIME - 1, dtype=object),
     )
-    assert modular_product(left_limbs(left), right)[0, 0] == MOST_INNER
+    assert modular_product(left_residues(left), right)[0, 0] == MOST_INNER
     with pytest.raises(InputError, match="at most 8192 terms"):
-        modular_product(left_limbs(np.tile(left, 2)), np.tile(right, (2, 1)))
+        modular_product(left_residues(np.tile(left, 2)), np.tile(right, (2, 1)))
 
 
 def test_two_shares_say_all_and_the_third_fits() -> None:
@@ -83,4 +83,4 @@ def test_an_upper_triangle_becomes_a_symmetric_left_factor() -> None:
     whole = np.empty((3, 3), dtype=object)
     whole[rows, columns] = whole[columns, rows] = upper
     data = np.frombuffer(b"".join(int(v).to_bytes(BYTES, "little") for v in upper), np.uint8).reshape(6, BYTES)
-    assert (symmetric_limbs(data, 3) == left_limbs(whole)).all()
+    assert (symmetric_residues(data, 3) == left_residues(whole)).all()

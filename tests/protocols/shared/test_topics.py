@@ -13,11 +13,13 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import weighted_nmf_iter
 from ksdp.protocols.shared import arithmetic
 from ksdp.protocols.shared.arithmetic import Local, Shares, fixed
-from ksdp.protocols.shared.field import PRIME, left_limbs
+from ksdp.protocols.shared.field import PRIME, left_residues
 from ksdp.protocols.shared.topic_sizes import ROW_BITS, Sizes
-from ksdp.protocols.shared.topics import SharedRows, Sweeps, topics_of
+from ksdp.protocols.shared.topic_steps import SharedRows
+from ksdp.protocols.shared.topics import Sweeps, topics_of
 
 from ..conftest import seeded
 from .together import compute_together
@@ -25,19 +27,28 @@ from .together import compute_together
 PENALTIES = Penalties(0.01, 0.1, 0.02, 0.05)
 
 
-def rows_of(matrix: np.ndarray, largest: float) -> list[SharedRows]:
-    source, values = random.Random(8), fixed(matrix / np.sqrt(largest), ROW_BITS)
+def rows_of(matrix: np.ndarray, largest: float, fraction: int = ROW_BITS) -> list[SharedRows]:
+    source, values = random.Random(8), fixed(matrix / np.sqrt(largest), fraction)
     slope = np.array([source.randrange(PRIME) for _ in range(values.size)], dtype=object).reshape(values.shape)
-    return [SharedRows(left_limbs((values + slope * place) % PRIME)) for place in (1, 2, 3)]
+    return [SharedRows(left_residues((values + slope * place) % PRIME)) for place in (1, 2, 3)]
 
 
-def opened(matrix: np.ndarray, start: np.ndarray, wanted: Sweeps, models: np.ndarray | None = None) -> np.ndarray:
+def opened(
+    matrix: np.ndarray,
+    start: np.ndarray,
+    wanted: Sweeps,
+    models: np.ndarray | None = None,
+    pattern: np.ndarray | None = None,
+) -> np.ndarray:
     largest = wanted.sizes.largest
     shared = rows_of(matrix, largest)
     of_models = rows_of(models, largest) if models is not None else [None] * 3
+    seen = rows_of(pattern, 1.0, 0) if pattern is not None else [None] * 3
     results, _, _ = compute_together(
         [
-            lambda runtime, at=at: topics_of(runtime, shared[at], start, wanted, of_models[at])  # type: ignore[misc]
+            lambda runtime, at=at: topics_of(  # type: ignore[misc]
+                runtime, shared[at], start, wanted, of_models[at], seen[at]
+            )
             for at in range(3)
         ],
         seeded("topics"),
@@ -72,6 +83,33 @@ def test_the_parties_own_topics_can_make_the_start() -> None:
     np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
 
 
+@pytest.mark.parametrize("penalties", [PENALTIES, Penalties(0.0, 0.02, 0.0, 0.02)])
+@pytest.mark.parametrize("with_models", [False, True])
+def test_topics_of_ratings_are_those_of_the_weighted_sweeps_in_the_clear(
+    penalties: Penalties, with_models: bool
+) -> None:
+    """With a rating of zero, a row and a column that nobody has rated, and a row with one rating."""
+    rng = np.random.default_rng(6)
+    pattern = (rng.random((12, 7)) < 0.6).astype(float)
+    pattern[3], pattern[:, 2], pattern[5] = 0.0, 0.0, np.eye(7)[4]
+    matrix = np.rint(1.0 + 4.0 * rng.random((12, 7))) * pattern
+    pattern[0, 0], matrix[0, 0] = 1.0, 0.0
+    rows, columns = np.nonzero(pattern)
+    ratings = sp.csr_array((matrix[rows, columns], (rows, columns)), shape=matrix.shape)
+    start, models, before = random_topics(7, 3, 5), None, 0
+    first = start
+    if with_models:
+        models, before = documents(4, 7, seed=2), 2
+        fitted = pd_nmf_iter([sp.csr_array(models)], start, sweeps=2, tolerance=0.0, penalties=penalties)
+        first = fitted.T
+    exact = weighted_nmf_iter([ratings], first, sweeps=5, tolerance=0.0, penalties=penalties)
+    sizes = Sizes(3, penalties, 2.0 * float((matrix**2).sum()))
+    found = opened(matrix, start, Sweeps(sizes, 5, before), models, pattern)
+    assert (exact.T[:, 2] == 0).all()
+    assert (exact.W[3] == 0).all()
+    np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
+
+
 WORST = {
     "nothing": np.zeros((3, 4)),
     "one entry is all": np.eye(3, 4) * [[1.0], [0.0], [0.0]],
@@ -82,8 +120,12 @@ WORST = {
 }
 
 
+PATTERNS = {"all": None, "nothing": np.zeros((3, 4)), "everything": np.ones((3, 4)), "stairs": np.tri(3, 4)}
+
+
 @pytest.mark.parametrize("name", WORST)
-def test_no_product_is_larger_than_was_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("observed", PATTERNS)
+def test_no_product_is_larger_than_was_said(name: str, observed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[int, Local]] = []
 
     class Watched(Shares):
@@ -95,7 +137,10 @@ def test_no_product_is_larger_than_was_said(name: str, monkeypatch: pytest.Monke
     largest = 2.0**10
     sizes = Sizes(2, Penalties(0.0, 2.0**-7, 0.0, 2.0**-7), largest)
     assert sizes.rho == 2.0**-12, "the least that is taken"
-    opened(WORST[name] * np.sqrt(largest), random_topics(4, 2, 3), Sweeps(sizes, 2))
+    pattern, matrix = PATTERNS[observed], WORST[name] * np.sqrt(largest)
+    if pattern is not None:
+        matrix = matrix * pattern
+    opened(matrix, random_topics(4, 2, 3), Sweeps(sizes, 2), pattern=pattern)
     by = [[each for pid, each in said if pid == place] for place in range(3)]
     assert len(by[0]) == len(by[1]) == len(by[2]) > 50
     for first, second, third in zip(*by, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(s
         record_attempt(store, numbered(4))
 
 
-@pytest.mark.parametrize("cut", [1, 7, 60])
+@pytest.mark.parametrize("cut", [2, 7, 60])
 def test_a_line_that_a_crash_cut_short_is_no_attempt(store: Store, cut: int) -> None:
     for number in range(3):
         record_attempt(store, numbered(number))
@@ -77,6 +78,44 @@ def test_a_line_that_a_crash_cut_short_is_no_attempt(store: Store, cut: int) -> 
     assert len(read_attempts(store, "q")) == 2
     record_attempt(store, numbered(9))
     assert [one.seed for one in read_attempts(store, "q")] == [0, 1, 9]
+
+
+@pytest.mark.parametrize("end", [b"", b"\x8a", b"\x0b"])
+def test_a_line_that_has_lost_its_end_counts(store: Store, end: bytes) -> None:
+    for number in range(3):
+        record_attempt(store, numbered(number))
+    path = store.root / "audits" / "ledger.jsonl"
+    path.write_bytes(path.read_bytes()[:-1] + end)
+    assert len(read_attempts(store, "q")) == 3
+    assert not record_attempt(store, numbered(2))
+    record_attempt(store, numbered(9))
+    assert [one.seed for one in read_attempts(store, "q")] == [0, 1, 2, 9]
+
+
+def test_a_flipped_bit_in_any_line_is_noticed_the_last_too(store: Store) -> None:
+    for number in range(2):
+        record_attempt(store, numbered(number))
+    path = store.root / "audits" / "ledger.jsonl"
+    whole, before = path.read_bytes(), read_attempts(store, "q")
+    silent = 0
+    for bit in range(0, 8 * len(whole), 3):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(damaged))
+        try:
+            silent += read_attempts(store, "q") != before
+        except StoreError:
+            continue
+    assert silent == 0
+
+
+def test_a_ledger_of_before_lines_had_hashes_goes_on(store: Store) -> None:
+    path = store.root / "audits" / "ledger.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(dataclasses.asdict(ONE) | {"previous": "0" * 64}, sort_keys=True)
+    path.write_text(line + "\n")
+    record_attempt(store, numbered(5))
+    assert [one.seed for one in read_attempts(store, "q")] == [1, 5]
 
 
 @pytest.mark.parametrize("line", [0, 1])

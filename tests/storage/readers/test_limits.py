@@ -12,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +26,7 @@ from ksdp.storage.readers.counts import read_counts, read_docword
 from ksdp.storage.readers.files import contents
 from ksdp.storage.readers.patterns import check_pattern
 from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.recorded_tables import read_observables
 
 NAMES = ("a.npz", "a.mtx", "docword.a.txt", "a.csv", "a.jsonl", "a.parquet", "a.csv.gz")
 
@@ -164,3 +167,33 @@ def test_a_changed_byte_of_a_good_file_is_read_or_refused(at: int, new: int, tmp
         assert read_counts(path).shape[0] >= 1
     except CorpusError as error:
         assert str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused_unread(
+    text: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some kilobytes that say the same a million times."""
+    rows = 200_000
+    values = pa.array(["x" * 50_000] * 2 if text else [1.5, 2.5])
+    column = pa.DictionaryArray.from_arrays(np.resize(np.arange(2, dtype=np.int32), rows), values)
+    pq.write_table(pa.table({"id": np.arange(rows), "body": column}), tmp_path / "a.parquet", store_schema=False)
+    assert (tmp_path / "a.parquet").stat().st_size < 2_000_000
+    monkeypatch.setenv("KSDP_LARGEST_INPUT", "5000000" if text else "3000000")
+    spec = CorpusSpec(path="a.parquet", text="body") if text else CorpusSpec(path="a.parquet")
+    with pytest.raises(InputError, match="bytes, unpacked"):
+        load_corpus(spec, tmp_path, nonnegative=True)
+
+
+def test_recorded_tables_are_regular_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe.parquet")
+    with pytest.raises(InputError, match="no regular file"):
+        read_observables(tmp_path / "pipe.parquet")
+    pq.write_table(pa.table({"run": np.arange(1000), "mean": np.zeros(1000)}), tmp_path / "a.parquet")
+    assert len(read_observables(tmp_path / "a.parquet")[1]) == 1000
+    monkeypatch.setenv("KSDP_LARGEST_INPUT", "15000")
+    with pytest.raises(InputError, match="KSDP_LARGEST_INPUT"):
+        read_observables(tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match="b.parquet"):
+        read_observables(tmp_path / "b.parquet")

@@ -47,6 +47,17 @@ def test_ratings_are_those_of_the_pivot_table(tmp_path_factory, pairs):
     assert labels.ids.tolist() == pivot.index.astype(str).tolist()
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
+def test_agreed_items_are_the_columns_whoever_rated_them(tmp_path, name):
+    path = tmp_path / name
+    ROWS.to_parquet(path) if name.endswith("parquet") else ROWS.to_csv(path, index=False)
+    columns = open_columns(path, "utf-8")
+    matrix, labels = read_ratings(CorpusSpec(path=name), columns, ("z", "a", "y"), nonnegative=False)
+    np.testing.assert_array_equal(matrix.toarray(), [[0, 0, 0], [0, -1, 0]])
+    assert matrix.nnz == 2, "a rating of 0 is one; that of an item that is not agreed on is left out"
+    assert labels.ids.tolist() == ["9", "10"]
+
+
 def message(*args, **kwargs):
     with pytest.raises(CorpusError) as caught:
         args[0](*args[1:], **kwargs)

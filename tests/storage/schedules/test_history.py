@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ksdp.storage.errors import StoreError
 from ksdp.storage.schedules.history import Due, ScheduledRun, append_run, due, next_times, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder
 from ksdp.storage.store import Store
@@ -135,3 +136,29 @@ def test_the_history_is_kept_and_half_a_line_is_not_read(store: Store, scheduled
     append_run(store, "nightly", second)
     assert read_runs(store, "nightly") == [first, second]
     assert [run.succeeded for run in read_runs(store, "nightly")] == [True, False]
+
+
+def test_a_flipped_bit_of_the_history_is_noticed(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    runs = [ran(CREATED, level=0.01), ran(None, outcome="failed", reason="no")]
+    for run in runs:
+        append_run(store, "nightly", run)
+    path = schedule_folder(store, "nightly") / "history.jsonl"
+    whole = path.read_bytes()
+    for bit in range(0, 8 * len(whole), 5):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(damaged))
+        try:
+            assert read_runs(store, "nightly") == runs, bit
+        except StoreError:
+            continue
+
+
+def test_a_history_of_before_lines_had_hashes_goes_on(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    first, second = ran(CREATED), ran(None)
+    path = schedule_folder(store, "nightly") / "history.jsonl"
+    path.write_text(first.model_dump_json() + "\n" + '{"planned": "2026-0' + "\n")
+    append_run(store, "nightly", second)
+    assert read_runs(store, "nightly") == [first, second]

@@ -1,0 +1,100 @@
+"""What single documents add to a sum that a run's announcement was solved from, and the filter for one of them.
+
+Where an announced basis B is a stationary point, every document of the run had its part in a sum of terms
+w^T e, w its k coefficients and e what B leaves of it. Over databases the sum varies by who is in: its covariance
+is that of a single document's term over all documents, times a number. To tell whether x is in is to look for a
+known term in noise of known covariance C, which <C^-1 (w_x^T e_x), sum> does best among linear tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+__all__ = ["Additions", "at_even_steps"]
+
+Floats = NDArray[np.float64]
+
+MOST_ENTRIES = 4096
+"""Entries of a sum whose whole covariance is looked at; of larger sums, the variance of each."""
+SHRINK = 0.01
+"""Part of the mean variance that is added to every one."""
+ROWS_PER_ENTRY = 6
+"""Documents looked at for a covariance, at most, by its size."""
+_PART = 1024
+
+
+def at_even_steps(rows: sp.csr_array, most: int) -> sp.csr_array:
+    """Every so many of the rows, `most` at most."""
+    step = -(-rows.shape[0] // most)
+    return rows if step <= 1 else sp.csr_array(rows[::step])
+
+
+@dataclass(frozen=True, eq=False)
+class Additions:
+    """The terms of many documents, by their coefficients."""
+
+    rows: sp.csr_array
+    """Documents, shape (n, d)."""
+    weights: Floats
+    """Their coefficients, shape (n, k)."""
+    basis: Floats
+    """What is left of a document is x - mean - w B, shape (k, d)."""
+    mean: Floats
+    """Zeros where nothing is subtracted, shape (d,)."""
+
+    def filtered(self, total: Floats) -> Floats:
+        """A sum by the inverse of its covariance, up to one factor; shape (k, d)."""
+        if total.size > MOST_ENTRIES:
+            return total / self._variances
+        scale = float(np.abs(total).max()) or 1.0
+        terms = (total / scale).astype(np.float32).ravel()
+        solved = scipy.linalg.cho_solve(cast(Any, self._factor), terms, check_finite=False)
+        return np.asarray(solved.reshape(total.shape).astype(np.float64) * scale)
+
+    def _terms(self, step: int) -> Any:
+        """Coefficients and what is left, of some documents after others."""
+        for start in range(0, len(self.weights), step * _PART):
+            part = slice(start, start + step * _PART, step)
+            weights = self.weights[part]
+            yield weights, self.rows[part].toarray() - self.mean - weights @ self.basis
+
+    @cached_property
+    def _factor(self) -> tuple[NDArray[np.float32], bool]:
+        """Cholesky's, of the covariance of w^T e, a coefficient after the other."""
+        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+            return self._factored()
+
+    def _factored(self) -> tuple[NDArray[np.float32], bool]:
+        entries = self.basis.size
+        step = max(1, len(self.weights) // (ROWS_PER_ENTRY * entries))
+        covariance, total, count = np.zeros((entries, entries)), np.zeros(entries), 0
+        for weights, left in self._terms(step):
+            terms = (weights[:, :, None] * left[:, None, :]).reshape(-1, entries)
+            covariance += terms.T @ terms
+            total += terms.sum(axis=0)
+            count += len(terms)
+        covariance -= np.outer(total, total) / max(count, 1)
+        covariance[np.diag_indices_from(covariance)] += _shrunk(covariance.trace() / entries)
+        covariance /= float(covariance.diagonal().max())
+        factor, lower = scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False)
+        return factor.astype(np.float32), bool(lower)  # read once a run, and half as long
+
+    @cached_property
+    def _variances(self) -> Floats:
+        """Second moments of the entries of w^T e, which are little more than variances; shape (k, d)."""
+        found = np.zeros(self.basis.shape)
+        for weights, left in self._terms(1):
+            found += np.square(weights).T @ np.square(left)
+        return np.asarray(found + _shrunk(found.mean(axis=1, keepdims=True)))
+
+
+def _shrunk(mean: Any) -> Any:
+    return np.maximum(SHRINK * mean, np.finfo(np.float64).tiny)

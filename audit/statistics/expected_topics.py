@@ -1,0 +1,87 @@
+"""What an adversary expects of a run's topics, and what the documents of a run must have added to move them.
+
+Topics T of a run are stationary for its documents: the sum over them of w^T (x - w T) vanishes, w >= 0 the
+coefficients of x under T. So the sum over all that databases are drawn from, at the run's T, is what is left when
+the run's documents are more, or other, than their share: to first order the sum of the terms of the run's
+documents at the expected topics T_0, with the sign turned. T_0 is what the mechanism announces of everybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.statistics.additions import Additions, at_even_steps
+from ksdp.audit.statistics.boxed import box_least_squares
+from ksdp.audit.statistics.contract import Pool
+
+__all__ = ["ExpectedTopics", "coefficients_under", "expected_topics"]
+
+Floats = NDArray[np.float64]
+
+MOST_ROWS = 2**16
+"""Documents that topics are expected from, and whose terms are looked at, at most."""
+MOST_EACH_RUN = 2**13
+"""Documents whose terms are added up in every run, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedTopics:
+    """The topics that are expected, and the documents that tell how far a run's are from them."""
+
+    additions: Additions
+    some: sp.csr_array
+    """Documents whose terms are added up at each run's topics."""
+
+    @property
+    def topics(self) -> Floats:
+        """T_0, shape (k, d)."""
+        return self.additions.basis
+
+    def sums(self, found: Floats) -> Floats:
+        """How far the terms of everybody are from those at T_0, where the run's T is `found`; shape (k, d).
+
+        Nothing is learnt from an entry that is at its bound both times.
+        """
+        apart = _total(self.some, found) - _total(self.some, self.topics)
+        apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
+        return apart
+
+
+def coefficients_under(topics: Floats, products: Floats) -> Floats:
+    """Nonnegative least squares of documents under topics, from their products with these; shape (n, k)."""
+    return box_least_squares(np.ascontiguousarray(products), np.ascontiguousarray(topics @ topics.T), upper=np.inf)
+
+
+def _total(rows: sp.csr_array, topics: Floats) -> Floats:
+    weights = coefficients_under(topics, rows @ topics.T)
+    return np.asarray((rows.T @ weights).T - (weights.T @ weights) @ topics)
+
+
+@lru_cache(maxsize=4)
+def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
+    """What is expected of runs; None where the mechanism cannot be run, or announces another number of topics."""
+    if pool.mechanism is None:
+        return None
+    drawn, parties = at_even_steps(pool.drawn, MOST_ROWS), []
+    if pool.fixed is not None:
+        drawn, parties = at_even_steps(drawn, max(1, int(pool.share * drawn.shape[0]))), [pool.fixed]
+    try:
+        found = pool.mechanism.run(Database((drawn, *parties)), np.random.default_rng(0))["T"]
+    except KsdpError:  # too few documents for its rank, say
+        return None
+    topics = np.asarray(found, dtype=np.float64)
+    if topics.shape != (rank, drawn.shape[1]):
+        return None
+    rows = at_even_steps(pool.drawn, MOST_ROWS)
+    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        weights = coefficients_under(topics, rows @ topics.T)
+    additions = Additions(rows, weights, topics, np.zeros(topics.shape[1]))
+    return ExpectedTopics(additions, at_even_steps(pool.drawn, MOST_EACH_RUN))

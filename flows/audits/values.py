@@ -1,0 +1,86 @@
+"""The values behind one document's tests: from the store, or computed again where it does not keep them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.design import Block
+from ksdp.audit.replaying import values_again
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.sampling import Stored, sample
+from ksdp.audit.verdicts.held_out import held_out_advantage
+from ksdp.flows.progress import advance, current
+from ksdp.storage.audits.statistic_values import (
+    keeps_values,
+    read_values_by_run,
+    stored_place,
+    stored_statistics,
+)
+from ksdp.storage.blocks import has_block, read_observables
+from ksdp.storage.curves import Curve
+from ksdp.storage.findings import place_of
+from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
+
+__all__ = ["curve_of", "held_out_of", "values_of"]
+
+
+def values_of(
+    store: Store, summary: Summary, document: str, statistics: Sequence[str]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """What a document's tests read at the last look that it had: which runs held it, and the values, run by run.
+
+    Where the store does not keep values, the document alone is measured again: on stored observables, or in runs
+    of the mechanism made again from the seed. The values are the same to the last bit.
+
+    Returns
+    -------
+    held : shape (n_runs,)
+    values : shape (n_statistics, n_runs)
+
+    Raises
+    ------
+    StoreError
+        If values that the store keeps are not there.
+    """
+    place = place_of(store.audit(summary.audit), document)
+    if keeps_values(summary):
+        return read_values_by_run(store, summary, document, place, statistics)
+    look, at = stored_place(store, summary, document, place)
+    ref = AuditRef(str(store.root), summary.audit, summary.corpus).at(look.stage)
+    row = int(open_stage(ref).rows[at])
+    whole, folders = open_plan(ref), folders_of(ref)
+    stage = dataclasses.replace(open_stage(ref), rows=np.array([row]), statistics=tuple(statistics))
+    alone = whole.narrowed(stage)
+
+    def runs(block: Block) -> Iterator[Stored]:
+        if alone.from_store and has_block(folders.observables, block, folders.key):
+            return read_observables(folders.observables, block, folders.key)
+        return sample(alone, block)
+
+    current().stage("measure", alone.design.runs)
+    bits, found = values_again(alone, row, runs, advance)
+    return bits[0], np.array([found[name][0] for name in statistics], dtype=np.float64)
+
+
+def curve_of(store: Store, summary: Summary, document: str, statistic: str) -> Curve:
+    """The distributions of a document under one statistic, with it and without it; as `values_of`."""
+    held, (values,) = values_of(store, summary, document, [statistic])
+    return Curve.of(document, statistic, values, held)
+
+
+def held_out_of(store: Store, summary: Summary, document: str) -> float | None:
+    """D of a document without the bias of choosing (`audit.verdicts.held_out`), over all stored statistics.
+
+    None where an arm is too small. As `values_of`.
+    """
+    names = stored_statistics(summary)
+    if not names:
+        return None
+    held, values = values_of(store, summary, document, names)
+    found = held_out_advantage(values, held)
+    return None if np.isnan(found) else found

@@ -1,0 +1,194 @@
+"""The matched filter on V: first-order theory, its covariances, and what it sees that energies do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import nnls
+from scipy.stats import ks_2samp
+
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.statistics import additions
+from ksdp.audit.statistics import expected as module
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.expected import expected
+from ksdp.audit.statistics.expected_topics import expected_topics
+from ksdp.audit.statistics.geometry import RowSpaceEnergy
+from ksdp.audit.statistics.geometry_nonnegative import MixtureLogDensity, NonnegativeResidual
+from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
+
+RANK = 3
+
+
+def rows(n: int = 400, d: int = 20, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.random((n, d)) * (rng.random((n, d)) < 0.4) @ np.diag(np.linspace(2, 0.5, d))
+
+
+def leading(moments: np.ndarray, rank: int = RANK) -> np.ndarray:
+    return np.linalg.eigh(moments)[1][:, ::-1][:, :rank].T
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("held", [0, 60])
+def test_a_little_of_a_document_moves_the_vectors_as_it_says(centred: bool, held: int) -> None:
+    """Against eigenvectors of the second moments, written out, with a thousandth of one more document."""
+    dense, others = rows(), rows(held, seed=9)
+    picture = expected(Pool(sp.csr_array(dense), 0.3, sp.csr_array(others) if held else None), RANK, centred)
+    weights = np.r_[np.full(len(dense), 0.3), np.ones(held)]
+    everybody = np.vstack([dense, others])
+    mean = weights @ everybody / weights.sum() if centred else np.zeros(dense.shape[1])
+    moments = (everybody - mean).T @ np.diag(weights) @ (everybody - mean)
+    base = leading(moments)
+    np.testing.assert_allclose(picture.basis.T @ picture.basis, base.T @ base, atol=1e-9)
+    np.testing.assert_allclose(picture.sums(base), 0.0, atol=1e-8)
+    x = dense[5] - mean
+    moved = leading(moments + 1e-3 * np.outer(x, x))
+    outside = x - base.T @ (base @ x)
+    wanted = 1e-3 * (picture.basis @ x)[:, None] * outside
+    np.testing.assert_allclose(picture.sums(moved), wanted, atol=2e-3 * np.abs(wanted).max())
+    turned = np.linalg.qr(np.random.default_rng(0).normal(size=(RANK, RANK)))[0] @ moved
+    np.testing.assert_allclose(picture.sums(turned), picture.sums(moved), atol=1e-9)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_filtered_sums_are_those_by_the_inverse_covariance(centred: bool) -> None:
+    dense = rows(300)
+    picture = expected(Pool(sp.csr_array(dense)), RANK, centred)
+    less = dense - picture.additions.mean
+    outside = less - less @ picture.basis.T @ picture.basis
+    terms = np.stack([np.outer(picture.basis @ x, x_out).ravel() for x, x_out in zip(less, outside, strict=True)])
+    covariance = np.cov(terms.T, bias=True)
+    size = RANK * dense.shape[1]
+    shrunk = covariance + additions.SHRINK * np.trace(covariance) / size * np.eye(size)
+    wanted = np.linalg.solve(shrunk, terms[7]).reshape(RANK, -1)
+    found = picture.additions.filtered(terms[7].reshape(RANK, -1))
+    np.testing.assert_allclose(found / np.linalg.norm(found), wanted / np.linalg.norm(wanted), atol=1e-4)
+
+
+def test_many_entries_are_weighed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(additions, "MOST_ENTRIES", 10)
+    dense = rows()
+    for centred in (False, True):
+        picture = expected(Pool(sp.csr_array(dense), 0.4), RANK, centred)
+        less = dense - picture.additions.mean
+        left = less - less @ picture.basis.T @ picture.basis
+        spread = np.array([[(less @ v) ** 2 @ left[:, f] ** 2 for f in range(20)] for v in picture.basis])
+        wanted = 1.0 / (spread + additions.SHRINK * spread.mean(axis=1, keepdims=True))
+        np.testing.assert_allclose(picture.additions.filtered(np.ones((RANK, 20))), wanted, rtol=1e-9)
+
+
+def test_of_many_columns_the_same_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = rows(300, 60)
+    for centred in (False, True):
+        plain = expected(Pool(sp.csr_array(dense), 0.4, sp.csr_array(dense[:9])), RANK, centred)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "DENSE", 10)
+            patch.setattr(module, "BEYOND", 20)
+            other = expected(Pool(sp.csr_array(dense), 0.4, sp.csr_array(dense[:9])), RANK, centred)
+        np.testing.assert_allclose(other.basis.T @ other.basis, plain.basis.T @ plain.basis, atol=1e-5)
+        np.testing.assert_allclose(other.values, plain.values[:23], rtol=1e-6)
+        assert other.rest == pytest.approx((plain.values[23:].sum() + plain.rest) / 37, rel=1e-5)
+
+
+def test_a_part_of_a_large_pool_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = np.repeat(rows(100), 4, axis=0)
+    monkeypatch.setattr(module, "MOST_ROWS", 100)
+    some, whole = (expected(Pool(sp.csr_array(m), 0.2), RANK, False) for m in (dense, dense[::4]))
+    np.testing.assert_allclose(some.values, 4 * whole.values, rtol=1e-9)
+
+
+def test_too_few_documents_or_columns_say_nothing() -> None:
+    documents = Documents(sp.csr_array(rows(4, 6)))
+    vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 5)))[0].T
+    assert BasisMatch().evaluate(Observables({"V": vectors}), documents).tolist() == [0.0] * 4
+    empty = Documents(sp.csr_array((30, 6)))
+    assert np.isfinite(BasisMatch().evaluate(Observables({"V": vectors[:2]}), empty)).all()
+
+
+def test_a_documents_value_is_its_own_to_the_last_bit() -> None:
+    documents = Documents(sp.csr_array(rows()), pool=Pool(sp.csr_array(rows()), 0.3))
+    seen = {"V": leading(rows(130).T @ rows(130)), "mean": rows(130).mean(axis=0)}
+    whole = BasisMatch().evaluate(Observables(seen), documents)
+    places = np.array([399, 3, 17])
+    assert BasisMatch().evaluate(Observables(seen), documents.at(places)).tolist() == whole[places].tolist()
+
+
+def texts() -> np.ndarray:
+    """300 documents of 30 words over 40 terms, mixtures of three topics."""
+    rng = np.random.default_rng(2)
+    words = rng.dirichlet(np.full(40, 0.1), size=3)
+    mixtures = rng.dirichlet(np.full(3, 0.4), size=300) @ words
+    return np.array([rng.multinomial(30, row / row.sum()) for row in mixtures], dtype=float)
+
+
+def distances(announce, statistics, pool: Pool, runs: int = 400) -> dict[str, np.ndarray]:
+    """D of 40 documents, databases of half of them."""
+    rng, dense = np.random.default_rng(3), texts()
+    documents = Documents(sp.csr_array(dense[:40]), pool=pool)
+    values: dict[str, list] = {s.name: [] for s in statistics}
+    bits = []
+    for _ in range(runs):
+        held = np.zeros(300, dtype=bool)
+        held[rng.choice(300, 150, replace=False)] = True
+        seen = Observables(announce(dense[held]))
+        bits.append(held[:40])
+        for statistic in statistics:
+            values[statistic.name].append(statistic.evaluate(seen, documents))
+    inside = np.array(bits).T
+    return {
+        name: np.array([ks_2samp(v[b], v[~b]).statistic for v, b in zip(np.array(column).T, inside, strict=True)])
+        for name, column in values.items()
+    }
+
+
+def test_on_v_it_sees_far_more_than_an_energy() -> None:
+    pool = Pool(sp.csr_array(texts()), 0.5)
+    found = distances(lambda x: {"V": leading(x.T @ x, 2)}, (BasisMatch(), RowSpaceEnergy()), pool)
+    assert np.median(found["basis-match"]) > 1.5 * np.median(found["row-space-energy"])
+
+
+def test_on_t_it_sees_far_more_than_energies() -> None:
+    nmf = PDNMF(rank=2, opens="final")
+    pool = Pool(sp.csr_array(texts()), 0.5, mechanism=nmf)
+    statistics = (TopicsMatch(), NonnegativeResidual(), MixtureLogDensity())
+    run = lambda x: nmf.run(Database((sp.csr_array(x),)), np.random.default_rng(0))  # noqa: E731
+    found = distances(run, statistics, pool)
+    plain = max(np.median(found["nonnegative-residual"]), np.median(found["mixture-log-density"]))
+    assert np.median(found["topics-match"]) > 1.3 * plain
+
+
+def test_topics_that_leave_everybody_where_they_were_say_nothing_and_others_what_their_terms_say() -> None:
+    dense = texts()
+    pool = Pool(sp.csr_array(dense), 0.5, mechanism=PDNMF(rank=2, opens="final"))
+    picture = expected_topics(pool, 2)
+    assert picture is not None
+    assert not picture.sums(picture.topics).any()
+    other = picture.topics * np.random.default_rng(0).uniform(0.8, 1.2, size=(2, 40))
+
+    def total(topics: np.ndarray) -> np.ndarray:
+        weights = np.array([nnls(topics.T, x)[0] for x in dense])
+        return sum(np.outer(w, x - w @ topics) for w, x in zip(weights, dense, strict=True))
+
+    wanted = total(other) - total(picture.topics)
+    bound = (other == 0) & (picture.topics == 0)
+    np.testing.assert_allclose(picture.sums(other), np.where(bound, 0.0, wanted), atol=1e-6 * np.abs(wanted).max())
+
+
+def test_what_others_hold_is_expected_too() -> None:
+    dense, held = texts(), np.random.default_rng(5).poisson(3.0, (200, 40)).astype(float)
+    nmf = PDNMF(rank=2, opens="final")
+    pool = Pool(sp.csr_array(dense), 0.5, sp.csr_array(held), nmf)
+    picture = expected_topics(pool, 2)
+    assert picture is not None
+    both = Database((sp.csr_array(dense[::2]), sp.csr_array(held)))
+    np.testing.assert_allclose(picture.topics, nmf.run(both, np.random.default_rng(0))["T"])
+
+
+@pytest.mark.parametrize("mechanism", [None, PDNMF(rank=3)])
+def test_where_topics_cannot_be_expected_all_values_are_alike(mechanism: PDNMF | None) -> None:
+    some = sp.csr_array(texts())
+    documents = Documents(some, pool=Pool(some, 0.5, mechanism=mechanism))
+    assert not TopicsMatch().evaluate(Observables({"T": np.ones((2, 40))}), documents).any()

@@ -1,0 +1,78 @@
+"""Ratings divided by time, against pandas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.spec import Spec, parse_spec
+from ksdp.storage.learning.levered import load_rows
+
+
+def frame() -> pd.DataFrame:
+    """Two kinds of users: with times for all, and for half of their ratings; times repeat."""
+    rng = np.random.default_rng(4)
+    rows = [
+        (user, item, int(rng.integers(0, 6)), float(rng.integers(0, 30)) if user % 2 or item % 2 else np.nan)
+        for user in range(12)
+        for item in rng.permutation(20)[:15]
+    ]
+    return pd.DataFrame(rows, columns=["user_id", "item_id", "rating", "when"])
+
+
+def spec_of(folder: Path, ratings: pd.DataFrame, **keys: Any) -> Spec:
+    ratings.to_parquet(folder / "ratings.parquet")
+    corpus = {"path": "ratings.parquet", "format": "ratings", **keys.pop("corpus", {})}
+    return parse_spec(
+        {
+            "seed": 1,
+            "corpus": corpus,
+            "mechanism": {"name": "pd-nmf", "weighted": True, "rank": 2, **keys},
+            "gain": {"time": "when"},
+        }
+    )
+
+
+def test_nobody_learns_from_the_latest_fifth(tmp_path: Path) -> None:
+    ratings = frame()
+    rows = load_rows(spec_of(tmp_path, ratings), tmp_path, nonnegative=True)
+    assert rows.later is not None
+    assert rows.judge.nnz + rows.later.nnz == len(ratings)
+    assert (rows.learn != rows.judge).nnz == 0
+    pattern = {(int(u), int(i)) for u, i in zip(*rows.later.tocoo().coords, strict=True)}
+    for user, mine in ratings.groupby("user_id"):
+        timed = mine[mine.when.notna()].sort_values("when", kind="stable")
+        wanted = {(user, item) for item in timed.item_id.to_list()[len(timed) - len(timed) // 5 :]}
+        found = {place for place in pattern if place[0] == user}
+        assert wanted <= found
+        untimed = set(mine[mine.when.isna()].item_id)
+        assert {item for _, item in found - wanted} <= untimed
+        assert len(found - wanted) == len(untimed) // 5
+    said = rows.later.tocoo()
+    given = ratings.set_index(["user_id", "item_id"]).rating
+    assert [given[u, i] for u, i in zip(*said.coords, strict=True)] == said.data.tolist()
+
+
+def test_levers_and_an_agreed_catalogue_hide_the_same_ratings(tmp_path: Path) -> None:
+    ratings = frame()
+    whole = load_rows(spec_of(tmp_path, ratings), tmp_path, nonnegative=True)
+    (tmp_path / "items.txt").write_text("".join(f"{item}\n" for item in reversed(range(20))))
+    (tmp_path / "some.txt").write_text("3\n17\n4\n")
+    corpus = {"vocabulary": "items.txt", "levers": {"terms": "some.txt"}}
+    rows = load_rows(spec_of(tmp_path, ratings, corpus=corpus), tmp_path, nonnegative=True)
+    assert whole.later is not None
+    assert rows.later is not None
+    np.testing.assert_array_equal(rows.later.toarray()[:, ::-1], whole.later.toarray())
+    np.testing.assert_array_equal(rows.judge.toarray()[:, ::-1], whole.judge.toarray())
+    np.testing.assert_array_equal(rows.learn.toarray(), rows.judge.toarray()[:, [16, 2, 15]])
+
+
+@pytest.mark.parametrize("wrong", [{"weighting": "tf-idf"}, {"levers": {"clip": 1.0}}, {"rows": "l2"}])
+def test_only_ratings_as_they_are(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"`gain\.time` needs ratings as they are"):
+        load_rows(spec_of(tmp_path, frame(), corpus=wrong), tmp_path, nonnegative=True)

@@ -1,0 +1,126 @@
+"""A flipped bit in any kind of stored file is refused in one line, or what is read is what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.errors import KsdpError
+from ksdp.flows.runs.kit_files import INVITATION
+from ksdp.storage.audits.continuations import Origin, read_origin, write_origin
+from ksdp.storage.learning.advice import read_advice, write_advice
+from ksdp.storage.learning.found import learning_of, write_gain
+from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
+from ksdp.storage.runs.ledger import Ledger
+from ksdp.storage.runs.party_runs import keep_party_run, party_run_ids, read_party_run
+from ksdp.storage.runs.sealed import read_sealed, seal, write_sealed
+from ksdp.storage.schedules.history import ScheduledRun, append_run, read_runs
+from ksdp.storage.schedules.schedule_files import read_schedule
+from ksdp.storage.store import Store
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+AT = datetime(2026, 3, 2, tzinfo=UTC)
+Reads = Callable[[], object]
+GAIN = {"measures": [{"name": "RMSE", "gain": {"value": 0.02, "low": 0.01}}], "sentences": ["Joining helps."]}
+
+
+def run(at: datetime) -> ScheduledRun:
+    times = {"planned": at, "started": at, "finished": at}
+    return ScheduledRun(**times, outcome="audited", level=0.004, verdicts={"clear": 7})
+
+
+def kept(store: Store) -> None:
+    session = "1" * 64
+    about = {
+        "session": session,
+        "me": "ada",
+        "finished": AT.isoformat(),
+        "seconds": 75.0,
+        "mechanism": {"name": "pd-nmf"},
+        "agreement": "a" * 64,
+        "result": "b" * 64,
+        "parties": {"ada": {"cleared": True}, "bob": {"cleared": False}},
+        "server": None,
+        "clearance": {"signer": "139e-3940"},
+        "opens": "every round",
+        "rounds": 143,
+        "bytes": {"sent": 2, "received": 3},
+        "claimed": {"epsilon": 1.5, "delta": 1e-5},
+        "guarantee": {"sound": True},
+    }
+    keep_party_run(store, about, "1 run with noise")
+
+
+def ledger(path: Path) -> Ledger:
+    made = Ledger(path)
+    with made.locked():
+        made.add({"run": "a", "what": "begun", "mu": 0.5})
+        made.add({"run": "a", "what": "finished", "mu": 0.5})
+    return made
+
+
+def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[str, tuple[Path, Reads]]:
+    """One file of each kind that is not among an audit's (`flows/audits/test_damage.py`), and who reads it."""
+    scheduled()
+    append_run(store, "nightly", run(AT))
+    append_run(store, "nightly", run(AT.replace(day=3)))
+    write_policy(store, Policy(four_eyes=True, signed=True))
+    write_advice(store, "some", {"asked": "x", "advised": "y", "sentences": ["Do this."]})
+    gain = write_gain(store, "spec", "corpus", GAIN)
+    kept(store)
+    write_origin(store, "two", Origin("spec", ("one",)))
+    made = ledger(tmp_path / "ada.ledger")
+    write_sealed(tmp_path / "invitation.ksdp", seal(INVITATION, {"organiser": "ada", "text": "protocol = 1"}, KEY))
+    return {
+        "schedule": (store.root / "schedules/nightly/schedule.json", lambda: read_schedule(store, "nightly")),
+        "history": (store.root / "schedules/nightly/history.jsonl", lambda: read_runs(store, "nightly")),
+        "policy": (store.root / "reviews/policy.json", lambda: read_policy(store)),
+        "advice": (store.root / "advice/some.json", lambda: _without_more(read_advice(store, "some"))),
+        "gain": (gain, lambda: _without_more(dict(learning_of(store, "spec", "corpus").gain or {}))),
+        "party run": (
+            store.root / "party-runs" / f"{'1' * 64}.json",
+            lambda: [read_party_run(store, session) for session in party_run_ids(store)],
+        ),
+        "origin": (store.audit("two") / "origin.json", lambda: read_origin(store, "two")),
+        "ledger": (tmp_path / "ada.ledger", made.read),
+        "kit file": (
+            tmp_path / "invitation.ksdp",
+            lambda: read_sealed(tmp_path / "invitation.ksdp", INVITATION).digest,
+        ),
+    }
+
+
+def _without_more(said: dict[str, Any]) -> dict[str, Any]:
+    """Without a checksum whose own name was flipped: what it stood for is whole."""
+    return {name: value for name, value in said.items() if name in {*GAIN, "asked", "advised"}}
+
+
+KINDS = ("schedule", "history", "policy", "advice", "gain", "party run", "origin", "ledger", "kit file")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_flip_is_silent(kind: str, store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> None:
+    found = kinds(store, tmp_path, scheduled)
+    assert tuple(found) == KINDS
+    path, read = found[kind]
+    before, whole = read(), path.read_bytes()
+    rng = np.random.default_rng(len(whole))
+    refused = 0
+    for bit in rng.choice(8 * len(whole), min(8 * len(whole), 80), replace=False).tolist():
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(damaged))
+        try:
+            assert read() == before, (kind, bit)
+        except KsdpError as error:
+            assert "\n" not in str(error)  # noqa: PT017 - a line for a person
+            refused += 1
+    assert refused > 60
+    path.write_bytes(whole)
+    assert read() == before
