@@ -100,7 +100,8 @@ class SumOverRuns:
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a document."""
-        return np.sum([part.evaluate(observables, documents) for part in self.parts], axis=0, dtype=np.float64)
+        values = [part.evaluate(observables, documents) for part in self.parts]
+        return np.asarray(np.sum(values, axis=0), dtype=np.float64)
 
 
 @dataclass(frozen=True)
