@@ -5,7 +5,7 @@ export OPENBLAS_NUM_THREADS := 1
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
-.PHONY: setup demo kernels test e2e validity bench lint lock clean
+.PHONY: setup demo kernels test e2e validity bench lint lock bill known-faults clean
 
 setup: .setup-done
 
@@ -44,6 +44,15 @@ bench: kernels
 # Needs `uv`; the lock names versions and hashes, never a registry.
 lock:
 	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --output-file requirements.lock pyproject.toml
+
+# What ksdp is made of: a bill of materials (CycloneDX) and the licences, from what is installed.
+bill: setup
+	$(BIN)/python tools/bill.py docs/sbom.json docs/licences.md
+
+# Known faults of what the lock names. pip-audit asks a database on the network, and is no dependency of ours.
+known-faults: setup
+	@$(BIN)/python -c 'import pip_audit' 2>/dev/null || { echo "Install pip-audit into .venv first: $(BIN)/python -m pip install pip-audit"; exit 1; }
+	$(BIN)/python -m pip_audit --require-hashes --disable-pip --requirement requirements.lock
 
 clean:
 	rm -rf .venv .setup-done build dist *.egg-info

@@ -40,9 +40,11 @@ def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
     if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or (np.diff(rows) != 1).any():
         return take_rows(matrix, rows)
     first, last = int(matrix.indptr[rows[0]]), int(matrix.indptr[rows[-1] + 1])
-    begins = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
-    shape = (len(rows), matrix.shape[1])
-    return sp.csr_array((matrix.data[first:last], matrix.indices[first:last], begins), shape=shape, copy=False)
+    found = sp.csr_array((len(rows), matrix.shape[1]), dtype=matrix.dtype)
+    # Set one by one: the constructor copies what is a small part of a large array.
+    found.indptr = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
+    found.indices, found.data = matrix.indices[first:last], matrix.data[first:last]
+    return found
 
 
 def measured_documents(

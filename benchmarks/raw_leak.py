@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from benchmarks import ROOT
+from benchmarks import ROOT, data_folder
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.contract import Observables
@@ -53,13 +54,24 @@ def mails() -> Corpus:
     return spec_corpus(Spec.model_validate(tables), base)
 
 
+def stars(items: int = 40) -> Corpus:
+    """MovieLens-1M: 300 users drawn from those with five ratings or more of the most rated movies; these alone."""
+    ratings = pd.read_parquet(data_folder() / "movielens-1m" / "ratings.parquet")
+    ratings = ratings[ratings.item_id.isin(ratings.item_id.value_counts().index[:items])]
+    table = ratings.pivot_table(index="user_id", columns="item_id", values="rating", fill_value=0).to_numpy(float)
+    table = table[(table > 0).sum(axis=1) >= 5]
+    return _corpus(table[np.random.default_rng(2).choice(len(table), 300, replace=False)])
+
+
 def _corpus(rows: NDArray[np.float64]) -> Corpus:
     return Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(len(rows))]))
 
 
+RATED = {"weighted": True, "beta": 1.0, "delta": 1.0}
 SETTINGS: tuple[tuple[Callable[[], Corpus], str, int, float, int, int], ...] = (
     (topics, "pd-nmf", 2, 0.5, 3000, 60),
     (table, "pd-nmf", 2, 0.5, 3000, 60),
+    (stars, "pd-nmf", 2, 0.5, 3000, 60),
     (mails, "pd-svd", 7, 0.33, 886, 100),
     (mails, "pd-nmf", 7, 0.1, 800, 100),
 )
@@ -70,7 +82,8 @@ def run() -> None:
     """Print one block a setting."""
     for corpus, mechanism, rank, size, runs, documents in SETTINGS:
         print(f"{corpus.__name__}, {mechanism}, rank {rank}, party {size:.0%}, {runs} runs, {documents} documents")
-        _setting(corpus(), {"name": mechanism, "rank": rank}, size, runs, documents)
+        more = RATED if corpus is stars else {}
+        _setting(corpus(), {"name": mechanism, "rank": rank, **more}, size, runs, documents)
 
 
 def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: int, documents: int) -> None:
@@ -91,6 +104,10 @@ def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: in
             arrays.setdefault("sums of sweeps 1 to 3", []).append(stored["sums"].ravel())
             arrays.setdefault("sums of sweep 1", []).append(stored["sums"][0].ravel())
             arrays.setdefault("sums of sweep 3", []).append(stored["sums"][-1].ravel())
+        if stored.get("weights", np.zeros(0)).ndim == 3:  # of ratings: one for each column
+            arrays.setdefault("weights of sweeps 1 to 3", []).append(stored["weights"].ravel())
+            both = np.concatenate([stored["sums"].ravel(), stored["weights"].ravel()])
+            arrays.setdefault("sums and weights", []).append(both)
     bits = plan.design.inclusion(Block(0, 0, plan.design.runs))
     found = {
         name: ks_table(np.ascontiguousarray(np.array(column, dtype=np.float32).T), bits).distance

@@ -3,7 +3,7 @@
 ::
 
     python -m benchmarks scale                                  # 20,000 and 200,000 documents; some minutes
-    python -m benchmarks scale --scales 2000000 --runs 32        # two million; half an hour
+    python -m benchmarks scale --scales 2000000 --runs 32       # two million; ten minutes on an idle machine
     python -m benchmarks store                                  # what takes the room in the store of enron-mail6
 
 The corpora are drawn: 200,000 features, some 30 different ones a document, half of them of one of 50 subjects, by

@@ -86,7 +86,7 @@ def _spec(name: str, size: float, with_runs: int) -> tuple[Spec, Path]:
 
 def _decided(tables: dict[str, Any]) -> Spec:
     tables["decision"] |= {"margin": MARGIN}
-    tables["store"] = {"observables": "none"}
+    tables["store"] = {"observables": "none", "values": "all"}
     return Spec.model_validate(tables)
 
 

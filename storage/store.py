@@ -7,6 +7,7 @@
       runs/<key>/              identity.json (what the runs depend on)
         observables/           <lane>-<start>-<stop>.parquet, one row a run
         values/<statistics>/   <lane>-<start>-<stop>.parquet, one row a document
+        passing/<audit>/       values that go when they are tested, of an audit that does not keep them
         pairs/<documents>/     <first>-<stop>.parquet, pairs of runs that differ in one document, one row each
       audits/<id>/             spec.json, audit.json, report.html,
                                verdicts.parquet, statistics.parquet, curves.parquet, effects.parquet,

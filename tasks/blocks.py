@@ -15,8 +15,10 @@ import numpy as np
 from ksdp.audit.canaries import CANARY
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, StoreError
+from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS
 from ksdp.audit.sampling import BlockValues, measure, sample
+from ksdp.storage.audits.stage_tables import stage_names
 from ksdp.storage.blocks import (
     ObservablesWriter,
     block_name,
@@ -103,14 +105,19 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
 
 def drop_values(ref: AuditRef) -> None:
     """Remove the values of a stage, or of some of its documents, where the store does not keep them."""
-    if folders_of(ref).dropped:
-        shutil.rmtree(folders_of(ref).values, ignore_errors=True)
+    folders = folders_of(ref)
+    if folders.dropped:
+        for block in open_plan(ref).blocks:
+            (folders.values / block_name(block)).unlink(missing_ok=True)
 
 
 def drop_passing(ref: AuditRef) -> None:
-    """Remove all values of an audit, where the store does not keep them."""
+    """Remove all values of an audit, where the store does not keep them, and what an earlier try has left."""
     if folders_of(ref).dropped:
-        for folder in Store(Path(ref.store)).root.glob(f"runs/*/passing/{ref.audit}"):
+        store = Store(Path(ref.store))
+        for stage in (FIRST, *stage_names(store.audit(ref.audit))):
+            drop_values(ref.at(stage))
+        for folder in store.root.glob(f"runs/*/passing/{ref.audit}"):
             shutil.rmtree(folder, ignore_errors=True)
 
 

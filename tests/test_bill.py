@@ -38,6 +38,18 @@ def test_the_bill_is_whole_and_the_same_twice(tool: Any, tmp_path: Path) -> None
     assert "numpy" in (tmp_path / "licences.md").read_text()
 
 
+def test_what_is_kept_is_of_what_is_installed(tool: Any, tmp_path: Path) -> None:
+    """`make bill` writes both; the lock names the same versions."""
+    assert tool.main(tmp_path / "sbom.json", tmp_path / "licences.md") == 0
+    for name in ("sbom.json", "licences.md"):
+        kept, found = ((folder / name).read_text() for folder in (ROOT / "docs", tmp_path))
+        assert kept == found, f"docs/{name} is of other packages than are installed: `make setup bill`"
+    lock = (ROOT / "requirements.lock").read_text().lower().replace("_", "-").replace(".", "-")
+    for part in json.loads((ROOT / "docs" / "sbom.json").read_text())["components"]:
+        pinned = f"{part['name']}=={part['version']}".lower().replace("_", "-").replace(".", "-")
+        assert f"\n{pinned}" in f"\n{lock}", pinned
+
+
 @pytest.mark.parametrize(
     ("licence", "strong"),
     [

@@ -22,7 +22,10 @@ PAGES = {
     "Start": ("python.md", "tutorial.md", "comparison.md"),
     "Decide": ("what-a-verdict-means.md", "reviewing.md", "gain-and-levers.md"),
     "Operate": ("prefect.md", "protocol-run.md", "party-check.md", "pem.md", "peers.md"),
-    "Look up": ("commands.md", "spec.md", "api.md", "tables.md", "notices.md", "measured.md"),
+    "Look up": (
+        *("commands.md", "spec.md", "api.md", "audit-and-run.md", "tables.md", "notices.md", "measured.md"),
+        "licences.md",
+    ),
 }
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
 FLOWS = tuple(ksdp.flows.__all__)

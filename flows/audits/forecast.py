@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import opens_of
@@ -20,6 +21,7 @@ from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.blocks import ROW_GROUP
 
 __all__ = ["forecast"]
 
@@ -37,7 +39,9 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         costs are of all together, the rest is of the worst one, and `views` has one entry each; it is empty
         otherwise. `cpu_seconds` are by stage, those of fresh runs at most. `enough` says from how many documents
         on the run is useful and safe, by estimate (None for mechanisms of which that is not known).
-        `certificate_runs` are those of the pairs, on top of `runs`.
+        `certificate_runs` are those of the pairs, on top of `runs`. `bytes` are what the store keeps, and
+        `passing_bytes` what it holds besides while values are tested that it does not keep; `parts` of the
+        documents are measured one after the other, and where `runs_again` each runs the mechanism anew.
 
     Raises
     ------
@@ -68,6 +72,7 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
     said["bytes"] = sum(
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
     )
+    said["passing_bytes"] = max(part["passing_bytes"] for part in parts)
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
         said[key] = max((part[key] for part in parts if part[key] is not None), default=None)
     said["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
@@ -109,7 +114,9 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     n_with, n_without = plan.arms
     targets = documents // plan.design.lanes
     kept = share + (1 - share) / plan.every
-    values = int(plan.runs * kept) * (targets + CONTROLS) * statistics
+    values = int(plan.runs * kept) * (targets + CONTROLS) * statistics * plan.bytes_a_value
+    stays = keeps_values(plan)
+    parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     costs = calibrate(plan)
     stages = costs.stages(plan, plan.runs)
@@ -136,8 +143,11 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "cpu_seconds": stages,
         "certificate_runs": paired,
         "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
-        "value_bytes": int(values),
-        "bytes": (values + plan.runs * plan.kept_values) * plan.bytes_a_value,
+        "value_bytes": stays * values,
+        "bytes": stays * values + plan.runs * plan.kept_values * plan.bytes_a_value,
+        "passing_bytes": 0 if stays else min(values, int(spec.store.values_at_once * 2**30)),
+        "parts": parts,
+        "runs_again": parts > 1 and not (plan.from_store and spec.store.observables != "none"),
         "n_with": n_with,
         "n_without": n_without,
         "detectable_D": float(minimal_detectable(*arms)),

@@ -25,7 +25,7 @@ def forecast_words(said: Mapping[str, Any]) -> str:
             else []
         ),
         f"cost      {said['cpu_hours']:.2f} CPU hours ({said['seconds_a_run'] * 1e3:.1f} ms a run), "
-        f"{said['bytes'] / 1e9:.1f} GB",
+        f"{said['bytes'] / 1e9:.1f} GB{_passing(said)}",
         "          CPU seconds: "
         + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in said["cpu_seconds"].items())
         + " at most",
@@ -41,6 +41,15 @@ def forecast_words(said: Mapping[str, Any]) -> str:
             f"unread    {', '.join(said['unread'])}: nobody looks at it, so that no document can be clear"
         )
     return "\n".join(lines)
+
+
+def _passing(said: Mapping[str, Any]) -> str:
+    """What is said of values that the store does not keep."""
+    if not said.get("passing_bytes"):
+        return ""
+    again = ", which run the mechanism anew" if said.get("runs_again") else ""
+    parts = f", documents in {said['parts']} parts{again}" if said.get("parts", 1) > 1 else ""
+    return f" kept, and {said['passing_bytes'] / 1e9:.1f} GB of values that pass{parts}"
 
 
 def _margin(said: Mapping[str, Any]) -> list[str]:

@@ -50,6 +50,7 @@ INVITATION, REQUEST, KIT = "invitation", "request", "kit"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,54}")
 _FORMAT = 1
 _GROUPS = 8
+_MOST_EDITIONS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +185,7 @@ def open_kit(sealed: Sealed, where: str) -> Kit:
     said = sealed.said
     try:
         edition, agreement, listed, ksdp = (said[what] for what in ("edition", "agreement", "members", "ksdp"))
-        fits = isinstance(edition, int) and edition >= 1 and isinstance(listed, list)
+        fits = type(edition) is int and 1 <= edition <= _MOST_EDITIONS and isinstance(listed, list)
         if not (fits and re.fullmatch(r"[0-9a-f]{64}", agreement) and isinstance(said["invitation"], str)):
             raise ValueError
     except (KeyError, TypeError, ValueError) as error:

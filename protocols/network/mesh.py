@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ _CHECK_BYTES = 4 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
+_HOST = re.compile(r"[\w.%:-]{1,253}")
+"""Letters of any script: an address is written into files, and shown."""
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a party listens."""
@@ -50,7 +55,7 @@ class Address:
             host = host[1:-1]
         elif ":" in host:
             host = ""
-        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        if not (colon and _HOST.fullmatch(host) and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
             raise InputError(f"`address` must be HOST:PORT, or [HOST]:PORT for IPv6; got {text!r}.")
         return cls(host, int(port))
 

@@ -1,7 +1,7 @@
 """Who read the text of which document: `reviews/looks.jsonl`, one line an access, append-only.
 
-A line is written and synced before the text is fetched, and names the hash of the line before, so that none can be
-taken out unnoticed. No text is in it.
+A line is written and synced before the text is fetched, and names its own hash and that of the line before: none
+can be changed, or taken out but at the end, unnoticed. No text is in it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.lines import START, is_whole, sealed_line
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
 __all__ = ["TextAccess", "read_accesses", "record_access"]
-
-_START = "0" * 64
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,9 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
                 "reviewer": reviewer,
                 "audit": audit,
                 "document": document,
-                "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else _START,
+                "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else START,
             }
-            file.write(json.dumps(entry).encode() + b"\n")
+            file.write(sealed_line(entry) + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -76,13 +75,13 @@ def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
         return [], None
     except OSError as error:
         raise StoreError(f"reviews/looks.jsonl cannot be read: {error.strerror}.") from error
-    looks, broken, previous = [], None, _START
+    looks, broken, previous = [], None, START
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
             at = datetime.fromisoformat(entry["at"])
             looks.append(TextAccess(number, at, entry["reviewer"], entry["audit"], entry["document"]))
-            whole = entry["previous"] == previous
+            whole = entry["previous"] == previous and ("hash" not in entry or is_whole(entry))
         except (ValueError, KeyError, TypeError):
             whole = False
         if not whole and broken is None:

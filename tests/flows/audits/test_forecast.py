@@ -9,6 +9,7 @@ import pytest
 
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.audits.forecast_words import forecast_words
 from ksdp.flows.prepare import read_spec_file
 
 
@@ -29,6 +30,18 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
     assert said["seconds_a_run"] > 0
     assert set(said["cpu_seconds"]) == {"start", "sample", "test", "confirm"}
     assert said["cpu_hours"] * 3600 == pytest.approx(sum(said["cpu_seconds"].values()))
+
+
+def test_values_that_do_not_stay_are_said(spec: Callable[..., Path]) -> None:
+    read, base = read_spec_file(spec("forecast", with_runs=60))
+    gone = read.model_copy(update={"store": read.store.model_copy(update={"values": "none"})})
+    kept, said = forecast(read, base), forecast(gone, base)
+    assert (kept["passing_bytes"], said["value_bytes"], said["parts"]) == (0, 0, 1)
+    assert said["bytes"] + said["passing_bytes"] == kept["bytes"]
+    assert "GB of values that pass" in forecast_words(said)
+    assert "pass" not in forecast_words(kept)
+    parts = forecast_words(said | {"parts": 4, "runs_again": True})
+    assert "documents in 4 parts, which run the mechanism anew" in parts
 
 
 def at_margin(path: Path, margin: float) -> tuple[Spec, Path]:

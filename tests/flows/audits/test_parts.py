@@ -14,9 +14,7 @@ import scipy.sparse as sp
 import ksdp
 from ksdp.audit import planning
 from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.document_parts import bytes_a_document, document_parts, keeps_values
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
 from ksdp.dashboards.audits.document_page import read_document_page
@@ -153,21 +151,3 @@ def test_a_finished_audit_is_not_done_again(runs: dict[str, tuple[Store, Summary
     again = audited(corpus, store.root, values="none", values_at_once=1e-4)
     assert again.sampled_runs == 0
     assert again.provenance.finished == found.provenance.finished
-
-
-def test_small_audits_keep_their_values_and_parts_are_whole_groups(corpus: Corpus) -> None:
-    def plan(**store: Any) -> Any:
-        return make_plan(parse_spec(TABLES | {"store": store}), corpus)
-
-    assert keeps_values(plan())
-    assert keeps_values(plan(values="all"))
-    assert not keeps_values(plan(values="none"))
-    few = plan(values="none", values_at_once=1e-4)
-    assert document_parts(few, 1024) == [(0, 1024), (1024, 1100)]
-    assert document_parts(plan(values="none"), 1024) == [(0, 1100)]
-    at_once = 512.5 * bytes_a_document(few) / 2**30
-    assert document_parts(plan(values="none", values_at_once=at_once), 256) == [
-        (0, 512),
-        (512, 1024),
-        (1024, 1100),
-    ]

@@ -94,8 +94,10 @@ def test_the_pin_is_checked_besides_the_chain() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", ":1", "host:", "host:0", "host:65536", "host:1x", "a:b:1", "[]:1", "h:١"]
-)
+    "text",
+    ["", "host", ":1", "host:", "host:0", "host:65536", "host:1x", "a:b:1", "[]:1", "h:١", 'h"\n[x]\n:1',
+     "h\x1b[2J:1", "a b:1", "h\u202e:1", "x" * 300 + ":1", '[h"\nkey = "k]:1'],
+)  # fmt: skip
 def test_addresses_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="HOST:PORT"):
         Address.parse(text)

@@ -38,7 +38,19 @@ def test_what_is_taken_out_or_changed_is_noticed(looked: Store, line: int) -> No
     assert read_accesses(looked)[1] == line + 1
     lines[line] = lines[line].replace(b"Ada", b"Eve")
     file.write_bytes(b"".join(lines))
-    assert read_accesses(looked)[1] == line + 2
+    assert read_accesses(looked)[1] == line + 1
+
+
+def test_a_flipped_bit_of_the_last_look_is_noticed(looked: Store) -> None:
+    file = looked.root / "reviews" / "looks.jsonl"
+    whole, before = file.read_bytes(), read_accesses(looked)
+    start = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for bit in range(8 * start, 8 * (len(whole) - 1), 3):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(bytes(damaged))
+        found = read_accesses(looked)
+        assert found[1] is not None or found == before, bit
 
 
 def test_half_a_line_from_a_crash_is_reported_and_loses_nothing_after_it(looked: Store) -> None:

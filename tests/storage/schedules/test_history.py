@@ -116,6 +116,23 @@ def test_what_was_planned_before_it_was_resumed_is_forgiven() -> None:
     assert due(made("30 2 * * *", since=datetime(2026, 3, 5, 3, tzinfo=UTC)), [], now) is None
 
 
+def test_a_clock_that_was_set_back_makes_nothing_run_twice() -> None:
+    hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
+    done = [ran(planned)]
+    for back in (timedelta(minutes=1), timedelta(hours=3), timedelta(days=400)):
+        assert due(hourly, done, planned - back) is None
+    assert due(hourly, done, planned + timedelta(minutes=59)) is None
+    assert due(hourly, done, planned + timedelta(hours=1)) == Due(planned + timedelta(hours=1), 0)
+
+
+def test_a_clock_that_jumps_ahead_makes_one_run_of_all_that_it_passed() -> None:
+    hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
+    ahead = planned + timedelta(days=30)
+    assert due(hourly, [ran(planned)], ahead) == Due(ahead, 30 * 24 - 1)
+    # Set right again, it waits until the calendar has come to where it was.
+    assert due(hourly, [ran(planned), ran(ahead)], planned + timedelta(days=2)) is None
+
+
 def test_a_run_that_was_asked_for_does_not_stand_for_a_planned_one() -> None:
     now = CREATED + timedelta(hours=3)
     assert due(made("30 2 * * *"), [ran(None)], now) == Due(CREATED + timedelta(hours=2, minutes=30), 0)

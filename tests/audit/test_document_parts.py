@@ -1,0 +1,83 @@
+"""Which documents are measured together, and whose values stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.document_parts import bytes_a_document, document_parts, keeps_values
+from ksdp.audit.measured_documents import measured_documents, take_rows
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.spec import parse_spec
+
+MANY = 1100
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    rng = np.random.default_rng(4)
+    matrix = rng.poisson(0.3, (MANY, 12)).astype(np.float64)
+    matrix[np.arange(MANY), rng.integers(12, size=MANY)] += 1
+    return Corpus(canonical(sp.csr_array(matrix)), np.array([f"d{row}" for row in range(MANY)]))
+
+
+def plan_of(corpus: Corpus, design: dict[str, Any] | None = None, **store: Any) -> Plan:
+    tables: dict[str, Any] = {"seed": 5, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    design = design or {"party_size": 0.03, "with_runs": 12}
+    return make_plan(parse_spec(tables | {"design": design, "store": store}), corpus)
+
+
+def test_small_audits_keep_their_values_unless_asked(corpus: Corpus) -> None:
+    assert keeps_values(plan_of(corpus))
+    assert keeps_values(plan_of(corpus, values="all"))
+    assert not keeps_values(plan_of(corpus, values="none"))
+
+
+def test_designs_that_draw_for_the_documents_they_name_keep_theirs(corpus: Corpus) -> None:
+    for kind in ("balanced", "literal"):
+        design = {"kind": kind, "party_size": 20, "with_runs": 12, "documents": 3}
+        assert keeps_values(plan_of(corpus, design, values="none"))
+
+
+def test_large_audits_do_not(corpus: Corpus) -> None:
+    few = plan_of(corpus)
+    runs = int(5 * 600 * 2**20 / (len(few.audited) * bytes_a_document(few)) * 12)  # of which tests read a part
+    assert not keeps_values(plan_of(corpus, {"party_size": 0.03, "with_runs": runs}))
+
+
+def test_bytes_are_those_of_read_values_and_bits(corpus: Corpus) -> None:
+    plan = plan_of(corpus, {"party_size": 0.03, "with_runs": 400})
+    assert plan.every > 1
+    read = plan.design.runs * (0.03 + 0.97 / plan.every)
+    exact = read * (len(plan.statistics) + 1) * 4 + 2 * plan.design.runs / 8
+    assert bytes_a_document(plan) == pytest.approx(exact)
+
+
+@pytest.mark.parametrize(("together", "ends"), [(1024, [1024]), (256, [256, 512, 768, 1024])])
+def test_parts_are_whole_groups_and_never_none(corpus: Corpus, together: int, ends: list[int]) -> None:
+    plan = plan_of(corpus, values="none", values_at_once=1e-9)
+    firsts = [0, *ends]
+    assert document_parts(plan, together) == list(zip(firsts, [*ends, MANY], strict=True))
+
+
+def test_parts_hold_what_fits(corpus: Corpus) -> None:
+    one = bytes_a_document(plan_of(corpus))
+    plan = plan_of(corpus, values="none", values_at_once=512.5 * one / 2**30)
+    assert document_parts(plan, 256) == [(0, 512), (512, 1024), (1024, MANY)]
+    assert document_parts(plan_of(corpus, values="none"), 256) == [(0, MANY)]
+
+
+def test_documents_that_follow_one_another_are_not_copied(corpus: Corpus) -> None:
+    units = plan_of(corpus).units
+    for rows in (np.arange(200, 900), np.arange(0, 1), np.array([4, 5, 7]), np.array([7, 6, 5])):
+        found = measured_documents(corpus, units, rows, np.arange(5), {}).matrix
+        wanted = take_rows(corpus.matrix, rows)
+        assert (found != wanted).nnz == 0
+        assert found.shape == wanted.shape
+        shared = np.shares_memory(found.data, corpus.matrix.data)
+        assert shared == bool((np.diff(rows) == 1).all())

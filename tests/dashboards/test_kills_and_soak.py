@@ -1,0 +1,129 @@
+"""A killed dashboard loses no decision that it has confirmed; one that is asked for long keeps no memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import http.client
+import multiprocessing
+import os
+import signal
+import socket
+import tracemalloc
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+import uvicorn
+
+from ksdp.dashboards.app import create_app
+from ksdp.dashboards.reviewers import LocalReviewer
+from ksdp.dashboards.reviews.actions import Actions
+from ksdp.storage.reviews.chain import check_chain
+from ksdp.storage.reviews.decisions import read_log
+from ksdp.storage.store import Store
+
+from .test_app import PAGES, client, decision
+
+_FORK = multiprocessing.get_context("fork")
+KILLS = 20
+
+
+def _serve(store: Path, listener: socket.socket, kill_at: int) -> None:
+    """A dashboard of a store, in a process of its own, that dies at the so-manieth sync or rename."""
+    os.setsid()
+    origins = frozenset({f"http://127.0.0.1:{listener.getsockname()[1]}"})
+    points = 0
+
+    def deadly(function):  # type: ignore[no-untyped-def]
+        def called(*arguments, **named):  # type: ignore[no-untyped-def]
+            nonlocal points
+            points += 1
+            if points == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **named)
+
+        return called
+
+    for name in ("fsync", "replace", "ftruncate"):
+        setattr(os, name, deadly(getattr(os, name)))
+    app = create_app(
+        Store(store),
+        actions=Actions(clock=lambda: datetime.now(UTC)),
+        source=LocalReviewer("Ada"),
+        origins=origins,
+    )
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+    asyncio.run(server.serve(sockets=[listener]))
+
+
+def _decide(port: int, document: str) -> bool:
+    """Whether the dashboard confirmed a decision."""
+    body = urlencode(decision(document=document))
+    origin = f"http://127.0.0.1:{port}"
+    headers = {"Origin": origin, "Content-Type": "application/x-www-form-urlencoded"}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("POST", "/audits/svd-09/decisions", body, headers)
+        return connection.getresponse().status == 303
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+@pytest.mark.e2e
+def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_store: Store) -> None:
+    rng, confirmed = np.random.default_rng(6), set[str]()
+    waiting = [f"mail-{number:05d}" for number in range(60)]
+    killed = 0
+    for _ in range(KILLS):
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        process = _FORK.Process(target=_serve, args=(own_store.root, listener, int(rng.integers(1, 20))))
+        process.start()
+        listener.close()
+        while waiting and process.is_alive():
+            if not _decide(port, waiting[0]):
+                break
+            confirmed.add(waiting.pop(0))
+        process.kill()  # if it has not died by itself
+        process.join(60)
+        killed += process.exitcode == -signal.SIGKILL
+        report = check_chain(own_store.root)
+        assert report.whole, report
+        written = {entry.document for entry in read_log(own_store)}
+        assert confirmed <= written
+        # What was written when it died and not confirmed: people see it decided.
+        waiting = [name for name in waiting if name not in written]
+    assert killed == KILLS
+    assert len(confirmed) >= 10
+
+
+@pytest.mark.e2e
+def test_pages_that_are_asked_for_again_and_again_keep_no_memory(history_store: Store) -> None:
+    visitor = client(history_store)
+
+    def round_of_pages(times: int) -> None:
+        for number in range(times):
+            for address in PAGES:
+                assert visitor.get(address).status_code == 200
+            visitor.get(f"/audits?search=never-asked-before-{number}")
+            with contextlib.suppress(Exception):
+                visitor.get(f"/audits/none-{number}")
+        gc.collect()
+
+    round_of_pages(6)  # caches fill
+    tracemalloc.start()
+    try:
+        round_of_pages(4)
+        before = tracemalloc.get_traced_memory()[0]
+        round_of_pages(30)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    # 30 rounds of 26 pages: a leak of one object of a kilobyte a page would be 800 kB.
+    assert grown < 400_000, grown

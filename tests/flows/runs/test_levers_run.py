@@ -1,0 +1,154 @@
+"""PD-PCA and the safe mechanism with levers: from parties' files, in one process, to what the audit simulates."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.runs.party_run import enter_documents
+from ksdp.flows.runs.terms import Run, features_hash, read_run
+from ksdp.protocols.channel.rounds import run_together
+from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import party_program
+from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.readers.levers import rows_hash
+
+NAMES = ("ada", "bob")
+TERMS = [f"t{place:02d}" for place in range(12)]
+PCA = {"name": "pd-pca", "rank": 2, "reveal_sigma": True, "solver": "power", "iterations": 40, "tolerance": 0.0}
+MOMENTS = {"name": "moments", "rank": 2, "noise": 1e-5, "sampler": "discrete"}
+LEVERS: dict[str, dict[str, Any]] = {
+    "terms": {"levers": {"terms": "terms.txt"}},
+    "frequent": {
+        "levers": {"reference": "public.tsv", "most_frequent": 6},
+        "idf": "public",
+        "weighting": "tf-idf",
+    },
+    "hashed": {"levers": {"hashed": 5}},
+    "units": {"levers": {"units": "units.csv"}},
+    "basis": {"levers": {"basis": "basis.npy", "directions": 4, "clip": 1.0}, "rows": "l2"},
+}
+
+
+def toml(tables: dict[str, Any], name: str) -> str:
+    """A table, with tables inside it."""
+    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+    said = "".join(
+        f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}\n"
+        for key, value in plain.items()
+    )
+    inside = [toml(value, f"{name}.{key}") for key, value in tables.items() if isinstance(value, dict)]
+    return f"[{name}]\n{said}" + "".join(inside)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(7)
+    kinds = rng.random((3, len(TERMS))) ** 4 * np.array([[9.0], [5.0], [2.0]])
+    for name in NAMES:
+        make_identity(tmp_path, name)
+        rows = rng.poisson(rng.dirichlet([0.4] * 3, 30) @ kinds) + (rng.random((30, len(TERMS))) < 0.1)
+        rows[:, 0] += 1
+        sp.save_npz(tmp_path / f"{name}.npz", sp.csr_array(rows.astype(float)))
+    (tmp_path / "words.txt").write_text("".join(f"{term}\n" for term in TERMS))
+    (tmp_path / "terms.txt").write_text("".join(f"{term}\n" for term in TERMS[3:10]))
+    counts = "".join(f"{term}\t{place + 1}\n" for place, term in enumerate(TERMS))
+    (tmp_path / "public.tsv").write_text(f"documents\t20\n{counts}")
+    units = "".join(f"{term},0.5,2.0\n" for term in TERMS)
+    (tmp_path / "units.csv").write_text(f"column,centre,scale\n{units}")
+    np.save(tmp_path / "basis.npy", np.linalg.qr(rng.normal(size=(len(TERMS), len(TERMS))))[0])
+    return tmp_path
+
+
+def agreed(base: Path, mechanism: dict[str, Any], levers: dict[str, Any]) -> Run:
+    """Every party's spec and the protocol file, as `ksdp columns` fills it in."""
+    for name in NAMES:
+        corpus = {"path": f"{name}.npz", "vocabulary": "words.txt", "weighting": "counts", "rows": "none"} | levers
+        (base / f"{name}.toml").write_text(toml(corpus, "corpus") + toml({"name": "null"}, "mechanism"))
+    spec = parse_spec({"corpus": {"path": "ada.npz", "vocabulary": "words.txt"} | corpus, "mechanism": mechanism})
+    columns = corpus_features(spec.corpus, base)
+    features = {
+        "hash": features_hash(columns),
+        "count": len(columns),
+        "rows": rows_hash(spec.corpus, base),
+    }
+    parties = "".join(
+        f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{4000 + place}"\nkey = "{name}.pub"\n'
+        for place, name in enumerate(NAMES)
+    )
+    (base / "protocol.toml").write_text(
+        "protocol = 1\n" + toml(mechanism, "mechanism") + toml(features, "features") + parties
+    )
+    return read_run(base / "protocol.toml")
+
+
+def enter(run: Run, base: Path, name: str) -> Any:
+    key = load_private(base / f"{name}.key").public_key()
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    return enter_documents(run, base / f"{name}.toml", clearance=None, uncleared=True, signer=key, now=now)
+
+
+@pytest.mark.parametrize("lever", LEVERS)
+@pytest.mark.parametrize("mechanism", [PCA, MOMENTS], ids=lambda table: table["name"])
+def test_a_run_is_what_the_audit_simulates(base: Path, mechanism: dict[str, Any], lever: str) -> None:
+    run = agreed(base, mechanism, LEVERS[lever])
+    entered = {name: enter(run, base, name) for name in NAMES}
+    outcomes, _ = run_together(
+        {
+            name: party_rounds(
+                run.terms,
+                name,
+                load_private(base / f"{name}.key"),
+                party_program(run.terms.mechanism, each.corpus.matrix, len(NAMES)),
+                each.statement,
+            )
+            for name, each in entered.items()
+        }
+    )
+    public = outcomes["ada"].result.public
+    audited = tuple(
+        load_corpus(
+            parse_spec(
+                {
+                    "corpus": {
+                        "path": f"{name}.npz",
+                        "vocabulary": "words.txt",
+                        "weighting": "counts",
+                        "rows": "none",
+                    }
+                    | LEVERS[lever],
+                    "mechanism": mechanism,
+                }
+            ).corpus,
+            base,
+            nonnegative=False,
+        ).matrix
+        for name in NAMES
+    )
+    simulated = make_mechanism(mechanism["name"], {k: v for k, v in mechanism.items() if k != "name"})
+    ideal = simulated.run(Database(audited), np.random.default_rng(0))
+    names = ("mean", "V", "sigma") if mechanism is PCA else ("moments",)
+    for name in names:
+        np.testing.assert_allclose(public[name], ideal[name], rtol=0, atol=1e-3, err_msg=name)
+    assert len({outcome.digest for outcome in outcomes.values()}) == 1
+
+
+def test_a_party_with_another_lever_is_refused(base: Path) -> None:
+    run = agreed(base, PCA, LEVERS["hashed"])
+    spec = base / "bob.toml"
+    spec.write_text(spec.read_text().replace("hashed = 5", "hashed = 6"))
+    with pytest.raises(InputError, match="features of the corpus"):
+        enter(run, base, "bob")
+    spec.write_text(spec.read_text().replace("hashed = 6", "hashed = 5\nclip = 0.5"))
+    with pytest.raises(InputError, match=r"`features\.rows`"):
+        enter(run, base, "bob")

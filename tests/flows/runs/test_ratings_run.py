@@ -1,0 +1,148 @@
+"""Three organisations with ratings: from their audit's spec and clearance to predictions for their own users."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from ksdp.audit.errors import ClearanceError
+from ksdp.audit.learning.ratings import Predictor
+from ksdp.audit.mechanisms.contract import Database, opened
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.runs.local_run import run_local
+from ksdp.flows.runs.party_run import Entered, enter_documents
+from ksdp.flows.runs.terms import Run, read_run
+from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.screening.clearances import write_clearance
+
+NAMES = ("ada", "bob", "cyd")
+ITEMS = [f"film {letter}" for letter in "hgfedcba"]
+NOBODY = 3
+"""Place of an item that nobody rated."""
+MECHANISM = 'name = "pd-nmf"\nrank = 2\nsweeps = 6\nweighted = true\nbeta = 1.0\ndelta = 1.0\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every party's key, ratings (one of no agreed item) and spec; the catalogue; the protocol file."""
+    base, rng = tmp_path_factory.mktemp("ratings"), np.random.default_rng(6)
+    (base / "items.txt").write_text("".join(f"{item}\n" for item in ITEMS))
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in NAMES]
+        ports = [each.getsockname()[1] for each in held]
+    parties = ""
+    for name, port in zip(NAMES, ports, strict=True):
+        make_identity(base, name)
+        rows = [
+            (f"{name}-{user}", item, float(rng.integers(1, 6)))
+            for user in range(9)
+            for item in rng.choice([n for n in ITEMS if n != ITEMS[NOBODY]], 4, replace=False)
+        ]
+        rows.append((f"{name}-0", "a film of its own", 5.0))
+        frame = pd.DataFrame(rows, columns=["user_id", "item_id", "rating"])
+        frame.to_parquet(base / f"{name}.parquet")
+        (base / f"{name}.toml").write_text(
+            f'[corpus]\npath = "{name}.parquet"\nformat = "ratings"\nvocabulary = "items.txt"\n'
+            f"[mechanism]\n{MECHANISM}"
+        )
+        parties += f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
+    timeouts = "[timeouts]\npresent = 120\nmessage = 120\nreconnect = 5\n"
+    (base / "protocol.toml").write_text(
+        f'protocol = 1\n[mechanism]\n{MECHANISM}[features]\nvocabulary = "items.txt"\n{timeouts}{parties}'
+    )
+    return base
+
+
+def enter(folder: Path, run: Run, name: str, clearance: Path | None = None) -> Entered:
+    key = load_private(folder / f"{name}.key").public_key()
+    return enter_documents(
+        run,
+        folder / f"{name}.toml",
+        clearance=clearance,
+        uncleared=clearance is None,
+        signer=key,
+        now=datetime.now(UTC),
+    )
+
+
+def clear(folder: Path, run: Run, name: str, left_out: int, announced: tuple[str, ...] | None = None) -> list[str]:
+    """Write NAME.clearance of all but some users; ids of those on it."""
+    whole = enter(folder, run, name).corpus
+    ids = [str(name) for name in whole.ids[left_out:]]
+    mechanism = run.terms.mechanism
+    everything = tuple(sorted(opened(mechanism, whole.features)))
+    clearance = Clearance(
+        corpus=whole.hash,
+        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+        spec=read_spec_file(folder / f"{name}.toml", own_code=False)[0].hash,
+        audits=("one",),
+        verdicts={"sensitive": 0, "clear": len(ids), "undecided": 0},
+        allowed=("clear",),
+        documents=Clearance.entries(ids, None),
+        salt=None,
+        excluded=0,
+        excluded_documents=None,
+        reviewer="Ana Lytic",
+        created=datetime.now(UTC) - timedelta(days=1),
+        expires=datetime(2100, 1, 1, tzinfo=UTC),
+        statement="It promises little.",
+        coverage=Covered("every round", announced or everything),
+    )
+    write_clearance(folder / f"{name}.clearance", clearance, load_private(folder / f"{name}.key"))
+    return ids
+
+
+def test_a_clearance_must_cover_the_weights_of_single_items(folder: Path) -> None:
+    run = read_run(folder / "protocol.toml")
+    ids = clear(folder, run, "ada", 2)
+    entered = enter(folder, run, "ada", folder / "ada.clearance")
+    assert entered.corpus.ids.tolist() == ids
+    assert len(entered.mine) == 9
+    assert entered.columns == tuple(ITEMS)
+    clear(folder, run, "ada", 2, announced=("T", "numerators", "sums", "sweeps", "total"))
+    with pytest.raises(ClearanceError, match="weights"):
+        enter(folder, run, "ada", folder / "ada.clearance")
+
+
+@pytest.mark.e2e
+def test_predictions_of_cleared_and_other_users(folder: Path) -> None:
+    protocol, out = folder / "protocol.toml", folder / "out"
+    run = read_run(protocol)
+    for name in NAMES:
+        clear(folder, run, name, 2)
+    ends = run_local(run, protocol, folder, out, uncleared=False)
+    assert {end["code"] for end in ends.values()} == {0}, ends
+    entered = {name: enter(folder, run, name, folder / f"{name}.clearance") for name in NAMES}
+    matrices = tuple(each.corpus.matrix for each in entered.values())
+    ideal = run.terms.mechanism.run(Database(matrices), np.random.default_rng(0))
+    for name in NAMES:
+        result = np.load(out / name / "result.npz")
+        np.testing.assert_allclose(result["T"], ideal["T"], rtol=0, atol=1e-7)
+        assert not result["T"][:, NOBODY].any()
+        assert len(np.load(out / name / "own.npz")["W"]) == 7
+        assert json.loads((out / name / "run.json").read_text())["of"] == 9
+        found = pq.read_table(out / name / "predictions.parquet").to_pandas()
+        assert set(found.user) == {f"{name}-{user}" for user in range(9)}, "those too that did not enter"
+        mine = entered[name].mine
+        predictor = Predictor.of(run.terms.mechanism, result["T"], mine.matrix)
+        rated = {
+            (f"{user}", ITEMS[item])
+            for user, row in zip(mine.ids, mine.matrix, strict=True)
+            for item in row.indices
+        }
+        assert not rated & set(zip(found.user, found.item, strict=True))
+        assert ITEMS[NOBODY] not in set(found.item)
+        for each in predictor.suggested(mine.matrix, 100):
+            theirs = found[found.user == str(mine.ids[each.user])]
+            assert theirs.item.tolist() == [ITEMS[item] for item in each.items]
+            np.testing.assert_allclose(theirs.rating, each.ratings, rtol=1e-6)

@@ -1,0 +1,38 @@
+"""`docs/audit-and-run.md` is what trying every mechanism with every lever gives today."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def table() -> ModuleType:
+    found = importlib.util.spec_from_file_location("lever_table", ROOT / "tools" / "lever_table.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_of_today(table: ModuleType) -> None:
+    written = (ROOT / "docs" / "audit-and-run.md").read_text(encoding="utf-8")
+    assert written == table.page(), "run tools/lever_table.py"
+
+
+def test_it_tells_what_a_run_refuses(table: ModuleType) -> None:
+    rows = {
+        line.split(" | ")[0]: line.split(" | ") for line in table.page().splitlines() if line.startswith("| `")
+    }
+    columns = [f"`{name}`" for name in table.PROGRAMS]
+    refused = rows["| `levers.most_frequent` alone"]
+    assert {cell.strip(" |") for cell in refused[1:]} == {"*audit*"}
+    basis = dict(zip(columns, rows["| `levers.basis`, `directions`"][1:], strict=True))
+    assert basis["`pd-nmf`"] == "-"
+    assert basis["`moments`"] == basis["`pd-pca`"] == "**both**"

@@ -1,0 +1,138 @@
+"""Write `docs/audit-and-run.md`: which mechanism takes which lever, in an audit and in a run. Found by trying."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec import CorpusSpec
+from ksdp.protocols.runs.programs import PROGRAMS, check_program
+from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.readers.levers import rows_hash
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 6
+RUN = {"pd-svd": {"solver": "power"}, "sigma-svd": {"solver": "power"}, "pd-pca": {"solver": "power"}}
+"""Parameters that a run by announced sums needs."""
+ROWS: Mapping[str, Mapping[str, Any]] = {
+    '`weighting = "tf-idf"`, `idf = "party"`': {"weighting": "tf-idf", "idf": "party", "party": "who"},
+    '`idf = "public"`': {"weighting": "tf-idf", "idf": "public", "levers": {"reference": "public.tsv"}},
+    '`idf = "global"`': {"weighting": "tf-idf"},
+    "`levers.terms`": {"levers": {"terms": "terms.txt"}},
+    "`levers.reference`, `most_frequent`": {"levers": {"reference": "public.tsv", "most_frequent": 3}},
+    "`levers.most_frequent` alone": {"levers": {"most_frequent": 3}},
+    "`levers.hashed`": {"levers": {"hashed": 4}},
+    "`levers.units`": {"levers": {"units": "units.csv"}},
+    "`levers.basis`, `directions`": {"levers": {"basis": "basis.npy", "directions": 4}},
+    "`levers.clip`": {"levers": {"clip": 1.0}},
+}
+PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    '`opens = "every round"`': {},
+    '`opens = "final"`': {"opens": "final"},
+    "`weighted = true`": {"weighted": True, "beta": 1.0, "delta": 1.0},
+    **{f'`start = "{name}"`': {"start": name} for name in STARTS},
+}
+
+
+HEAD = """# The same levers in an audit and in a run
+
+Written by `tools/lever_table.py`, which tries each: **both** is audited, and run as it was audited; *audit* is
+audited only (a run refuses it and says why); - is refused by both, or not there. Parties compare how they make
+rows by `features.rows` (`ksdp columns SPEC`). Every other parameter of a mechanism (rank, sweeps, regularisers,
+noise) is a term of the protocol file and the same in both.
+"""
+TAIL = """
+`idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With
+`solver = "limit"` PD-SVD and its kin are audited, or run with `opens = "final"`; a run that opens every round
+takes `"power"`. PD-NMF takes `opens = "final"` and `weighted` in a run with `beta` and `delta` above 0.
+"""
+
+
+def page() -> str:
+    """The page."""
+    names = list(PROGRAMS)
+    lines = ["| | " + " | ".join(f"`{name}`" for name in names) + " |", "|---" * (len(names) + 1) + "|"]
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        _files(base)
+        for words, keys in ROWS.items():
+            cells = [_cell(partial(_audited, base, keys, name), partial(_run, base, keys, name)) for name in names]
+            lines.append(f"| {words} | " + " | ".join(cells) + " |")
+        for words, changes in PARAMETERS.items():
+            cells = [_cell(partial(_made, name, changes), partial(_playable, name, changes)) for name in names]
+            lines.append(f"| {words} | " + " | ".join(cells) + " |")
+    return "\n".join([HEAD, *lines, TAIL])
+
+
+def _cell(audited: Callable[[], object], run: Callable[[], object]) -> str:
+    if not _works(audited):
+        return "-"
+    return "**both**" if _works(run) else "*audit*"
+
+
+def _works(what: Callable[[], object]) -> bool:
+    try:
+        what()
+    except KsdpError:
+        return False
+    return True
+
+
+def _files(base: Path) -> None:
+    """A corpus of few terms, and every public file that a lever may name."""
+    names = [f"t{place}" for place in range(WIDTH)]
+    counts = np.random.default_rng(0).poisson(0.5, (12, WIDTH)) + np.tile(np.eye(WIDTH), (2, 1))
+    sp.save_npz(base / "a.npz", sp.csr_array(counts))
+    (base / "labels.csv").write_text("who\n" + "ada\nbob\n" * 6)
+    (base / "words.txt").write_text("".join(f"{name}\n" for name in names))
+    (base / "terms.txt").write_text("".join(f"{name}\n" for name in names[:4]))
+    (base / "public.tsv").write_text(
+        "documents\t9\n" + "".join(f"{name}\t{n + 1}\n" for n, name in enumerate(names))
+    )
+    (base / "units.csv").write_text("column,centre,scale\n" + "".join(f"{name},1.0,2.0\n" for name in names))
+    np.save(base / "basis.npy", np.linalg.qr(np.random.default_rng(1).normal(size=(WIDTH, WIDTH)))[0])
+
+
+def _corpus(keys: Mapping[str, Any]) -> CorpusSpec:
+    whole = {"path": "a.npz", "vocabulary": "words.txt", "labels": "labels.csv", "weighting": "counts", **keys}
+    return CorpusSpec.model_validate(whole)
+
+
+def _audited(base: Path, keys: Mapping[str, Any], name: str) -> None:
+    mechanism = make_mechanism(name, {})
+    load_corpus(_corpus(keys), base, nonnegative=getattr(mechanism, "nonnegative", False))
+
+
+def _run(base: Path, keys: Mapping[str, Any], name: str) -> None:
+    """What `ksdp party` asks of a corpus."""
+    check_program(make_mechanism(name, RUN.get(name, {})))
+    corpus_features(_corpus(keys), base)
+    rows_hash(_corpus(keys), base)
+
+
+def _made(name: str, changes: Mapping[str, Any]) -> Any:
+    if not set(changes) <= {field.name for field in fields(cast(Any, type(make_mechanism(name, {}))))}:
+        raise KsdpError("it has no such parameter.")
+    return make_mechanism(name, dict(changes))
+
+
+def _playable(name: str, changes: Mapping[str, Any]) -> None:
+    regular = {"beta": 1.0, "delta": 1.0} if name == "pd-nmf" and "opens" in changes else {}
+    own = {} if changes.get("opens") == "final" else RUN.get(name, {})
+    check_program(make_mechanism(name, {**own, **changes, **regular}))
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "audit-and-run.md").write_text(page(), encoding="utf-8")
+    sys.exit(0)
