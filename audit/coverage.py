@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = ["Coverage", "coverage", "learnable", "reads"]
+__all__ = ["Coverage", "coverage", "learnable", "reads", "uncombined"]
 
+_RAW = "raw"
+_TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 
 
@@ -54,8 +56,18 @@ def learnable(mechanism: Mechanism, announced: Iterable[Announced], runs: int) -
     return (*small, *(name for name in getattr(mechanism, "learn_always", ()) if name in sizes))
 
 
+def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]:
+    """What no statistic sees of a mechanism whose announcements say more together (`needs_learner`)."""
+    combine = any(name != _RAW for name in learners)
+    return () if combine or not getattr(mechanism, "needs_learner", False) else (_TOGETHER,)
+
+
 def coverage(
-    opened: Iterable[str], seen: Iterable[str], tested: Iterable[Statistic], learnt: Iterable[str] = ()
+    opened: Iterable[str],
+    seen: Iterable[str],
+    tested: Iterable[Statistic],
+    learnt: Iterable[str] = (),
+    more: Iterable[str] = (),
 ) -> Coverage:
     """Who reads what of all that a run opens.
 
@@ -65,10 +77,12 @@ def coverage(
     seen : names of what statistics may read of it
     tested : statistics that are tested
     learnt : names of what must be learnt from, and is not; it counts as unread in the view that sees it
+    more : what else nobody looks at, in words
     """
     seen, tested = tuple(seen), tuple(tested)
     read = {s.name: reads(s, seen) for s in tested}
     by = {name: tuple(s for s, names in read.items() if name in names) for name in dict.fromkeys(opened)}
     unread = [name for name, who in by.items() if not who]
     unread += [_LEARNT.format(name) for name in learnt if name in by]
+    unread += more
     return Coverage({n: who for n, who in by.items() if who}, tuple(unread))

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import Coverage, coverage, learnable, reads
+from ksdp.audit.coverage import Coverage, coverage, learnable, reads, uncombined
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
@@ -110,7 +110,7 @@ class Plan:
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
         learnt = () if RAW in self.learners else learnable(self.mechanism, self.announced, self.design.runs)
-        return coverage(self.opened, self.seen, self.tested, learnt)
+        return coverage(self.opened, self.seen, self.tested, learnt, uncombined(self.mechanism, self.learners))
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from benchmarks import (
     peers_run,
     pem_hosts,
     protocol_run,
+    protocols_table,
     ratings,
     raw_leak,
     scale,
@@ -106,6 +107,7 @@ def main() -> None:
         ),
         "ratings": lambda _: ratings.run(),
         "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
+        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs),
         "raw-leak": lambda _: raw_leak.run(),
         "matched": lambda _: matched.run(),
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
@@ -138,6 +140,7 @@ def main() -> None:
     parser.add_argument("--only-final", action="store_true")
     parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
     parser.add_argument("--servers", type=int, default=3)
+    parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")

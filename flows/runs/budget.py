@@ -6,8 +6,8 @@ holds the same documents. Data that has nothing in common is kept in ledgers of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -19,6 +19,7 @@ from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, sp
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec import Section, validated
+from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
 from ksdp.flows.runs.terms import Run
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.ledger import Ledger
@@ -26,6 +27,7 @@ from ksdp.storage.runs.ledger import Ledger
 __all__ = [
     "BudgetSpec",
     "Entry",
+    "PartyRunPrices",
     "Priced",
     "Purse",
     "entries",
@@ -67,6 +69,8 @@ class Entry:
     finished: bool
     session: str
     price: Price
+    identity: Mapping[str, Any]
+    """The mechanism: name, version, parameters."""
 
 
 class Priced(Protocol):
@@ -133,8 +137,9 @@ class Purse:
             Saying which limit, what was spent and what this run costs.
         """
         price = self.priced.worst(self.own)
-        before = spent(self.ledger)
-        after = spent_together([*(entry.price for entry in entries(self.ledger)), price])
+        before, audits = spent(self.ledger), joint_audits(self.ledger)
+        now = _Run(self.corpus, self.priced.identity, price)
+        after = _together([*map(_run_of, entries(self.ledger)), now], audits)
         delta = self.budget.delta
         limits: tuple[tuple[str, float | None, float, float, str], ...] = (
             ("unbounded", self.budget.unbounded, before.unbounded, after.unbounded, f" ({price.why})"),
@@ -175,7 +180,7 @@ class Purse:
 
 _JOINT = (
     "A joint audit is needed: what runs without noise give away together is in all their announcements at once. "
-    "Audit with noise, or raise `unbounded` once you have looked."
+    "`ksdp budget LEDGER --next PROTOCOL` prints its mechanism, and `--joint AUDIT` takes what it found."
 )
 
 
@@ -217,6 +222,8 @@ def entries(ledger: Ledger) -> tuple[Entry, ...]:
     """The runs of a ledger, in the order in which they began: at what they came to, or at what they may have."""
     runs: dict[str, dict[str, Any]] = {}
     for line in ledger.read():
+        if line["what"] == "joint":
+            continue
         runs[line["run"]] = runs.get(line["run"], {}) | line
     return tuple(
         Entry(
@@ -227,21 +234,42 @@ def entries(ledger: Ledger) -> tuple[Entry, ...]:
             line["what"] == "finished",
             str(line.get("session", "")),
             Price(line["mu"], str(line["why"])),
+            dict(line["mechanism"]),
         )
         for name, line in runs.items()
     )
 
 
 def spent(ledger: Ledger) -> Spent:
-    """What all runs of a ledger give away together."""
-    return spent_together([entry.price for entry in entries(ledger)])
+    """What all runs of a ledger give away together; those in one joint audit are not unbounded any more."""
+    return _together(list(map(_run_of, entries(ledger))), joint_audits(ledger))
+
+
+@dataclass(frozen=True)
+class _Run:
+    corpus: str
+    identity: Mapping[str, Any]
+    price: Price
+
+
+def _run_of(entry: Entry) -> _Run:
+    return _Run(entry.corpus, entry.identity, entry.price)
+
+
+def _together(runs: Sequence[_Run], audits: Sequence[JointAudit]) -> Spent:
+    """All of them count unless one audit has all of them in it: parts of two audits say nothing together."""
+    found = spent_together([run.price for run in runs])
+    without = [(run.corpus, run.identity) for run in runs if run.price.mu is None]
+    if not without or covering(audits, without) is None:
+        return found
+    return replace(found, unbounded=0, audited=len(without))
 
 
 def spent_words(total: Spent, delta: float = _DELTA) -> str:
     """The same in a sentence."""
     if not total.runs:
         return "No run has used this data."
-    bounded = total.runs - total.unbounded
+    bounded = total.runs - total.unbounded - total.audited
     words = []
     if bounded:
         words.append(
@@ -251,6 +279,11 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
         )
     if total.unbounded:
         words.append(f"{_runs(total.unbounded)} without a promise of a record: a joint audit is needed.")
+    if total.audited:
+        words.append(
+            f"{_runs(total.audited)} without a promise of a record, all in one joint audit, which found every "
+            "document clear."
+        )
     return " ".join(words)
 
 

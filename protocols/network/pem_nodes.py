@@ -58,11 +58,8 @@ async def play_server(
     hub, holders = nodes.aggregator, [p.name for p in nodes.holders]
     server = PemServer(terms, name, key, sampler=sampler)
     await talk.tell_those_here(holders, "hello", server.hello().to_bytes())
-    hellos: list[Envelope] = []
-    for holder in talk.here(holders):
-        async for body in _in_time(talk, holder, "hellos", patience):
-            hellos += [e for e in envelopes(body) if _is_of(e.sender, holder)]
-            break
+    heard = await asyncio.gather(*(_hellos(talk, holder, patience) for holder in talk.here(holders)))
+    hellos = [hello for each in heard for hello in each]
     await asyncio.to_thread(server.hear, hellos)
     refused = iteration = 0
     while True:
@@ -91,6 +88,16 @@ async def play_server(
         terms.session.hex(), unpack_state(body), digest.hex(), len(terms.clients), refused=refused,
         sampler=sampler.label, lost=_lost(talk, holders),
     )  # fmt: skip
+
+
+async def _hellos(talk: PemTalk, holder: str, patience: float) -> list[Envelope]:
+    """Those of one holder's clients; none where it is out."""
+    async for body in _in_time(talk, holder, "hellos", patience):
+        try:
+            return [each for each in envelopes(body) if _is_of(each.sender, holder)]
+        except ProtocolError:
+            await _out(talk, holder, "sends what is damaged")
+    return []
 
 
 async def _gather(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from ksdp.audit.errors import ProtocolError
 from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.keys import Envelope
-from ksdp.protocols.channel.rounds import RoundEngine, Rounds, from_senders
+from ksdp.protocols.channel.rounds import Bodies, RoundEngine, Rounds, from_senders
+from ksdp.protocols.channel.wire import pack, unpack
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.sums.secure_sum import SumParty
 from ksdp.protocols.sums.sum_messages import Contribution, SumTerms
@@ -39,6 +43,8 @@ class SumRounds:
         self._engine = engine
         self._peers = tuple(p.name for p in terms.participants if p.name != engine.name)
         self._coding = terms.precision.coding(terms.parties)
+        self._heard = bytes(32)
+        """Hash of all sums so far, sent with the next share: nobody goes on from another sum than the others."""
 
     @property
     def taken(self) -> int:
@@ -62,5 +68,20 @@ class SumRounds:
             If anybody deviates.
         """
         contribution = self._party.contribute(share, self._coding).to_bytes()
-        arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, contribution), self._peers)
-        return self._party.combine(from_senders(arrived, Contribution.from_bytes)).values
+        said = pack("summed", self._heard, contribution)
+        arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, said), self._peers)
+        total = self._party.combine(from_senders(self._opened(arrived), Contribution.from_bytes)).values
+        self._heard = hashlib.sha256(pack("heard", self._heard, total.astype("<f8").tobytes())).digest()
+        return total
+
+    def _opened(self, arrived: Bodies) -> dict[str, bytes]:
+        """The contributions, if everybody has heard the same sums so far."""
+        found = {}
+        for peer, body in arrived.items():
+            heard, found[peer] = unpack("summed", body, 2)
+            if heard != self._heard:
+                raise ProtocolError(
+                    f"{peer} heard another sum than {self._engine.name}: somebody told parties different things. "
+                    "The run is void."
+                )
+        return found

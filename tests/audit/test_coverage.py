@@ -27,7 +27,7 @@ def small(name: str) -> dict:
     return {"name": name} | {key: value for key, value in SMALL.items() if key in known}
 
 
-@pytest.mark.parametrize("name", [n for n in mechanism_names() if not n.startswith("noisy")])
+@pytest.mark.parametrize("name", [n for n in mechanism_names() if n not in ("noisy", "together")])
 def test_the_default_audit_reads_everything_that_a_run_opens(corpus: Corpus, name: str) -> None:
     parameters = small(name) | ({"period": 1} if name.startswith("fedpower") else {})
     parameters |= {"intermediate": 4} if name == "dpdispca" else {}

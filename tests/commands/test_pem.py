@@ -275,3 +275,56 @@ def _group(leader: int) -> int:
             continue
         found += group == str(leader) and state != "Z"
     return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--key", "ada.key"), "go with `--me`"),
+        (("--processes", "3"), "go with `--me`"),
+        (("--me", "ada"), "`--key` must be given"),
+        (("--functions", "sums.py"), "must be module:object"),
+        (("--functions", "no_such_module:Sums"), "cannot be used: ModuleNotFoundError"),
+        (("--functions", "json:JSONDecoder"), "must have `name`, `init`"),
+    ],
+)
+def test_options_of_hosts_and_own_functions_are_refused_where_they_do_not_fit(
+    folder: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(write(folder), "--out", str(folder / "out"), *arguments)
+    assert not (folder / "out").exists()
+
+
+OWN = """
+from dataclasses import dataclass
+from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
+
+
+@dataclass(frozen=True)
+class Sums:
+    columns: int = 6
+    name: str = "sums"
+
+    def init(self):
+        return PemState(0, {}, (VectorBlock(self.columns, bound=2.0, cap=1.0, nonnegative=True),))
+
+    def map_in_client(self, records, state):
+        return records
+
+    def reduce_in_aggregator(self, state, total):
+        return PemState(1, {"sums": total.values[0]}, ())
+"""
+
+
+@pytest.mark.e2e
+def test_functions_of_ones_own_on_one_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "sums_of_one_machine.py").write_text(OWN)
+    monkeypatch.chdir(folder)
+    spec = write(folder, algorithm=['name = "own"', "iterations = 1"], budget=["epsilon = 1e5"])
+    with pytest.raises(InputError, match="go together"):
+        run(spec, "--out", "out")
+    code, _, told = run(spec, "--out", "out", "--functions", "sums_of_one_machine:Sums")
+    assert code == 0, told
+    found = np.load(folder / "out" / "model.npz")["sums"]
+    assert found.sum() == 2 * ROWS

@@ -49,6 +49,8 @@ class Spent:
     """Of those that promise something."""
     unbounded: int
     """Runs that promise nothing of a record: only a joint audit says what they give away."""
+    audited: int = 0
+    """Runs that promise nothing either, and are in one joint audit that found every document clear."""
 
     def epsilon(self, delta: float) -> float:
         """Of the runs that promise something.
@@ -119,7 +121,7 @@ def spent_together(prices: Sequence[Price]) -> Spent:
     Examples
     --------
     >>> spent_together([Price(3.0, ""), Price(4.0, ""), Price(None, "")])
-    Spent(runs=3, mu=5.0, unbounded=1)
+    Spent(runs=3, mu=5.0, unbounded=1, audited=0)
     """
     known = [price.mu for price in prices if price.mu is not None]
     return Spent(len(prices), math.sqrt(math.fsum(mu**2 for mu in known)), len(prices) - len(known))

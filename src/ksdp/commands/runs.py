@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ksdp.commands.options import JsonOption, signing_key
+from ksdp.commands.options import JsonOption, StoreOption, signing_key
 
 __all__ = ["budget", "party", "run"]
 
@@ -131,16 +131,38 @@ def party(
 def budget(
     ledger: Annotated[Path, typer.Argument(help="The party's ledger.")],
     delta: Annotated[float, typer.Option("--delta", help="At which epsilon is stated.")] = 1e-5,
+    coming: Annotated[
+        Path | None,
+        typer.Option("--next", help="Print what to audit: all those runs, and this protocol file's."),
+    ] = None,
+    joint: Annotated[
+        str | None, typer.Option("--joint", help="Take what this joint audit found (`mechanism.name = together`).")
+    ] = None,
+    store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """What all runs on a party's data have given away together."""
+    """What all runs on a party's data have given away together; the joint audit of those without noise."""
+    from datetime import UTC, datetime
+
     from ksdp.audit.errors import InputError
-    from ksdp.flows.runs.budget import entries, spent, spent_words
+    from ksdp.flows.runs.budget import PartyRunPrices, entries, spent, spent_words
+    from ksdp.flows.runs.joint import joint_table, record_joint
+    from ksdp.flows.runs.terms import read_run
+    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.findings import read_summary
     from ksdp.storage.runs.ledger import Ledger
+    from ksdp.storage.store import Store
 
     if not ledger.is_file():
         raise InputError(f"there is no ledger {ledger}.")
+    if joint is not None:
+        opened = Store.open(store, create=False)
+        record_joint(Ledger(ledger), read_summary(opened.audit(find_audit(opened, joint))), datetime.now(UTC))
     runs, total = entries(Ledger(ledger)), spent(Ledger(ledger))
+    if coming is not None:
+        unbounded = [entry.identity for entry in runs if entry.price.mu is None]
+        typer.echo(joint_table([*unbounded, PartyRunPrices(read_run(coming)).identity]))
+        return
     if as_json:
         listed = [
             {
@@ -155,7 +177,7 @@ def budget(
             for entry in runs
         ]
         together = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
-        together |= {"advantage": total.advantage, "unbounded": total.unbounded}
+        together |= {"advantage": total.advantage, "unbounded": total.unbounded, "audited": total.audited}
         typer.echo(json.dumps({"runs": listed, "together": together}))
         return
     for entry in runs:

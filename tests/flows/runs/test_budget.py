@@ -21,6 +21,7 @@ from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.cli import app
 from ksdp.flows.deployable.runs import party_flow
 from ksdp.flows.runs.budget import Priced, Purse, entries, open_purse, spent, spent_words
+from ksdp.flows.runs.joint import JointAudit, identity_text, joint_table
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
@@ -199,3 +200,23 @@ def test_a_flow_that_takes_part_keeps_the_budget_beside_the_key(tmp_path: Path) 
             uncleared=True,
         )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_joint_audit_of_all_runs_makes_room_for_the_next_and_of_some_none(two: Two) -> None:
+    run = two.run(EXACT)
+    two.purse(run).begin()
+    ledger = Ledger(two.folder / "ada.ledger")
+    with pytest.raises(InputError, match="A joint audit is needed"):
+        two.purse(run, "unbounded = 1").check()
+    once = joint_table([entries(ledger)[0].identity])
+    assert once.count("[[mechanism.runs]]") == 2
+    audited = JointAudit("a1", "sha256:1", 0.2, (identity_text(entries(ledger)[0].identity),) * 2)
+    line = {"run": "joint a1", "time": "now", "what": "joint", "audit": "a1", "corpus": audited.corpus}
+    with ledger.locked():
+        ledger.add(line | {"margin": audited.margin, "runs": list(audited.runs)})
+    two.purse(run, "unbounded = 1").begin()
+    total = spent(ledger)
+    assert (total.runs, total.unbounded, total.audited) == (2, 0, 2)
+    assert "2 runs without a promise of a record, all in one joint audit" in spent_words(total)
+    with pytest.raises(InputError, match="it would be 3"):
+        two.purse(run, "unbounded = 1").check()

@@ -1,0 +1,255 @@
+"""Several runs on the same data as one mechanism: what they give away together is not the sum of their parts.
+
+One run may announce a document behind a mask, and another the mask: each alone says nothing, both say all. So two
+audits that found nothing do not add up to a third. An audit of both runs as one view does, as everything that both
+announce is in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, opened, opens_of
+from ksdp.audit.mechanisms.guarantee import Guarantee, measured
+from ksdp.audit.registry import make_mechanism, statistics
+from ksdp.audit.statistics.contract import Documents, Statistic
+
+__all__ = ["OfRun", "SumOverRuns", "Together"]
+
+_FAMILIES = ("paper", "geometry", "rounds", "pem")
+
+
+@dataclass(frozen=True)
+class OfRun:
+    """A statistic of one of the runs."""
+
+    place: int
+    """Of the run, from 1."""
+    statistic: Statistic
+    family: str = "together"
+
+    @property
+    def name(self) -> str:
+        """Which run, and the statistic's name."""
+        return f"run{self.place}-{self.statistic.name}"
+
+    @property
+    def version(self) -> int:
+        """That of the statistic."""
+        return self.statistic.version
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The run's arrays."""
+        return _named(self.place, self.statistic.needs)
+
+    @property
+    def needs_any(self) -> tuple[str, ...]:
+        """The run's arrays."""
+        return _named(self.place, getattr(self.statistic, "needs_any", ()))
+
+    @property
+    def needs_background(self) -> tuple[str, ...]:
+        """What the adversary must know besides, as the statistic has it."""
+        return tuple(getattr(self.statistic, "needs_background", ()))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The run's arrays."""
+        return _named(self.place, getattr(self.statistic, "reads", ()))
+
+    def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
+        """One number a document, from this run alone."""
+        return self.statistic.evaluate(_of_run(observables, self.place), documents)
+
+
+@dataclass(frozen=True)
+class SumOverRuns:
+    """The sum of a statistic over all runs that have it: of logarithms of a likelihood, that of all together."""
+
+    parts: tuple[OfRun, ...]
+    family: str = "together"
+
+    @property
+    def name(self) -> str:
+        """The statistic's, and that it is a sum."""
+        return f"runs-{self.parts[0].statistic.name}"
+
+    @property
+    def version(self) -> int:
+        """That of the statistic."""
+        return self.parts[0].version
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Arrays of all runs."""
+        return tuple(name for part in self.parts for name in part.needs)
+
+    @property
+    def needs_background(self) -> tuple[str, ...]:
+        """What the adversary must know besides."""
+        return self.parts[0].needs_background
+
+    def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
+        """One number a document."""
+        values = [part.evaluate(observables, documents) for part in self.parts]
+        return np.asarray(np.sum(values, axis=0), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Runs several mechanisms on the same databases and announces all that they announce.
+
+    Every statistic is tried on every run by itself, and its sum over runs; what the runs say together in any other
+    way is seen by learned columns alone, so that nothing is clear without them (`statistics.families` with
+    "learned").
+
+    Parameters
+    ----------
+    runs : tables
+        Each a mechanism with its parameters, as in `[mechanism]`; two or more. Versions and defaults are filled
+        in, so that runs of another version are never taken for these.
+
+    Examples
+    --------
+    >>> together = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    >>> [array.name for array in together.observables(9)][:2]
+    ['run1_sums', 'run1_T']
+    """
+
+    name: ClassVar[str] = "together"
+    version: ClassVar[int] = 1
+    needs_learner: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = measured(
+        "this package", "A measurement of all runs as one view. Nothing is promised of any of them."
+    )
+
+    runs: tuple[Mapping[str, Any], ...] = field(
+        default=({"name": "pd-nmf"}, {"name": "pd-svd"}), hash=False
+    )  # what two organisations run first
+
+    def __post_init__(self) -> None:
+        if len(self.runs) < 2:
+            raise SpecError(f"`runs` must hold at least two mechanisms; got {len(self.runs)}.")
+        for run in self.runs:
+            if not isinstance(run, Mapping) or not isinstance(run.get("name"), str):
+                raise SpecError("`runs` must be tables, each with the `name` of a mechanism and its parameters.")
+            if run["name"] == self.name:
+                raise SpecError("`runs` must not hold runs that are together themselves; list them one by one.")
+        object.__setattr__(self, "runs", tuple(dict(run) for run in self.runs))
+        object.__setattr__(self, "runs", tuple(map(_filled, self.runs, self.inner)))
+
+    @cached_property
+    def inner(self) -> tuple[Mechanism, ...]:
+        """The mechanisms, in their order."""
+        return tuple(
+            make_mechanism(run["name"], {k: value for k, value in run.items() if k not in ("name", "version")})
+            for run in self.runs
+        )
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether one of them refuses negative entries."""
+        return any(getattr(one, "nonnegative", False) for one in self.inner)
+
+    @property
+    def opens(self) -> str:
+        """`final` if all open their final output alone."""
+        return OPENS[1] if all(opens_of(one) == OPENS[1] for one in self.inner) else OPENS[0]
+
+    @property
+    def final(self) -> tuple[str, ...]:
+        """The final outputs of all."""
+        each = (_named(at, getattr(one, "final", ())) for at, one in self._numbered)
+        return tuple(name for names in each for name in names)
+
+    @property
+    def learn_from(self) -> tuple[str, ...]:
+        """What must be learnt from, of all."""
+        each = (_named(at, getattr(one, "learn_from", ())) for at, one in self._numbered)
+        return tuple(name for names in each for name in names)
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Everything that one of them shows, where it is told to leave some out."""
+        each = (_named(at, getattr(one, "opened", ())) for at, one in self._numbered)
+        return tuple(name for names in each for name in names)
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Every statistic of every run, and the sums of those that several have."""
+        every = [s for s in statistics().values() if s.family in _FAMILIES]
+        found: list[Statistic] = []
+        by_name: dict[str, list[OfRun]] = {}
+        for place, one in self._numbered:
+            for statistic in (*every, *getattr(one, "statistics", ())):
+                part = OfRun(place, statistic)
+                found.append(part)
+                by_name.setdefault(statistic.name, []).append(part)
+        sums = (SumOverRuns(tuple(parts)) for parts in by_name.values() if self._have_all(parts))
+        return (*found, *sums)
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes: those of every run, each with the run's number before it."""
+        return tuple(
+            Announced(_prefixed(place, array.name), array.shape, array.early)
+            for place, one in self._numbered
+            for array in one.observables(features)
+        )
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run them one after the other; all draw from `rng`."""
+        return Observables(
+            {
+                _prefixed(place, name): array
+                for place, one in self._numbered
+                for name, array in one.run(database, rng).items()
+            }
+        )
+
+    @property
+    def _numbered(self) -> list[tuple[int, Mechanism]]:
+        return list(enumerate(self.inner, start=1))
+
+    def _have_all(self, parts: list[OfRun]) -> bool:
+        """Whether every run announces what the statistic needs; of no alternatives, which may differ in units."""
+        shown = {name for place, one in self._numbered for name in _named(place, opened(one, 2))}
+        whole = all(part.needs and set(part.needs) <= shown and not part.needs_any for part in parts)
+        return whole and len(parts) == len(self.inner)
+
+
+def _filled(run: Mapping[str, Any], mechanism: Mechanism) -> dict[str, Any]:
+    if run.get("version", mechanism.version) != mechanism.version:
+        raise SpecError(f"`version` of {mechanism.name} must be {mechanism.version}; got {run['version']!r}.")
+    filled: dict[str, Any] = {}
+    if dataclasses.is_dataclass(mechanism):
+        filled = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
+    return {"name": run["name"], "version": mechanism.version} | filled
+
+
+def _prefixed(place: int, name: str) -> str:
+    return f"run{place}_{name}"
+
+
+def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_prefixed(place, name) for name in names)
+
+
+def _of_run(observables: Observables, place: int) -> Observables:
+    """One run's announcement, under its own names; one object for all statistics, which share what they derive."""
+
+    def cut() -> Observables:
+        before = _prefixed(place, "")
+        arrays = {name.removeprefix(before): observables[name] for name in observables if name.startswith(before)}
+        return Observables(arrays)
+
+    found: Observables = observables.derive(("together", place), cut)
+    return found

@@ -1,0 +1,138 @@
+"""What every protocol costs at 2, 3, 5 and 10 parties: bytes of one party, and CPU seconds of all together.
+
+::
+
+    python -m benchmarks protocols --party-counts 2 3 5 10
+
+Small on purpose (40 documents a party, 60 features, rank 3, 5 rounds; of NormedSecSum 2): all parties in this one
+process, without TLS and sockets, so that bytes are those of the messages alone and seconds those of computing.
+Runs that open their final output alone (`benchmarks hidden`) and PEM between hosts (`benchmarks pem-hosts`) have
+their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+
+import numpy as np
+import scipy.sparse as sp
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
+from ksdp.audit.mechanisms.pem.budget import Budget
+from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.registry import make_mechanism
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.channel.rounds import run_together
+from ksdp.protocols.pem.aggregator import PemAggregator
+from ksdp.protocols.pem.client import PemClient
+from ksdp.protocols.pem.server import PemServer
+from ksdp.protocols.pem.terms import PemTerms
+from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import Precision, needs_norms, party_program, program_of
+from ksdp.protocols.runs.run_terms import RunTerms, Statement
+from ksdp.protocols.runs.server_rounds import server_rounds
+
+__all__ = ["PROTOCOLS", "run"]
+
+FEATURES, DOCUMENTS, RANK, ROUNDS = 60, 40, 3, 5
+_NOISE = {"sampler": "discrete"}
+PROTOCOLS: dict[str, dict[str, object]] = {
+    "pd-nmf": {"sweeps": ROUNDS, "tolerance": 0.0},
+    "sigma-svd": {"solver": "power", "iterations": ROUNDS, "tolerance": 0.0},
+    "pd-svd": {"solver": "power", "iterations": 2, "tolerance": 0.0},
+    "pd-pca": {"solver": "power", "iterations": 2, "tolerance": 0.0},
+    "hardt-roth": {"iterations": ROUNDS, "epsilon": 1.0, **_NOISE},
+    "dp-nmf": {"sweeps": ROUNDS, "epsilon": 1.0, **_NOISE},
+    "moments": {"advantage": 0.4, **_NOISE},
+    "fedpower-private": {"iterations": ROUNDS, "period": 1, "noise": 0.1, **_NOISE},
+    "fedpower": {"iterations": ROUNDS, "period": 1, "noise": 0.1, "central_noise": 0.1, **_NOISE},
+    "dpdispca": {"intermediate": 5, "epsilon": 1.0, **_NOISE},
+    "fedpower-utility": {"iterations": ROUNDS, "period": 1, "noise": 0.1, "row_bound": 1.0, **_NOISE},
+}
+"""What parties can run, with parameters of a small run."""
+
+
+def run(sizes: list[int]) -> None:
+    """Print the table: a row a protocol, a column a number of parties."""
+    print(f"kB that the busiest node sends / CPU s of all; {DOCUMENTS} documents a party, {FEATURES} features")
+    print(f"{'':18}" + "".join(f"{f'{m} parties':>18}" for m in sizes))
+    for name, parameters in PROTOCOLS.items():
+        mechanism = make_mechanism(name, {"rank": RANK, **parameters}, installed=True)
+        print(f"{name:18}" + "".join(f"{_shown(mechanism, m):>18}" for m in sizes), flush=True)
+    pem = PemKMeans(RANK, FEATURES, bound=8.0, fraction_bits=0)
+    print(f"{'pem k-means':18}" + "".join(f"{_pem(pem, m):>18}" for m in sizes), flush=True)
+
+
+def _shown(mechanism: Mechanism, m: int) -> str:
+    if program_of(mechanism).one_noise and m < 3:
+        return "at least 3"
+    names = [f"party{number:02}" for number in range(m)]
+    server = "server" if program_of(mechanism).server else None
+    keys = {name: _key(name) for name in (*names, *filter(None, (server,)))}
+    everybody = tuple(Participant(name, keys[name].public_key().public_bytes_raw()) for name in names)
+    hub = Participant(server, keys[server].public_key().public_bytes_raw()) if server else None
+    bound = 2.0**12 if needs_norms(mechanism) else 2.0**20
+    terms = RunTerms(mechanism, FEATURES, "sha256:0", Precision(31, bound), everybody, hub)
+    began = time.process_time()
+    sides = {
+        name: party_rounds(
+            terms, name, keys[name], party_program(mechanism, _rows(number), m), Statement(cleared=False)
+        )
+        for number, name in enumerate(names)
+    }
+    if server:
+        sides[server] = server_rounds(terms, keys[server])
+    _, said = run_together(sides)
+    sent: Counter[str] = Counter()
+    for sender, spoken in said:
+        sent[sender] += sum(map(len, spoken.messages.values()))
+    return f"{max(sent.values()) / 1e3:,.0f} / {time.process_time() - began:.2f}"
+
+
+def _pem(algorithm: PemAlgorithm, servers: int) -> str:
+    """40 clients of one record each, so many servers; of a client, in all iterations."""
+    clients, parts = [f"client{number:02}" for number in range(DOCUMENTS)], _rows(0)
+    names = [f"server{number:02}" for number in range(servers)]
+    keys = {name: _key(name) for name in (*clients, *names, "hub")}
+    who = {name: Participant(name, key.public_key().public_bytes_raw()) for name, key in keys.items()}
+    terms = PemTerms(
+        tuple(who[name] for name in clients), tuple(who[name] for name in names), who["hub"],
+        Budget(1.0, ROUNDS), 1, repr(algorithm), b"a benchmark",
+    )  # fmt: skip
+    began, sent = time.process_time(), 0
+    held = {name: PemClient(terms, name, keys[name], algorithm, parts[[at]]) for at, name in enumerate(clients)}
+    serving = {name: PemServer(terms, name, keys[name]) for name in names}
+    hub = PemAggregator(terms, keys["hub"], algorithm)
+    hellos = [client.hello() for client in held.values()]
+    greetings = [server.hello() for server in serving.values()]
+    for client in held.values():
+        client.hear(greetings)
+    for server in serving.values():
+        server.hear(hellos)
+    while True:
+        state = hub.begin()
+        going = [server.open(state) for server in serving.values()]
+        if not all(going):
+            break
+        for client in held.values():
+            for name, upload in client.answer(state).items():
+                sent += len(upload.to_bytes())
+                serving[name].take(upload)
+        roster = hub.roster([server.present() for server in serving.values()])
+        hub.reduce([server.total(roster) for server in serving.values()])
+    return f"{sent / len(clients) / 1e3:,.0f} / {time.process_time() - began:.2f}"
+
+
+def _rows(number: int) -> sp.csr_array:
+    rng = np.random.default_rng(number)
+    dense = np.where(rng.random((DOCUMENTS, FEATURES)) < 0.2, rng.random((DOCUMENTS, FEATURES)), 0.0)
+    dense[np.arange(DOCUMENTS), np.arange(DOCUMENTS) % FEATURES] = 0.5  # no row is empty
+    return sp.csr_array(dense / np.linalg.norm(dense, axis=1, keepdims=True))
+
+
+def _key(name: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())

@@ -1,0 +1,110 @@
+"""Several runs as one view: what is in it, and that it finds what no run by itself gives away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import ks_2samp
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import lent, make_mechanism, statistics
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics.contract import Documents
+
+TWO = [{"name": "pd-nmf", "rank": 2, "sweeps": 3}, {"name": "pd-nmf", "rank": 3, "sweeps": 2}]
+
+
+def plan_of(corpus: Corpus, runs: list[dict[str, Any]], **sections: Any):
+    tables: dict[str, Any] = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 20, "with_runs": 10}}
+    return make_plan(parse_spec(tables | {"mechanism": {"name": "together", "runs": runs}} | sections), corpus)
+
+
+def test_it_announces_what_each_run_announces_and_nothing_else(corpus: Corpus) -> None:
+    database = Database((sp.csr_array(corpus.matrix[:20]), sp.csr_array(corpus.matrix[20:40])))
+    seen = Together(tuple(TWO)).run(database, np.random.default_rng(0))
+    for place, one in enumerate(TWO, start=1):
+        mechanism = make_mechanism(one["name"], {k: v for k, v in one.items() if k != "name"})
+        alone = mechanism.run(database, np.random.default_rng(0))
+        own = {name: array for name, array in seen.items() if name.startswith(f"run{place}_")}
+        assert {name.removeprefix(f"run{place}_") for name in own} == set(alone)
+        for name, array in alone.items():
+            np.testing.assert_array_equal(own[f"run{place}_{name}"], array)
+
+
+def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> None:
+    database = Database((sp.csr_array(corpus.matrix[:20]), sp.csr_array(corpus.matrix[20:40])))
+    together = Together(tuple(TWO))
+    seen = together.run(database, np.random.default_rng(0))
+    documents = Documents(sp.csr_array(corpus.matrix[:9]))
+    by_name = {statistic.name: statistic for statistic in together.statistics}
+    inner = Observables({n.removeprefix("run2_"): a for n, a in seen.items() if n.startswith("run2_")})
+    first = Observables({n.removeprefix("run1_"): a for n, a in seen.items() if n.startswith("run1_")})
+    plain = statistics()["sums-share"]
+    values = by_name["run2-sums-share"].evaluate(seen, documents)
+    np.testing.assert_array_equal(values, plain.evaluate(inner, documents))
+    both = by_name["runs-sums-share"].evaluate(seen, documents)
+    np.testing.assert_array_equal(both, plain.evaluate(first, documents) + values)
+
+
+def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(corpus: Corpus) -> None:
+    few = plan_of(corpus, TWO)
+    assert [reason[:30] for reason in few.coverage.unread] == ["what the runs say together (`s"]
+    learnt = plan_of(corpus, TWO, statistics={"families": ["paper", "geometry", "rounds", "learned"]})
+    assert learnt.coverage.may_clear
+    many = plan_of(corpus, TWO, design={"party_size": 20, "with_runs": 12 * corpus.features})
+    assert any("run1_sums number by number" in reason for reason in many.coverage.unread)
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Announces how many documents it has; `mask` those without the last feature alone."""
+
+    mask: bool
+    version: int = 1
+    name: str = "masked"
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        return (Announced("output", (1,)),)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        matrix = sp.csr_array(sp.vstack(database.parties, format="csr"))
+        marked = matrix[:, [matrix.shape[1] - 1]].toarray()[:, 0]
+        kept = marked == 0 if self.mask else np.full(len(marked), fill_value=True)
+        return Observables({"output": np.array([matrix[np.flatnonzero(kept)][:, [0]].sum()])})
+
+
+def test_two_runs_that_say_nothing_alone_may_say_all_together() -> None:
+    """A document behind the sum of the others, and the sum of the others: D of each, and of their difference."""
+    rng = np.random.default_rng(2)
+    rows = sp.csr_array(np.column_stack([rng.normal(0, 30, 60) ** 2, rng.random(60), np.zeros(60)]))
+    document = sp.csr_array(np.array([[5.0, 0.5, 1.0]]))
+    with lent({"sum-of-all": Masked(mask=False), "sum-of-most": Masked(mask=True)}):
+        together = Together(({"name": "sum-of-all"}, {"name": "sum-of-most"}))
+        seen = np.empty((2, 300, 2))
+        for held, run in np.ndindex(2, 300):
+            drawn = sp.csr_array(rows[np.sort(rng.choice(60, 20, replace=False))])
+            whole = sp.csr_array(sp.vstack((drawn, document), format="csr")) if held else drawn
+            found = together.run(Database((whole,)), rng)
+            seen[held, run] = found["run1_output"][0], found["run2_output"][0]
+    alone = [ks_2samp(seen[0, :, place], seen[1, :, place]).statistic for place in (0, 1)]
+    assert max(alone) < 0.25  # chance alone: above 0.16 once in a thousand
+    assert ks_2samp(*(np.diff(arm)[:, 0] for arm in seen)).statistic == 1.0
+
+
+def test_what_cannot_be_run_together_is_refused() -> None:
+    for runs, message in (
+        ((TWO[0],), "at least two"),
+        ((TWO[0], {"rank": 3}), "each with the `name`"),
+        ((TWO[0], {"name": "together"}), "one by one"),
+        ((TWO[0], {"name": "pd-nmf", "ranks": 3}), "is not a parameter"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            Together(tuple(runs))
