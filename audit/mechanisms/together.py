@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, opened, opens_of
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 
 __all__ = ["OfRun", "SumOverRuns", "Together"]
 
@@ -68,7 +68,7 @@ class OfRun:
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a document, from this run alone."""
-        return self.statistic.evaluate(_of_run(observables, self.place), documents)
+        return self.statistic.evaluate(_of_run(observables, self.place), _documents_of(documents, self.place))
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,12 @@ class Together:
         return tuple(name for names in each for name in names)
 
     @property
+    def learn_always(self) -> tuple[str, ...]:
+        """What must be learnt from whatever its size, of all."""
+        each = (_named(at, getattr(one, "learn_always", ())) for at, one in self._numbered)
+        return tuple(name for names in each for name in names)
+
+    @property
     def opened(self) -> tuple[str, ...]:
         """Everything that one of them shows, where it is told to leave some out."""
         each = (_named(at, getattr(one, "opened", ())) for at, one in self._numbered)
@@ -241,6 +247,20 @@ def _prefixed(place: int, name: str) -> str:
 
 def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_prefixed(place, name) for name in names)
+
+
+@lru_cache(maxsize=8)
+def _documents_of(documents: Documents, place: int) -> Documents:
+    """The same documents, in databases that this run's mechanism alone is run on."""
+    pool = _pool_of(documents.pool, place)
+    return documents if pool is documents.pool else dataclasses.replace(documents, pool=pool)
+
+
+@lru_cache(maxsize=8)
+def _pool_of(pool: Pool | None, place: int) -> Pool | None:
+    if pool is None or not isinstance(pool.mechanism, Together):
+        return pool
+    return dataclasses.replace(pool, mechanism=pool.mechanism.inner[place - 1])
 
 
 def _of_run(observables: Observables, place: int) -> Observables:

@@ -74,10 +74,10 @@ def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     if pool.fixed is not None:
         drawn, parties = at_even_steps(drawn, max(1, int(pool.share * drawn.shape[0]))), [pool.fixed]
     try:
-        found = pool.mechanism.run(Database((drawn, *parties)), np.random.default_rng(0))["T"]
+        found = pool.mechanism.run(Database((drawn, *parties)), np.random.default_rng(0))
     except KsdpError:  # too few documents for its rank, say
         return None
-    topics = np.asarray(found, dtype=np.float64)
+    topics = np.asarray(found.get("T", np.empty(0)), dtype=np.float64)
     if topics.shape != (rank, drawn.shape[1]):
         return None
     rows = at_even_steps(pool.drawn, MOST_ROWS)

@@ -145,6 +145,11 @@ class Noisy:
         """What must be learnt from where it is small, as without noise: see `audit.coverage.learnable`."""
         return tuple(getattr(self.inner, "learn_from", ()))
 
+    @property
+    def learn_always(self) -> tuple[str, ...]:
+        """What must be learnt from whatever its size, as without noise."""
+        return tuple(getattr(self.inner, "learn_always", ()))
+
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of the other mechanism."""
         return self.inner.observables(features)

@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.contract import Documents, Pool
 
 TWO = [{"name": "pd-nmf", "rank": 2, "sweeps": 3}, {"name": "pd-nmf", "rank": 3, "sweeps": 2}]
 
@@ -52,6 +52,24 @@ def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> N
     np.testing.assert_array_equal(values, plain.evaluate(inner, documents))
     both = by_name["runs-sums-share"].evaluate(seen, documents)
     np.testing.assert_array_equal(both, plain.evaluate(first, documents) + values)
+
+
+def test_topics_of_a_run_are_expected_of_its_own_mechanism(corpus: Corpus) -> None:
+    together, rows = Together(tuple(TWO)), sp.csr_array(corpus.matrix)
+    seen = together.run(Database((sp.csr_array(rows[:20]),)), np.random.default_rng(0))
+    found = {s.name: s for s in together.statistics}["run2-topics-match"]
+    values = found.evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=together)))
+    alone = Documents(rows, pool=Pool(rows, 0.5, mechanism=together.inner[1]))
+    assert values.any()
+    np.testing.assert_array_equal(
+        values, statistics()["topics-match"].evaluate(Observables({"T": seen["run2_T"]}), alone)
+    )
+
+
+def test_weights_of_ratings_must_be_learnt_from_in_every_wrapping(corpus: Corpus) -> None:
+    rated = {"rank": 2, "weighted": True}
+    assert Together(({"name": "pd-nmf"} | rated, {"name": "pd-svd", "rank": 2})).learn_always == ("run1_weights",)
+    assert make_mechanism("noisy", {"mechanism": "pd-nmf", "parameters": rated}).learn_always == ("weights",)
 
 
 def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(corpus: Corpus) -> None:
