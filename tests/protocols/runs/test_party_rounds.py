@@ -115,7 +115,8 @@ def test_all_that_travels_in_sums_is_uniform() -> None:
     for sender, spoken in said:
         if spoken.kind == "sum":
             body = unpack("round", next(iter(spoken.messages.values())), 3)[2]
-            seen.setdefault(sender, []).append(bytes(Contribution.from_bytes(body).payload))
+            share = unpack("summed", body, 2)[1]
+            seen.setdefault(sender, []).append(bytes(Contribution.from_bytes(share).payload))
     for payloads in seen.values():
         whole = np.frombuffer(b"".join(payloads), dtype=np.uint8)
         assert len(whole) > 2000
@@ -133,7 +134,8 @@ def test_the_message_of_a_fixed_input_is_uniform_over_sessions() -> None:
             mail = {n: {o: spoken[o].messages[n] for o in spoken if o != n} for n in party}
             spoken = {n: p.send(mail[n]) for n, p in party.items()}
         body = unpack("round", spoken["ada"].messages["bob"], 3)[2]
-        first.append(np.frombuffer(Contribution.from_bytes(body).payload, dtype="<u8")[0] / 2.0**64)
+        share = unpack("summed", body, 2)[1]
+        first.append(np.frombuffer(Contribution.from_bytes(share).payload, dtype="<u8")[0] / 2.0**64)
     assert kstest(first, "uniform").pvalue > 1e-4
 
 

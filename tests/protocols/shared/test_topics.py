@@ -112,14 +112,15 @@ def test_a_topic_on_the_simplex_that_nobody_uses_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("why", ["too few steps", "far below the bound"])
 def test_a_threshold_that_was_not_reached_opens_nothing(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix, slack = documents(14, 9), 4.0
+    features, slack = 24, 4.0
     if why == "too few steps":
         monkeypatch.setattr(simplex_topics, "PASSES", 1)
     else:
         slack = 2.0**28
-    sizes = SimplexSizes(3, 9, slack * float((matrix**2).sum()))
+    matrix = documents(14, features)
+    sizes = SimplexSizes(3, features, slack * float((matrix**2).sum()))
     with pytest.raises(NotProjected):
-        opened(matrix, random_topics(9, 3, 5), Sweeps(sizes, 3))
+        opened(matrix, random_topics(features, 3, 5), Sweeps(sizes, 3))
 
 
 @pytest.mark.parametrize("penalties", [PENALTIES, Penalties(0.0, 0.02, 0.0, 0.02)])
