@@ -167,6 +167,7 @@ def open_index(log: Path) -> Iterator[ReviewIndex]:
 
 
 def _opened(file: Path, log: Path) -> ReviewIndex:
+    file.touch(mode=0o600)  # SQLite makes files as the umask has it, and its journal with the modes of the file
     connection = sqlite3.connect(file)
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:

@@ -24,7 +24,7 @@ from ksdp.dashboards.reviews.actions import Actions
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.store import Store
 
-WORDS = [f"common{n}" for n in range(30)]
+WORDS = [f"common{a}{b}" for a in "abcde" for b in "abcdef"]
 CANARY = "Zyxcanaryqw"
 """In every third text, in upper and lower case letters."""
 
@@ -58,7 +58,6 @@ def pages(store: Store, audit: str) -> list[str]:
 
 
 @pytest.mark.e2e
-@pytest.mark.validity
 def test_no_text_is_anywhere_and_no_file_is_for_others(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     with (tmp_path / "mail.jsonl").open("w") as file:
