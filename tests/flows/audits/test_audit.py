@@ -224,7 +224,8 @@ def test_a_mechanism_that_ignores_the_data_flags_nothing(ksdp: Callable, spec: C
 
 def test_without_a_named_server_it_brings_its_own(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
     bare = {"PREFECT_API_URL": "", "PREFECT_API_AUTH_STRING": ""}
-    ran = ksdp("audit", spec(), "--store", tmp_path / "store", "--json", environment=bare, check=3)
+    asked = ("audit", spec(), "--workers", 2, "--store", tmp_path / "store", "--json")
+    ran = ksdp(*asked, environment=bare, check=3)
     assert "Prefect UI http://127.0.0.1:" in ran.err
     assert ((tmp_path / "store").stat().st_mode & 0o077) == 0
     assert ((tmp_path / "store" / "prefect" / "password").stat().st_mode & 0o077) == 0
