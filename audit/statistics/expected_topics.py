@@ -9,7 +9,7 @@ documents at the expected topics T_0, with the sign turned. T_0 is what the mech
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,9 +50,13 @@ class ExpectedTopics:
 
         Nothing is learnt from an entry that is at its bound both times.
         """
-        apart = _total(self.some, found) - _total(self.some, self.topics)
+        apart = _total(self.some, found) - self._at_expected
         apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
         return apart
+
+    @cached_property
+    def _at_expected(self) -> Floats:
+        return _total(self.some, self.topics)
 
 
 def coefficients_under(topics: Floats, products: Floats) -> Floats:
