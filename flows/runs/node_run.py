@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from numpy.typing import NDArray
@@ -32,9 +32,10 @@ from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
-__all__ = ["Clock", "Node", "claimed", "guarantee_words", "run_node", "utc_now"]
+__all__ = ["Clock", "Node", "NotedRun", "claimed", "guarantee_words", "run_node", "utc_now"]
 
 Clock = Callable[[], datetime]
+_Played = TypeVar("_Played")
 _NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
 """Kinds of messages that say nothing of anybody's documents, but that they are cleared."""
 
@@ -75,6 +76,65 @@ class Node:
             raise InputError(f"the key is not the one that the protocol file names for {self.name}.")
 
 
+class NotedRun:
+    """A node's run as it is written down, whatever its protocol; a context that closes the transcript.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the result.
+    clock : callable
+    watch : Watch
+        Told of every event that is noted.
+    before_data : callable, optional
+        Called once, before the first message that depends on data goes out; what it raises ends the run.
+    no_data : kinds of messages
+        That depend on no data.
+    """
+
+    def __init__(
+        self, out: Path, clock: Clock, watch: Watch, before_data: Callable[[], None] | None, no_data: Set[str]
+    ) -> None:
+        self._began, self._started = time.monotonic(), clock()
+        self._clock, self._watch, self._no_data = clock, watch, no_data
+        self._waiting = [before_data] if before_data else []
+        self.transcript = Transcript(out, clock)
+
+    def __enter__(self) -> NotedRun:
+        return self
+
+    def __exit__(self, *ended: Any) -> None:
+        self.transcript.__exit__(*ended)
+
+    def note(self, **event: Any) -> None:
+        """Tell whoever watches, and the transcript."""
+        if self._waiting and event["what"] == "sent" and event["kind"] not in self._no_data:
+            self._waiting.pop()()
+        self._watch.note(**event)
+        self.transcript.note(**event)
+
+    def played(self, play: Coroutine[Any, Any, _Played]) -> _Played:
+        """Play to the end; an end without a result is noted, with its reason."""
+        try:
+            return asyncio.run(play)
+        except KsdpError as error:
+            self.note(what="ended without a result", reason=str(error))
+            raise
+        except KeyboardInterrupt:
+            self.note(what="ended without a result", reason="stopped here")
+            raise
+
+    def took(self) -> dict[str, Any]:
+        """Times, rounds and bytes, for `run.json`."""
+        return {
+            "started": self._started.isoformat(timespec="seconds"),
+            "finished": self._clock().isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - self._began, 3),
+            "rounds": self._watch.rounds,
+            "bytes": {"sent": self._watch.sent.total(), "received": self._watch.received.total()},
+        }
+
+
 def run_node(
     node: Node,
     rounds: Rounds[Outcome],
@@ -112,45 +172,22 @@ def run_node(
         If the run ends without a result; then none is written.
     """
     node.check()
-    run, clock, watch = node.run, node.clock, node.watch
-    began, started = time.monotonic(), clock()
-    with Transcript(node.out, clock) as transcript:
-        waiting = [before_data] if before_data else []
-
-        def note(**event: Any) -> None:
-            if waiting and event["what"] == "sent" and event["kind"] not in _NO_DATA:
-                waiting.pop()()
-            watch.note(**event)
-            transcript.note(**event)
-
+    run = node.run
+    with NotedRun(node.out, node.clock, node.watch, before_data, _NO_DATA) as noted:
         agreed = {"agreement": run.terms.digest.hex(), "mechanism": run.terms.mechanism.name}
-        transcript.note(what="run", me=node.name, **agreed, **header)
+        noted.transcript.note(what="run", me=node.name, **agreed, **header)
         grounds = "collects" if node.name == run.server else "uncleared" if header.get("uncleared") else "cleared"
-        mesh = _mesh(node, note, about=lambda: about_of(run, grounds, clock()).to_bytes())
+        mesh = _mesh(node, noted.note, about=lambda: about_of(run, grounds, node.clock()).to_bytes())
 
         async def play() -> Outcome:
             async with mesh:
-                return await run_over_mesh(rounds, mesh, present=run.spec.timeouts.present, note=note)
+                return await run_over_mesh(rounds, mesh, present=run.spec.timeouts.present, note=noted.note)
 
-        try:
-            outcome = asyncio.run(play())
-        except KsdpError as error:
-            note(what="ended without a result", reason=str(error))
-            raise
-        except KeyboardInterrupt:
-            note(what="ended without a result", reason="stopped here")
-            raise
-        times: dict[str, Any] = {
-            "started": started.isoformat(timespec="seconds"),
-            "finished": clock().isoformat(timespec="seconds"),
-            "seconds": round(time.monotonic() - began, 3),
-            "rounds": watch.rounds,
-            "bytes": {"sent": watch.sent.total(), "received": watch.received.total()},
-        }
-        whole = _about(run, node.name, outcome) | dict(about) | times
+        outcome = noted.played(play())
+        whole = _about(run, node.name, outcome) | dict(about) | noted.took()
         write_run(node.out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
         stated = {name: statement.as_json() for name, statement in outcome.statements.items()}
-        note(what="done", session=outcome.session, result=outcome.digest, grounds=stated)
+        noted.note(what="done", session=outcome.session, result=outcome.digest, grounds=stated)
     return whole
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import InputError, KsdpError, SpecError
+from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.budget import tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Vetted
 from ksdp.flows.runs.budget import Purse
-from ksdp.flows.runs.node_run import Clock, utc_now
+from ksdp.flows.runs.node_run import Clock, NotedRun, utc_now
 from ksdp.flows.runs.pem_records import HeldRecords, deal_out
 from ksdp.flows.runs.pem_terms import PemHosts, promise
 from ksdp.flows.runs.watch import Watch
@@ -26,7 +24,7 @@ from ksdp.protocols.network.pem_holder import play_holder
 from ksdp.protocols.network.pem_nodes import play_aggregator, play_server
 from ksdp.protocols.network.pem_talk import LARGEST, PemOutcome, PemTalk, pem_talk
 from ksdp.protocols.pem.spread_noise import SpreadSampler
-from ksdp.storage.runs.results import Transcript, require_no_result, write_run
+from ksdp.storage.runs.results import require_no_result, write_run
 
 __all__ = ["run_pem_host"]
 
@@ -75,18 +73,9 @@ def run_pem_host(
         )
     if role != "server" and algorithm is None:
         raise SpecError("functions are needed here.")
-    if purse is not None:
-        purse.check()
-    began, started, seen = time.monotonic(), clock(), watch or Watch()
-    with Transcript(out, clock) as transcript, contextlib.ExitStack() as stack:
-        waiting = [purse.begin] if purse else []
-
-        def note(**event: Any) -> None:
-            if waiting and event["what"] == "sent" and event["kind"] not in _NO_DATA:
-                waiting.pop()()
-            seen.note(**event)
-            transcript.note(**event)
-
+    before_data = purse.begin if purse else None
+    with NotedRun(out, clock, watch or Watch(), before_data, _NO_DATA) as noted, contextlib.ExitStack() as stack:
+        note = noted.note
         note(what="run", me=name, role=role, agreement=nodes.agreement.hex(), records=held.count if held else 0)
         sampler: Sampler = Vetted()
         if role == "server" and processes > 1:
@@ -112,21 +101,8 @@ def run_pem_host(
             ):
                 return await play(talk)
 
-        try:
-            outcome = asyncio.run(run())
-        except KsdpError as error:
-            note(what="ended without a result", reason=str(error))
-            raise
-        except KeyboardInterrupt:
-            note(what="ended without a result", reason="stopped here")
-            raise
-        about = _about(hosts, name, outcome, held) | {
-            "started": started.isoformat(timespec="seconds"),
-            "finished": clock().isoformat(timespec="seconds"),
-            "seconds": round(time.monotonic() - began, 3),
-            "rounds": seen.rounds,
-            "bytes": {"sent": seen.sent.total(), "received": seen.received.total()},
-        }
+        outcome = noted.played(run())
+        about = _about(hosts, name, outcome, held) | noted.took()
         write_run(out, outcome.state.arrays, {}, about)
         note(what="done", session=outcome.session, result=outcome.digest)
     if purse is not None:
