@@ -68,6 +68,13 @@ class Documents:
         return int(self.matrix.shape[0])
 
     @cached_property
+    def made_of(self) -> Pool:
+        """What databases are drawn from; where nobody says, the population, or these."""
+        if self.pool is not None:
+            return self.pool
+        return Pool(self.matrix) if self.population is None else self.population.made_of
+
+    @cached_property
     def squared_norms(self) -> Vector:
         """Squared Euclidean norm of each document, shape (n_documents,)."""
         return np.asarray(self.matrix.multiply(self.matrix).sum(axis=1), dtype=np.float64).ravel()

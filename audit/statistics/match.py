@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.expected import expected
-from ksdp.audit.statistics.expected_topics import coefficients_under, expected_topics
+from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.expected import Expected, expected
+from ksdp.audit.statistics.expected_topics import ExpectedTopics, coefficients_under, expected_topics
 from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, row_dots, rows_times
 
 __all__ = ["BasisMatch", "TopicsMatch"]
@@ -37,16 +37,10 @@ class BasisMatch:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
         found = announced(observables, "V")
-        picture = expected(_pool(documents), len(found), has_mean(observables))
+        picture = expected(documents.made_of, len(found), has_mean(observables))
         if picture is None:
             return np.zeros(len(documents))
-
-        def rows() -> Floats:
-            return np.vstack([picture.additions.filtered(picture.sums(found)), picture.basis])
-
-        filter_and_basis = cast(Floats, observables.derive(("basis match", picture), rows))
-        both = _products(documents, filter_and_basis) - filter_and_basis @ picture.additions.mean
-        filtered, weights = both[:, : len(found)], both[:, len(found) :]
+        _, filtered, weights = _matched(observables, documents, found, picture)
         return row_dots(filtered, weights)
 
 
@@ -65,35 +59,24 @@ class TopicsMatch:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""
         found = announced(observables, "T")
-        picture = expected_topics(_pool(documents), len(found))
+        picture = expected_topics(documents.made_of, len(found))
         if picture is None:
             return np.zeros(len(documents))
-        topics = picture.topics
-
-        def rows() -> Floats:
-            return np.vstack([picture.additions.filtered(picture.sums(found)), topics])
-
-        filter_and_topics = cast(Floats, observables.derive(("topics match", picture), rows))
-        both = _products(documents, filter_and_topics)
-        filtered, weights = both[:, : len(found)], coefficients_under(topics, both[:, len(found) :])
-        explained = rows_times(weights, topics @ filter_and_topics[: len(found)].T)
-        return row_dots(filtered - explained, weights)
+        rows, filtered, products = _matched(observables, documents, found, picture)
+        weights = coefficients_under(picture.topics, products)
+        return row_dots(filtered - rows_times(weights, picture.topics @ rows.T), weights)
 
 
-def _products(documents: Documents, rows: Floats) -> Floats:
-    out = np.empty((len(documents), len(rows)))
-    csr_times_panel(*csr_arrays(documents), panel_of(rows), out)
-    return out
+def _matched(
+    observables: Observables, documents: Documents, found: Floats, picture: Expected | ExpectedTopics
+) -> tuple[Floats, Floats, Floats]:
+    """The run's filter, shape (k, d), and products of the centred documents with it and with what is expected."""
 
+    def compute() -> Floats:
+        return np.vstack([picture.additions.filtered(picture.sums(found)), picture.additions.basis])
 
-def _pool(documents: Documents) -> Pool:
-    if documents.pool is not None:
-        return documents.pool
-    return _as_pool(documents.population or documents)
-
-
-def _as_pool(documents: Documents) -> Pool:
-    made = documents.__dict__.get("as_pool")
-    if made is None:
-        made = documents.__dict__["as_pool"] = Pool(documents.matrix)
-    return cast(Pool, made)
+    rows = cast(Floats, observables.derive(("matched", picture), compute))
+    both = np.empty((len(documents), len(rows)))
+    csr_times_panel(*csr_arrays(documents), panel_of(rows), both)
+    both -= rows @ picture.additions.mean
+    return rows[: len(found)], both[:, : len(found)], both[:, len(found) :]
