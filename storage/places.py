@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -158,13 +157,13 @@ def _files(url: str) -> tuple[Any, str]:
         return found, path.rstrip("/")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         arrow = str(error)
-    import fsspec  # type: ignore[import-untyped]
+    import fsspec
 
     try:
         other, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise InputError(
-            f"nothing here reads or writes {re.match('[^:]*', url)[0]}:// URLs"  # type: ignore[index]
+            f"nothing here reads or writes {url.partition(':')[0]}:// URLs"
             f" (Arrow: {arrow.partition(':')[0]}; fsspec: {error})."
         ) from None
     return fs.PyFileSystem(fs.FSSpecHandler(other)), path.rstrip("/")

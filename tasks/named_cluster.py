@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import InputError
@@ -43,11 +43,10 @@ def cluster_class(name: str) -> Callable[..., Any]:
         found = getattr(importlib.import_module(module), attribute, None)
     except ImportError as error:
         raise InputError(f"`cluster.class` {name!r} cannot be imported: {error}.") from error
-    if not callable(found) or not attribute.endswith(
-        "Cluster"
-    ):  # Dask's are all called so, and nothing else is called
+    # Dask's are all called so, and nothing else is called.
+    if not callable(found) or not attribute.endswith("Cluster"):
         raise InputError(f"`cluster.class` {name!r}: the module {module!r} has no such class of clusters.")
-    return found  # type: ignore[no-any-return]
+    return cast(Callable[..., Any], found)
 
 
 def _installed(top: str) -> bool:
