@@ -162,7 +162,8 @@ def open_request(whole: Any, where: str) -> Request:
         name, address, key, renews = (said[what] for what in ("name", "address", "key", "renews"))
         wanted = [key] if renews is None else [key, renews]
         whole_form = [one.public_bytes_raw().hex() for one in sealed.signers] == wanted
-        if not (NAME.fullmatch(name) and isinstance(said["server"], bool) and isinstance(said["invitation"], str)):
+        texts = isinstance(address, str) and isinstance(said["invitation"], str)
+        if not (NAME.fullmatch(name) and isinstance(said["server"], bool) and texts):
             raise ValueError
         parsed = Address.parse(address)
     except (KeyError, TypeError, ValueError) as error:
