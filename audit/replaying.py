@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from ksdp.audit.testing import compare_arms
 __all__ = ["measured_again", "narrowed_to", "values_again"]
 
 
-def narrowed_to(plan: Plan, look: Stage, row: int, statistic: str) -> Plan:
-    """The plan of a look for one document and one statistic, as far as its design can do without the others."""
-    return plan.narrowed(dataclasses.replace(look, rows=np.array([row]), statistics=(statistic,)))
+def narrowed_to(plan: Plan, look: Stage, row: int, statistics: Sequence[str]) -> Plan:
+    """The plan of a look for one document and some statistics, as far as its design can do without the others."""
+    return plan.narrowed(dataclasses.replace(look, rows=np.array([row]), statistics=tuple(statistics)))
 
 
 def values_again(

@@ -40,12 +40,16 @@ def fits_here(
     """
     cores = max(cores or os.cpu_count() or 1, 2)
     most, seconds = _START_SECONDS * cores / (cores - 1), 0.0
+    if any(map(_never_small, plans)):
+        return False
     for plan in plans:
-        looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
-        if plan.learners or plan.spec.certificate is not None or looks > _MOST_LOOKS:
-            return False
         stages = calibrate(plan, _TRIED_SECONDS, clock).stages(plan, plan.runs)
         seconds += sum(stages.values()) - stages["start"]
         if seconds > most:
             return False
     return True
+
+
+def _never_small(plan: Plan) -> bool:
+    looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
+    return bool(plan.learners) or plan.spec.certificate is not None or looks > _MOST_LOOKS

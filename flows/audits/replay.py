@@ -48,7 +48,7 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
     if statistic not in named or statistic not in rows:
         raise InputError(f"`statistic` must be among {', '.join(named)}; got {statistic!r}.")
     row = list(plan.units.ids).index(document)
-    alone = narrowed_to(plan, _last_look(ref, folder, row), row, statistic)
+    alone = narrowed_to(plan, _last_look(ref, folder, row), row, [statistic])
     current().stage("sample", alone.design.runs)
     again = measured_again(alone, row, advance)
     stored = {name: getattr(rows[statistic], name) for name in ("n_with", "n_without", "distance", "log10_p")}

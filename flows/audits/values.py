@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.design import Block
-from ksdp.audit.replaying import values_again
+from ksdp.audit.replaying import narrowed_to, values_again
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import Stored, sample
 from ksdp.audit.verdicts.held_out import held_out_advantage
@@ -52,10 +51,9 @@ def values_of(
         return read_values_by_run(store, summary, document, place, statistics)
     look, at = stored_place(store, summary, document, place)
     ref = AuditRef(str(store.root), summary.audit, summary.corpus).at(look.stage)
-    row = int(open_stage(ref).rows[at])
-    whole, folders = open_plan(ref), folders_of(ref)
-    stage = dataclasses.replace(open_stage(ref), rows=np.array([row]), statistics=tuple(statistics))
-    alone = whole.narrowed(stage)
+    stage, folders = open_stage(ref), folders_of(ref)
+    row = int(stage.rows[at])
+    alone = narrowed_to(open_plan(ref), stage, row, statistics)
 
     def runs(block: Block) -> Iterator[Stored]:
         if alone.from_store and has_block(folders.observables, block, folders.key):

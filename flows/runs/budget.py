@@ -136,10 +136,14 @@ class Purse:
         InputError
             Saying which limit, what was spent and what this run costs.
         """
+        self._within()
+
+    def _within(self) -> Price:
+        """What this run costs at most, if that is within the budget."""
         price = self.priced.worst(self.own)
-        before, audits = spent(self.ledger), joint_audits(self.ledger)
+        runs, audits = list(map(_run_of, entries(self.ledger))), joint_audits(self.ledger)
         now = _Run(self.corpus, self.priced.identity, price)
-        after = _together([*map(_run_of, entries(self.ledger)), now], audits)
+        before, after = _together(runs, audits), _together([*runs, now], audits)
         delta = self.budget.delta
         limits: tuple[tuple[str, float | None, float, float, str], ...] = (
             ("unbounded", self.budget.unbounded, before.unbounded, after.unbounded, f" ({price.why})"),
@@ -153,6 +157,7 @@ class Purse:
                     f"{_runs(before.runs)}, and with this one it would be {would:.4g}. Nothing was sent. "
                     + (_JOINT if name == "unbounded" else "")
                 )
+        return price
 
     def begin(self) -> None:
         """Write down that the run begins, at the highest price that it may have; once more within the budget.
@@ -163,8 +168,7 @@ class Purse:
             If another run was faster, and there is not enough left.
         """
         with self.ledger.locked():
-            self.check()
-            price = self.priced.worst(self.own)
+            price = self._within()
             self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=self.priced.identity)
 
     def finish(self, result: dict[str, Any]) -> None:

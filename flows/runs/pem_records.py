@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.pem.run_spec import LogisticSpec, PemDataSpec, PemRec
 from ksdp.flows.runs.pem_terms import PemHosts
 from ksdp.protocols.network.pem_holder import Arrivals
 from ksdp.storage.readers.live_records import LiveRecords
-from ksdp.storage.readers.records import read_records
+from ksdp.storage.readers.records import numbered, read_records
 
 __all__ = ["HeldRecords", "deal_out", "hold_records"]
 
@@ -65,7 +65,7 @@ def hold_records(
     if live is not None:
         if client is not None or spec.budget.batch is None:
             raise InputError("`--live` goes with `budget.batch`, and with `--clients` instead of `--client`.")
-        names = _numbered(clients or 1)
+        names = numbered(clients or 1)
         nothing = sp.csr_array(np.zeros((0, spec.records.wide)))
         source = LiveRecords(live, spec.records, nonnegative=nonnegative)
         return HeldRecords(dict.fromkeys(names, nothing), "live", source)
@@ -88,10 +88,6 @@ def hold_records(
     matrix = found.matrix
     digest = hashlib.sha256(matrix.data.tobytes() + matrix.indices.tobytes() + matrix.indptr.tobytes())
     return HeldRecords(parts, f"sha256:{digest.hexdigest()}")
-
-
-def _numbered(count: int) -> list[str]:
-    return [f"{number + 1:0{len(str(count))}}" for number in range(count)]
 
 
 def deal_out(held: HeldRecords) -> Arrivals:

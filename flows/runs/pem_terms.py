@@ -10,10 +10,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
+from ksdp.flows.runs.terms import public_key
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.pem.pem_file import PemProtocol, parse_pem_protocol
 from ksdp.protocols.pem.rolls import PemNodes
-from ksdp.storage.keys import load_public
 from ksdp.storage.readers.toml import read_toml
 
 __all__ = ["PemHosts", "PemPrices", "promise", "read_pem_hosts"]
@@ -79,7 +79,5 @@ def read_pem_hosts(path: Path) -> PemHosts:
     keys = {}
     for node in spec.parties:
         Address.parse(node.address)
-        whole = len(node.key) == 64 and set(node.key) <= set("0123456789abcdef")
-        raw = bytes.fromhex(node.key) if whole else load_public(base / node.key).public_bytes_raw()
-        keys[node.name] = Ed25519PublicKey.from_public_bytes(raw)
+        keys[node.name] = public_key(base, node.key)
     return PemHosts(spec, spec.nodes(keys), keys)

@@ -24,7 +24,7 @@ from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.toml import read_toml
 
-__all__ = ["Run", "features_hash", "protocol_text", "read_run"]
+__all__ = ["Run", "features_hash", "protocol_text", "public_key", "read_run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,10 +146,11 @@ def _lines(table: Mapping[str, Any]) -> list[str]:
 
 
 def _participant(base: Path, node: PartySpec) -> Participant:
-    return Participant(node.name, _key(base, node.key).public_bytes_raw())
+    return Participant(node.name, public_key(base, node.key).public_bytes_raw())
 
 
-def _key(base: Path, text: str) -> Ed25519PublicKey:
+def public_key(base: Path, text: str) -> Ed25519PublicKey:
+    """The key that a protocol file names: 64 hex digits, or a file beside it."""
     if len(text) == 64 and set(text) <= set("0123456789abcdef"):
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
     return load_public(base / text)

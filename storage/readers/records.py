@@ -22,7 +22,7 @@ from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import check_labels, read_counts
 from ksdp.storage.readers.files import Refused, extension
 
-__all__ = ["Records", "read_records"]
+__all__ = ["Records", "numbered", "read_records"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +113,18 @@ def _clients(
     count = spec.clients or 1
     if count > rows:
         raise Refused(path, f"has {rows} records, which cannot be dealt out to {count} clients.")
-    width = len(str(count))
-    return tuple(f"{number + 1:0{width}}" for number in range(count)), np.arange(rows, dtype=np.intp) % count
+    return numbered(count), np.arange(rows, dtype=np.intp) % count
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Names of clients that records are dealt out to.
+
+    Examples
+    --------
+    >>> numbered(10)[:2]
+    ('01', '02')
+    """
+    return tuple(f"{number + 1:0{len(str(count))}}" for number in range(count))
 
 
 def _places(table: Columns, name: str, values: tuple[str, ...]) -> NDArray[np.intp]:

@@ -120,9 +120,9 @@ class Audit:
         InputError
             If matplotlib is not installed.
         """
+        figure, axes = blank()  # refused before anything is measured again
         name = str(document) if document is not None else str(self.verdicts["log10_adjusted_p"].idxmin())
         curve, row = self.values(name, statistic), self.document(name).verdict
-        figure, axes = blank()
         for values, label in ((curve.with_values, "with"), (curve.without_values, "without")):
             axes.ecdf(values, label=f"{label} the document ({len(values)} runs)")
         if curve.gap is not None:
