@@ -68,10 +68,9 @@ def _check_url(url: str, insecure: bool) -> None:
     if parts is None:
         raise ValueError("`blocks` must be a URL, such as `s3://bucket/folder`.")
     host, query = parts["host"], parts["query"] or ""
-    if ":" in host.rpartition("@")[0] or ("@" in host and parts["scheme"] == "s3"):
-        raise ValueError("`blocks` must hold no key or password: they belong in the environment (`AWS_*` for S3).")
     asked = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    if any(word in key.lower() for key in asked for word in ("key", "secret", "token", "password")):
+    secret = ":" in host.rpartition("@")[0] or ("@" in host and parts["scheme"] == "s3")
+    if secret or any(word in key.lower() for key in asked for word in ("key", "secret", "token", "password")):
         raise ValueError("`blocks` must hold no key or password: they belong in the environment (`AWS_*` for S3).")
     bare = parts["scheme"] in _BARE or asked.get("scheme") == "http"
     server = asked.get("endpoint_override") or ("" if parts["scheme"] == "s3" else host or "")

@@ -10,7 +10,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,7 +41,6 @@ __all__ = [
     "Column",
     "Plan",
     "parameters_of",
-    "take_rows",
 ]
 
 LEARNED_VERSION = 1
@@ -183,9 +182,10 @@ class Plan:
         fewer = {"audited": stage.rows} if isinstance(self.design, Shared) else {}
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
         every = self.fresh_every if stage.name == FRESH else self.every
-        design: Any = self.design
-        design = dataclasses.replace(design, runs=stage.runs, seed=stage.seed, **fewer)
-        return dataclasses.replace(self, design=design, statistics=chosen, every=every)
+        design = dataclasses.replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
+        narrowed = dataclasses.replace(self, design=design, statistics=chosen, every=every)
+        narrowed.__dict__["pool"] = self.pool  # what is expected of it is worked out once, not once a stage
+        return narrowed
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

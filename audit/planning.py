@@ -18,9 +18,10 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
 from ksdp.audit.kept_runs import best_every, more_runs
+from ksdp.audit.measured_documents import take_rows
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, kept_of, opened
 from ksdp.audit.party_view import parties_of
-from ksdp.audit.plan import CONTROLS, Plan, take_rows
+from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import make_mechanism, select_statistics

@@ -23,7 +23,7 @@ from ksdp.audit.interim_looks import FIRST
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.checksums import check_sealed, seal, write_sealed
 from ksdp.storage.mapped_corpus import CORPUS_FILES, open_corpus
-from ksdp.storage.places import Place, place_at
+from ksdp.storage.places import Place, RemotePlace, place_at
 from ksdp.storage.store import Store, write_json, write_whole
 
 __all__ = ["fetch_audit", "keep_blocks_at", "publish_audit"]
@@ -49,7 +49,7 @@ def keep_blocks_at(store: Store, url: str) -> None:
     there = place_at(url)
     for file in sorted(store.root.glob("runs/*/**/*.parquet")):
         if not file.name.startswith("."):
-            _send(file, there, file.relative_to(store.root).as_posix())
+            _send(file, there / file.relative_to(store.root).as_posix())
     write_json(store.root / "ksdp-store.json", {"store": 1, "blocks": url})
 
 
@@ -60,13 +60,13 @@ def publish_audit(store: Store, audit: str, corpus: str, stage: str = FIRST) -> 
     if not (there / "corpora" / folder.name / CORPUS_FILES[-1]).is_file():
         for name in CORPUS_FILES:  # `corpus.json` comes last
             whose = f"the corpus {folder.name}"
-            _send(check_sealed(folder / name, whose), there, f"corpora/{folder.name}/{name}")
+            _send(check_sealed(folder / name, whose), there / f"corpora/{folder.name}/{name}")
     named = [f"audits/{audit}/spec.json"]
     while stage != FIRST:
         named.append(f"audits/{audit}/stages/{stage}.parquet")
         stage = read_stage(store.audit(audit), stage).before or FIRST
     for name in named:
-        _send(store.root / name, there, name)
+        _send(store.root / name, there / name)
 
 
 def fetch_audit(url: str, cache: Path, audit: str, corpus: str, stage: str = FIRST) -> Store:
@@ -91,22 +91,14 @@ def fetch_audit(url: str, cache: Path, audit: str, corpus: str, stage: str = FIR
     return store
 
 
-def _send(file: Path, there: Place, name: str) -> None:
-    write_whole(_below(there, name), lambda part: _copy(file, part))
+def _send(file: Path, place: Place) -> None:
+    if isinstance(place, RemotePlace):
+        place.send(file)
+    else:
+        write_whole(place, lambda part: shutil.copyfile(file, part))
 
 
-def _copy(file: Path, part: Path) -> None:
-    shutil.copyfile(file, part)
-
-
-def _below(place: Place, name: str) -> Place:
-    for part in name.split("/"):
-        place = place / part
-    return place
-
-
-def _read(there: Place, name: str) -> bytes:
-    place = _below(there, name)
+def _read(place: Place) -> bytes:
     try:
         return place.read_bytes()
     except FileNotFoundError:
@@ -115,12 +107,8 @@ def _read(there: Place, name: str) -> bytes:
 
 def _fetch(there: Place, to: Path, name: str) -> None:
     if not to.is_file():
-        content = _read(there, name)
-        write_sealed(to, lambda part: _fill(part, content))
-
-
-def _fill(part: Path, content: bytes) -> None:
-    part.write_bytes(content)
+        content = _read(there / name)
+        write_sealed(to, lambda part: part.write_bytes(content))
 
 
 def _fetch_corpus(folder: Path, there: Place, wanted: str) -> None:
@@ -131,7 +119,7 @@ def _fetch_corpus(folder: Path, there: Place, wanted: str) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         for name in CORPUS_FILES:
-            (aside / name).write_bytes(_read(there, f"corpora/{folder.name}/{name}"))
+            (aside / name).write_bytes(_read(there / f"corpora/{folder.name}/{name}"))
         seal(*(aside / name for name in CORPUS_FILES))
         found = open_corpus(aside)
         # Worked out again: what a file says of itself proves nothing.

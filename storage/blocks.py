@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ksdp.audit.canaries import CANARY
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.sampling import BlockValues, Stored
-from ksdp.storage.places import Place, RemotePlace
+from ksdp.storage.places import Place, source_of
 from ksdp.storage.store import write_whole
 
 __all__ = [
@@ -97,9 +98,8 @@ class _opened:  # noqa: N801 - reads as a verb: `with _opened(path, ...) as file
 
     def __enter__(self) -> Any:
         try:
-            here = not isinstance(self._path, RemotePlace)
-            source: Any = self._path.source() if isinstance(self._path, RemotePlace) else self._path
-            self._file = pq.ParquetFile(source, memory_map=here, page_checksum_verification=True)
+            mapped = isinstance(self._path, Path)
+            self._file = pq.ParquetFile(source_of(self._path), memory_map=mapped, page_checksum_verification=True)
             found = {k.decode(): v.decode() for k, v in (self._file.schema_arrow.metadata or {}).items()}
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DamagedBlock(f"block {self._path.name} cannot be read: {type(error).__name__}.") from error

@@ -45,7 +45,7 @@ _LOCK = ".SHA256SUMS.lock"
 _SUM = "sha256"
 
 
-def write_sealed(path: Path, write: Callable[[Path], None]) -> None:
+def write_sealed(path: Path, write: Callable[[Path], object]) -> None:
     """`write_whole`, and the checksum of what was written."""
     write_whole(path, write)
     seal(path)

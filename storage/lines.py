@@ -35,11 +35,11 @@ def _is_json(part: bytes) -> bool:
         return False
 
 
-def line_hash(line: Mapping[str, Any]) -> str:
-    """Of what a line says, its own hash left out."""
+def line_hash(line: Mapping[str, Any], prefix: bytes = b"") -> str:
+    """Of what a line says, its own hash left out; a prefix says which kind of file it is in."""
     said = {name: value for name, value in line.items() if name != _HASH}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(prefix + text.encode()).hexdigest()
 
 
 def is_whole(line: Mapping[str, Any]) -> bool:
@@ -47,9 +47,10 @@ def is_whole(line: Mapping[str, Any]) -> bool:
     return bool(line.get(_HASH) == line_hash(line))
 
 
-def sealed_line(said: Mapping[str, Any]) -> bytes:
+def sealed_line(said: Mapping[str, Any], prefix: bytes = b"") -> bytes:
     """A line with its hash, without its end."""
-    return json.dumps(dict(said) | {_HASH: line_hash(said)}, sort_keys=True, allow_nan=False).encode("ascii")
+    whole = dict(said) | {_HASH: line_hash(said, prefix)}
+    return json.dumps(whole, sort_keys=True, allow_nan=False).encode("ascii")
 
 
 def add_line(path: Path, line: bytes) -> None:

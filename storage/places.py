@@ -21,7 +21,7 @@ from typing import Any
 
 from ksdp.audit.errors import InputError, Unreachable
 
-__all__ = ["Place", "RemotePlace", "place_at", "remove_folder"]
+__all__ = ["Place", "RemotePlace", "place_at", "remove_folder", "source_of"]
 
 _OBJECTS = ("s3", "gcs", "abfs")
 """Kinds of file system without folders, whose files appear whole."""
@@ -95,7 +95,7 @@ class RemotePlace:
         with _reaching(self):
             return _Source(self, _files(self.url)[0].open_input_file(self._path))
 
-    def write_whole(self, write: Callable[[Path], None]) -> None:
+    def write_whole(self, write: Callable[[Path], object]) -> None:
         """Let `write` fill a file here, and send it there: in object stores a file is whole or absent."""
         with tempfile.TemporaryDirectory(prefix="ksdp-") as folder:
             part = Path(folder) / "part"
@@ -127,6 +127,11 @@ def remove_folder(place: Place) -> None:
         place.remove_tree()
     else:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def source_of(place: Place) -> Any:
+    """What a reader of files takes: a path, or a remote file that is open."""
+    return place.source() if isinstance(place, RemotePlace) else place
 
 
 def place_at(url: str) -> Place:

@@ -58,7 +58,7 @@ __all__ = [
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
 
 
-def write_whole(path: Place, write: Callable[[Path], None]) -> None:
+def write_whole(path: Place, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, sync it and rename it into place; or send it to a URL.
 
     Raises
@@ -78,7 +78,7 @@ def write_whole(path: Place, write: Callable[[Path], None]) -> None:
         raise StoreError(f"{path} cannot be written: {why}.") from error
 
 
-def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     os.close(handle)

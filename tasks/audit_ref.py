@@ -43,6 +43,11 @@ class AuditRef:
         """Another stage of the same audit, with all its documents."""
         return replace(self, stage=stage, part=None)
 
+    @property
+    def whole(self) -> AuditRef:
+        """The same stage with all its documents."""
+        return self.at(self.stage)
+
     def of(self, part: Part) -> AuditRef:
         """Some documents of the same stage."""
         return replace(self, part=part)
@@ -71,7 +76,7 @@ def open_audit(ref: AuditRef) -> Plan:
 def open_stage(ref: AuditRef) -> Stage:
     """The stage that a reference names; the first look is what the plan says."""
     if ref.part is not None:
-        whole = open_stage(ref.at(ref.stage))
+        whole = open_stage(ref.whole)
         # What an earlier look measured was other documents beside one another, and is gone.
         return replace(whole, rows=whole.rows[slice(*ref.part)], before=None)
     if ref.stage != FIRST:

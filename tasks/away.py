@@ -32,8 +32,9 @@ _WAITS = (0.5, 2.0, 8.0, 30.0)
 Result = TypeVar("Result")
 
 
+@lru_cache(maxsize=1)
 def computing_versions() -> dict[str, str]:
-    """Versions of what decides a number: client and workers must have the same."""
+    """Versions of what decides a number: client and workers must have the same. Looked up once a process."""
     return {name: version for name, version in versions().items() if name not in _NO_MATTER}
 
 

@@ -30,7 +30,7 @@ def raw_column(ref: AuditRef, lane: int, inclusion: Bits) -> ArmTests:
     StoreError
         If one is not there.
     """
-    return raw_arms(_gram(ref.at(ref.stage), lane), inclusion)
+    return raw_arms(_gram(ref.whole, lane), inclusion)
 
 
 def fresh_raw_scores(ref: AuditRef, fresh: AuditRef, lane: int, before: Bits, after: Bits) -> NDArray[np.float32]:
@@ -43,7 +43,7 @@ def fresh_raw_scores(ref: AuditRef, fresh: AuditRef, lane: int, before: Bits, af
     """
     runs = np.arange(before.shape[1] + after.shape[1])
     bits = np.concatenate([before, after], axis=1)
-    gram = _gram(ref.at(ref.stage), lane, fresh.at(fresh.stage))
+    gram = _gram(ref.whole, lane, fresh.whole)
     return raw_scores(gram, bits, runs[: before.shape[1]], runs[before.shape[1] :])
 
 

@@ -62,7 +62,8 @@ def _submit(
         f"{function.__name__}-{content_key({'arguments': repr(args), 'attempt': attempt})}" for args in arguments
     ]
     if published(arguments):
-        arguments = [(computing_versions(), function, *args) for args in arguments]
+        wanted = computing_versions()
+        arguments = [(wanted, function, *args) for args in arguments]
         function = at_worker
     return [client.submit(function, *args, key=name) for name, args in zip(names, arguments, strict=True)]
 

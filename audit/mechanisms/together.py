@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, opened, opens_of
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.contract import Documents, Statistic
 
 __all__ = ["OfRun", "SumOverRuns", "Together"]
 
@@ -68,7 +68,12 @@ class OfRun:
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a document, from this run alone."""
-        return self.statistic.evaluate(_of_run(observables, self.place), _documents_of(documents, self.place))
+
+        def compute() -> NDArray[np.float64]:
+            return self.statistic.evaluate(_of_run(observables, self.place), _documents_of(documents, self.place))
+
+        # Once: the sum over runs asks for it again.
+        return cast(NDArray[np.float64], observables.derive((self, documents), compute))
 
 
 @dataclass(frozen=True)
@@ -168,26 +173,22 @@ class Together:
     @property
     def final(self) -> tuple[str, ...]:
         """The final outputs of all."""
-        each = (_named(at, getattr(one, "final", ())) for at, one in self._numbered)
-        return tuple(name for names in each for name in names)
+        return self._of_all("final")
 
     @property
     def learn_from(self) -> tuple[str, ...]:
         """What must be learnt from, of all."""
-        each = (_named(at, getattr(one, "learn_from", ())) for at, one in self._numbered)
-        return tuple(name for names in each for name in names)
+        return self._of_all("learn_from")
 
     @property
     def learn_always(self) -> tuple[str, ...]:
         """What must be learnt from whatever its size, of all."""
-        each = (_named(at, getattr(one, "learn_always", ())) for at, one in self._numbered)
-        return tuple(name for names in each for name in names)
+        return self._of_all("learn_always")
 
     @property
     def opened(self) -> tuple[str, ...]:
         """Everything that one of them shows, where it is told to leave some out."""
-        each = (_named(at, getattr(one, "opened", ())) for at, one in self._numbered)
-        return tuple(name for names in each for name in names)
+        return self._of_all("opened")
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -221,6 +222,9 @@ class Together:
             }
         )
 
+    def _of_all(self, names: str) -> tuple[str, ...]:
+        return tuple(n for at, one in self._numbered for n in _named(at, getattr(one, names, ())))
+
     @property
     def _numbered(self) -> list[tuple[int, Mechanism]]:
         return list(enumerate(self.inner, start=1))
@@ -249,18 +253,14 @@ def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_prefixed(place, name) for name in names)
 
 
-@lru_cache(maxsize=8)
 def _documents_of(documents: Documents, place: int) -> Documents:
     """The same documents, in databases that this run's mechanism alone is run on."""
-    pool = _pool_of(documents.pool, place)
-    return documents if pool is documents.pool else dataclasses.replace(documents, pool=pool)
-
-
-@lru_cache(maxsize=8)
-def _pool_of(pool: Pool | None, place: int) -> Pool | None:
+    pool = documents.pool
     if pool is None or not isinstance(pool.mechanism, Together):
-        return pool
-    return dataclasses.replace(pool, mechanism=pool.mechanism.inner[place - 1])
+        return documents
+    one = pool.mechanism.inner[place - 1]
+    own = pool.derive(("run", place), lambda: dataclasses.replace(pool, mechanism=one))
+    return cast(Documents, documents.derive(own, lambda: dataclasses.replace(documents, pool=own)))
 
 
 def _of_run(observables: Observables, place: int) -> Observables:

@@ -10,7 +10,7 @@ a sum that casts; `products.rows_times` and `products.row_squares` do not.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -26,8 +26,19 @@ __all__ = ["Documents", "Pool", "Statistic"]
 Vector = NDArray[np.float64]
 
 
+class _Remembers:
+    """What is worked out from a value, kept as long as the value is."""
+
+    def derive(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return what `compute` gives, computed once for this value and key."""
+        known = self.__dict__.setdefault("_derived", {})
+        if key not in known:
+            known[key] = compute()
+        return known[key]
+
+
 @dataclass(frozen=True, eq=False)
-class Pool:
+class Pool(_Remembers):
     """What the databases of an audit are made of: an adversary who can run the mechanism knows it."""
 
     drawn: sp.csr_array
@@ -41,7 +52,7 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
-class Documents:
+class Documents(_Remembers):
     """The audited documents (or groups), as the adversary who suspects them knows them."""
 
     matrix: sp.csr_array

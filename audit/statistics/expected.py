@@ -13,7 +13,7 @@ so that (l_t - M) dv_t is the part of (X^T X - M) v_t outside of V_0: a sum over
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -69,7 +69,6 @@ class Expected:
         return np.asarray((self.values[: len(basis), None] - self.rest) * apart - along @ self.rows)
 
 
-@lru_cache(maxsize=4)
 def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     """The expected second moments of runs; None where there are too few documents or columns for the rank.
 
@@ -81,6 +80,11 @@ def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     centred : bool
         Whether the run announces a mean, which is then subtracted.
     """
+    found = pool.derive(("expected", rank, centred), lambda: _expected(pool, rank, centred))
+    return cast(Expected | None, found)
+
+
+def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     drawn = at_even_steps(pool.drawn, MOST_ROWS)
     share = pool.share * pool.drawn.shape[0] / max(drawn.shape[0], 1)
     size, total = share * drawn.shape[0], share * np.asarray(drawn.sum(axis=0)).ravel()

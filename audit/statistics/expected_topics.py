@@ -9,7 +9,8 @@ documents at the expected topics T_0, with the sign turned. T_0 is what the mech
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -69,12 +70,17 @@ def _total(rows: sp.csr_array, topics: Floats) -> Floats:
     return np.asarray((rows.T @ weights).T - (weights.T @ weights) @ topics)
 
 
-@lru_cache(maxsize=4)
 def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     """What is expected of runs; None where the mechanism cannot be run, or announces another number of topics."""
+    found = pool.derive(("expected topics", rank), lambda: _expected_topics(pool, rank))
+    return cast(ExpectedTopics | None, found)
+
+
+def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     if pool.mechanism is None:
         return None
-    drawn, parties = at_even_steps(pool.drawn, MOST_ROWS), []
+    rows = at_even_steps(pool.drawn, MOST_ROWS)
+    drawn, parties = rows, []
     if pool.fixed is not None:
         drawn, parties = at_even_steps(drawn, max(1, int(pool.share * drawn.shape[0]))), [pool.fixed]
     try:
@@ -84,7 +90,6 @@ def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     topics = np.asarray(found.get("T", np.empty(0)), dtype=np.float64)
     if topics.shape != (rank, drawn.shape[1]):
         return None
-    rows = at_even_steps(pool.drawn, MOST_ROWS)
     with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
         weights = coefficients_under(topics, rows @ topics.T)
     additions = Additions(rows, weights, topics, np.zeros(topics.shape[1]))

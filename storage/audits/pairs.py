@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import DamagedBlock
 from ksdp.storage.checksums import whole_table
-from ksdp.storage.places import Place, RemotePlace
+from ksdp.storage.places import Place, source_of
 from ksdp.storage.store import write_whole
 
 __all__ = ["PairsPart", "read_pairs", "write_pairs"]
@@ -59,7 +59,7 @@ def read_pairs(folder: Place, part: PairsPart, key: str) -> Floats | None:
     if not path.is_file():
         return None
     try:
-        table = whole_table(path.source() if isinstance(path, RemotePlace) else path)
+        table = whole_table(source_of(path))
         stored = (table.schema.metadata or {}).get(b"ksdp.key", b"").decode()
         flat = table["advantages"].combine_chunks().flatten().to_numpy()
         advantages = flat.reshape(table.num_rows, part.stop - part.first)

@@ -112,12 +112,11 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
     verdicts = check_sealed(store.audit(summary.audit) / "verdicts.parquet", f"audit {summary.audit!r}")
     ids = whole_table(verdicts)["document"]
     documents, parts = np.array(ids.to_pylist(), dtype=object)[: stage.documents], []
+    folder, precision = store.blocks / stage.values, summary.spec.store.precision
     for start in range(0, stage.runs, stage.runs_a_block):
         block = Block(0, start, min(start + stage.runs_a_block, stage.runs))
         try:
-            cells = read_groups(
-                store.blocks / stage.values, block, stage.key, stage.statistics, summary.spec.store.precision
-            )
+            cells = read_groups(folder, block, stage.key, stage.statistics, precision)
         except DamagedBlock as error:
             raise StoreError(
                 f"the values of audit {summary.audit!r} are not all in the store; run it again."

@@ -130,12 +130,10 @@ def read_values_by_run(
     stage, at = stored_place(store, summary, document, place)
     lane, row = (at, 0) if _literal(summary) else (0, at)
     precision = summary.spec.store.precision
-    cells = []
+    folder, cells = store.blocks / stage.values, []
     for block in _blocks(stage, lane):
         try:
-            cells.append(
-                read_values(store.blocks / stage.values, block, stage.key, row // ROW_GROUP, statistics, precision)
-            )
+            cells.append(read_values(folder, block, stage.key, row // ROW_GROUP, statistics, precision))
         except DamagedBlock as error:
             raise StoreError(
                 f"the values of audit {summary.audit!r} are not all in the store; run the audit again."

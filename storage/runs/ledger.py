@@ -7,17 +7,18 @@ The file is the party's own (mode 0600), beside its key.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.lines import START, add_line, whole_lines
+from ksdp.storage.lines import START, add_line, line_hash, sealed_line, whole_lines
 from ksdp.storage.locks import lock
 
 __all__ = ["Ledger"]
+
+_PREFIX = b"ksdp-ledger-1\n"
 
 
 class Ledger:
@@ -57,7 +58,7 @@ class Ledger:
             try:
                 line = json.loads(one)
                 said = line.pop("hash")
-                follows = line["previous"] == previous and said == _hash(line)
+                follows = line["previous"] == previous and said == line_hash(line, _PREFIX)
             except (ValueError, KeyError, TypeError, AttributeError):
                 follows = False
             if not follows:
@@ -72,14 +73,8 @@ class Ledger:
     def add(self, line: Mapping[str, Any]) -> None:
         """Write one more, synced; call it within `locked`."""
         lines = self.read()
-        content = dict(line) | {"previous": _hash(lines[-1]) if lines else START}
-        text = json.dumps(content | {"hash": _hash(content)}, sort_keys=True, allow_nan=False)
+        content = dict(line) | {"previous": line_hash(lines[-1], _PREFIX) if lines else START}
         try:
-            add_line(self.path, text.encode("ascii"))
+            add_line(self.path, sealed_line(content, _PREFIX))
         except OSError as error:
             raise StoreError(f"the ledger {self.path} cannot be written: {error.strerror or error}.") from error
-
-
-def _hash(line: Mapping[str, Any]) -> str:
-    text = json.dumps(line, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(b"ksdp-ledger-1\n" + text.encode()).hexdigest()
