@@ -142,15 +142,6 @@ class Shares:
             found[..., whole + 1 :] = 0
         return found
 
-    def _zero(self, entries: int) -> Integers:
-        """Shares of zero, of degree 2."""
-        nothing = np.zeros((entries, WORDS), dtype=np.uint32)
-        drawn = self._drawn(entries, 32 * WORDS)
-        place = self._runtime.pid + 1
-        return integers_of(
-            masked(nothing, np.zeros_like(drawn), drawn, self._factors, place, 0, nothing[0])[0], (entries,)
-        )
-
     async def opened(self, share: Integers) -> Integers:
         """What everybody learns, of a share of degree 1.
 
@@ -162,9 +153,12 @@ class Shares:
         return integers_of(await self._opened_words(words_of(share % PRIME)), share.shape)
 
     async def opened_product(self, share: Integers) -> Integers:
-        """What everybody learns, of a product of two shares."""
-        hidden = (share.ravel() + self._zero(share.size)) % PRIME
-        return integers_of(_put_together(await self._told(words_of(hidden))), share.shape)
+        """What everybody learns, of a product of two shares: degree 2, behind a sharing of zero."""
+        zeros = self._drawn(share.size, 32 * WORDS)
+        nothing, none = np.zeros_like(zeros), np.zeros(WORDS, dtype=np.uint32)
+        place = self._runtime.pid + 1
+        hidden, _ = masked(words_of(share % PRIME), nothing, zeros, self._factors, place, 0, none)
+        return integers_of(_put_together(await self._told(hidden)), share.shape)
 
     async def _opened_words(self, share: Words) -> Words:
         """The same as `opened`, as words."""
