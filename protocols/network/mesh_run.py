@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ksdp.audit.errors import InputError, ProtocolError
@@ -14,7 +14,7 @@ from ksdp.protocols.network.mesh import Mesh
 from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.run_terms import DifferentTerms
 
-__all__ = ["Note", "run_over_mesh", "told"]
+__all__ = ["Note", "joined", "run_over_mesh"]
 
 Note = Callable[..., None]
 """Told of every event by keyword: kinds, names, sizes, never a value."""
@@ -41,26 +41,46 @@ async def run_over_mesh(rounds: Rounds[Outcome], mesh: Mesh, *, present: float, 
     InputError
         If this party's own input is refused on the way; the others are told that much.
     """
+    async with joined(mesh, note, present):
+        try:
+            step = await asyncio.to_thread(_advance, rounds, None)
+            while isinstance(step, Round):
+                spoken = step
+                for peer, message in sorted(spoken.messages.items()):
+                    note(what="sent", kind=spoken.kind, round=spoken.number, peer=peer, bytes=len(message))
+                arrived = await mesh.exchange(spoken.messages)
+                for peer, message in sorted(arrived.items()):
+                    note(what="received", kind=spoken.kind, round=spoken.number, peer=peer, bytes=len(message))
+                step = await asyncio.to_thread(_advance, rounds, arrived)
+        except BaseException:
+            with contextlib.suppress(ValueError):  # a step may still be running in its thread
+                rounds.close()
+            raise
+    return step
+
+
+@contextlib.asynccontextmanager
+async def joined(
+    mesh: Mesh, note: Note, present: float, optional: frozenset[str] = frozenset()
+) -> AsyncIterator[None]:
+    """Wait for the others, go on, part; where it ends badly the others hear that.
+
+    Parameters
+    ----------
+    present : float
+        Seconds to wait for the others.
+    optional : frozenset of str
+        Peers without whom it goes on.
+    """
     note(what="waiting", peers=sorted(mesh.links))
-    await mesh.join(present)
+    await mesh.join(present, optional)
     note(what="all present")
     try:
-        step = await asyncio.to_thread(_advance, rounds, None)
-        while isinstance(step, Round):
-            spoken = step
-            for peer, message in sorted(spoken.messages.items()):
-                note(what="sent", kind=spoken.kind, round=spoken.number, peer=peer, bytes=len(message))
-            arrived = await mesh.exchange(spoken.messages)
-            for peer, message in sorted(arrived.items()):
-                note(what="received", kind=spoken.kind, round=spoken.number, peer=peer, bytes=len(message))
-            step = await asyncio.to_thread(_advance, rounds, arrived)
+        yield
     except BaseException as error:
-        with contextlib.suppress(ValueError):  # a step may still be running in its thread
-            rounds.close()
-        await mesh.abort(*told(error))
+        await mesh.abort(*_told(error))
         raise
     await mesh.finish(_PARTING)
-    return step
 
 
 def _advance(rounds: Rounds[Outcome], arrived: Any) -> Round | Outcome:
@@ -72,7 +92,7 @@ def _advance(rounds: Rounds[Outcome], arrived: Any) -> Round | Outcome:
         return outcome
 
 
-def told(error: BaseException) -> tuple[str, str]:
+def _told(error: BaseException) -> tuple[str, str]:
     """What the others are told: a word of a fixed list, and whom it is about."""
     if isinstance(error, LinkError):
         return error.word, error.peer

@@ -74,7 +74,7 @@ async def play_holder(
         message = Envelope.from_bytes(await talk.hear(hub.name, "state"))
         body = open_numbered(message, terms.session, "pem-state", hub, iteration)
         state = unpack_state(body)
-        if not state.blocks or state.iteration >= terms.budget.iterations:
+        if terms.budget.over(state):
             break
         if arrivals is not None:
             for client, part in arrivals().items():
@@ -92,7 +92,7 @@ async def play_holder(
 async def _upload(talk: PemTalk, clients: Sequence[PemClient], message: Envelope, servers: Sequence[str]) -> None:
     """Every client's answer, to every server; so many at a time that no message is long."""
     at = 0
-    while at < len(clients) or not at:
+    while True:
         batch: dict[str, list[bytes]] = {server: [] for server in servers}
 
         def fill(start: int, into: dict[str, list[bytes]] = batch) -> int:

@@ -30,7 +30,7 @@ from ksdp.protocols.channel.wire import pack_number, unpack
 from ksdp.protocols.network.links import LinkError
 from ksdp.protocols.network.pem_talk import PemOutcome, PemTalk, agree, envelopes
 from ksdp.protocols.pem.aggregator import PemAggregator
-from ksdp.protocols.pem.rolls import PemNodes, client_name
+from ksdp.protocols.pem.rolls import PemNodes, is_of
 from ksdp.protocols.pem.server import PemServer
 from ksdp.protocols.pem.state_messages import unpack_state
 from ksdp.protocols.pem.terms import PemTerms, PemUpload, open_numbered
@@ -78,7 +78,7 @@ async def play_server(
         await talk.tell(hub.name, "partial", partial.to_bytes())
         left = server.waits_for
         for holder in talk.here(holders):
-            count = sum(_is_of(client, holder) for client in left)
+            count = sum(is_of(client, holder) for client in left)
             await talk.tell_those_here([holder], "taken", pack_number(count))
         iteration += 1
     body = open_numbered(message, terms.session, "pem-state", hub, iteration)
@@ -94,7 +94,7 @@ async def _hellos(talk: PemTalk, holder: str, patience: float) -> list[Envelope]
     """Those of one holder's clients; none where it is out."""
     async for body in _in_time(talk, holder, "hellos", patience):
         try:
-            return [each for each in envelopes(body) if _is_of(each.sender, holder)]
+            return [each for each in envelopes(body) if is_of(each.sender, holder)]
         except ProtocolError:
             await _out(talk, holder, "sends what is damaged")
     return []
@@ -111,7 +111,7 @@ async def _gather(
         for each in uploads:
             try:
                 upload = PemUpload.from_bytes(each)
-                if not _is_of(upload.sender, holder):
+                if not is_of(upload.sender, holder):
                     raise ProtocolError(f"{holder} sent an upload of somebody else.")
                 server.take(upload)
             except ProtocolError:
@@ -194,10 +194,6 @@ async def play_aggregator(
         terms.session.hex(), aggregator.state, hashlib.sha256(body).hexdigest(), len(terms.clients),
         rows=rows, present=aggregator.present, lost=_lost(talk, holders),
     )  # fmt: skip
-
-
-def _is_of(client: str, holder: str) -> bool:
-    return client.startswith(client_name(holder, ""))
 
 
 def _lost(talk: PemTalk, holders: Sequence[str]) -> tuple[str, ...]:

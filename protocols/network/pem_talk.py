@@ -16,7 +16,7 @@ from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack, unpack
 from ksdp.protocols.network.links import LinkError
 from ksdp.protocols.network.mesh import Mesh
-from ksdp.protocols.network.mesh_run import Note, told
+from ksdp.protocols.network.mesh_run import Note, joined
 from ksdp.protocols.pem.rolls import NONCE_BYTES, PemNodes, make_roll, meet
 from ksdp.protocols.pem.terms import PemTerms
 
@@ -26,7 +26,6 @@ LARGEST = 1 << 30
 """Bytes of the longest message that is taken."""
 BATCH_BYTES = 4 << 20
 """Of clients' messages, before the next batch begins."""
-_PARTING = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,25 +116,9 @@ class PemTalk:
 
 @contextlib.asynccontextmanager
 async def pem_talk(mesh: Mesh, note: Note, *, present: float, optional: frozenset[str]) -> AsyncIterator[PemTalk]:
-    """Join, talk, part; where it ends badly the others hear that.
-
-    Parameters
-    ----------
-    present : float
-        Seconds to wait for the others.
-    optional : frozenset of str
-        Peers without whom the run goes on.
-    """
-    note(what="waiting", peers=sorted(mesh.links))
-    await mesh.join(present, optional)
-    note(what="all present")
-    talk = PemTalk(mesh, note)
-    try:
-        yield talk
-    except BaseException as error:
-        await mesh.abort(*told(error))
-        raise
-    await mesh.finish(_PARTING)
+    """Join, talk, part (`joined`)."""
+    async with joined(mesh, note, present, optional):
+        yield PemTalk(mesh, note)
 
 
 async def agree(

@@ -52,7 +52,7 @@ class PemAggregator(Machine):
     @property
     def over(self) -> bool:
         """Whether no iteration is left."""
-        return not self.state.blocks or self.state.iteration >= self._terms.budget.iterations
+        return self._terms.budget.over(self.state)
 
     @property
     def epsilon(self) -> float:

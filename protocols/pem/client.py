@@ -116,7 +116,7 @@ class PemClient(Machine):
             terms = self._terms
             body = open_numbered(message, terms.session, "pem-state", terms.aggregator, self._iteration)
             state = unpack_state(body)
-            if not state.blocks or state.iteration >= terms.budget.iterations:
+            if terms.budget.over(state):
                 self._forget()
                 return {}
             terms.check_room(state.blocks)

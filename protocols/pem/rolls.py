@@ -22,7 +22,7 @@ from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.pem.field_shares import PrimeField
 from ksdp.protocols.pem.terms import PemTerms
 
-__all__ = ["NONCE_BYTES", "PemNodes", "client_name", "make_roll", "meet"]
+__all__ = ["NONCE_BYTES", "PemNodes", "client_name", "is_of", "make_roll", "meet"]
 
 NONCE_BYTES = 16
 _KIND = "pem-roll"
@@ -70,6 +70,11 @@ class PemNodes:
 def client_name(holder: str, client: str) -> str:
     """What a host's client is called in a run: no two hosts have one of the same name."""
     return f"{holder}/{client}"
+
+
+def is_of(client: str, holder: str) -> bool:
+    """Whether that is what one of this host's clients is called."""
+    return client.startswith(client_name(holder, ""))
 
 
 def make_roll(
@@ -127,7 +132,7 @@ def _clients(holder: str, listed: list[bytes]) -> list[Participant]:
     found = []
     for name, public in zip(listed[::2], listed[1::2], strict=True):
         client = name_of(name)
-        if not client.startswith(client_name(holder, "")) or len(public) != 32:
+        if not is_of(client, holder) or len(public) != 32:
             raise ProtocolError(f"The roll of {holder} names a client that is not its own.")
         found.append(Participant(client, public))
     if len({p.name for p in found}) != len(found):

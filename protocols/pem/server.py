@@ -99,7 +99,7 @@ class PemServer(Machine):
             terms = self._terms
             body = open_numbered(message, terms.session, "pem-state", terms.aggregator, self._iteration)
             state = unpack_state(body)
-            over = not state.blocks or state.iteration >= terms.budget.iterations
+            over = terms.budget.over(state)
             if not over:
                 terms.check_room(state.blocks)
             self._state, self._digest, self._taken = state, hashlib.sha256(body).digest(), {}

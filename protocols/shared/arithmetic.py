@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.norms.ot_extension import keystream
-from ksdp.protocols.shared.bits import WIDTH, Pair, PairedBits, low_words
+from ksdp.protocols.shared.bits import WIDTH, Pair, PairedBits
 from ksdp.protocols.shared.engine import COMPUTING, FIELD
 from ksdp.protocols.shared.field import (
     BYTES,
@@ -33,7 +33,7 @@ from ksdp.protocols.shared.field import (
     modular_product,
     words_of,
 )
-from ksdp.protocols.shared.words import WORDS, Words, fits_line, lowered, masked
+from ksdp.protocols.shared.words import WORDS, Words, fits_line, low_words, lowered, masked
 
 __all__ = ["FRACTION", "HIDING", "Local", "Shares", "fixed", "product", "reals"]
 
@@ -142,15 +142,6 @@ class Shares:
             found[..., whole + 1 :] = 0
         return found
 
-    def _zero(self, entries: int) -> Integers:
-        """Shares of zero, of degree 2."""
-        nothing = np.zeros((entries, WORDS), dtype=np.uint32)
-        drawn = self._drawn(entries, 32 * WORDS)
-        place = self._runtime.pid + 1
-        return integers_of(
-            masked(nothing, np.zeros_like(drawn), drawn, self._factors, place, 0, nothing[0])[0], (entries,)
-        )
-
     async def opened(self, share: Integers) -> Integers:
         """What everybody learns, of a share of degree 1.
 
@@ -159,15 +150,22 @@ class Shares:
         ProtocolError
             If the three shares are not those of one number.
         """
-        parts = await self._told(words_of(share % PRIME))
-        if not fits_line(*parts):
-            raise ProtocolError("The shares of what is opened are not those of one number: somebody deviates.")
-        return _put_together(parts, share.shape)
+        return integers_of(await self._opened_words(words_of(share % PRIME)), share.shape)
 
     async def opened_product(self, share: Integers) -> Integers:
-        """What everybody learns, of a product of two shares."""
-        hidden = (share.ravel() + self._zero(share.size)) % PRIME
-        return _put_together(await self._told(words_of(hidden)), share.shape)
+        """What everybody learns, of a product of two shares: degree 2, behind a sharing of zero."""
+        zeros = self._drawn(share.size, 32 * WORDS)
+        nothing, none = np.zeros_like(zeros), np.zeros(WORDS, dtype=np.uint32)
+        place = self._runtime.pid + 1
+        hidden, _ = masked(words_of(share % PRIME), nothing, zeros, self._factors, place, 0, none)
+        return integers_of(_put_together(await self._told(hidden)), share.shape)
+
+    async def _opened_words(self, share: Words) -> Words:
+        """The same as `opened`, as words."""
+        parts = await self._told(share)
+        if not fits_line(*parts):
+            raise ProtocolError("The shares of what is opened are not those of one number: somebody deviates.")
+        return _put_together(parts)
 
     async def _told(self, share: Words) -> list[Words]:
         """Every party's share, the first one's first."""
@@ -208,16 +206,10 @@ class Shares:
         nothing = np.zeros_like(drawn)
         offset = words_of(np.array([1 << bits], dtype=object))[0]
         hidden, _ = masked(words_of(share % PRIME), drawn, nothing, self._factors, 1, 0, offset)
-        told = await self._told(hidden)
-        if not fits_line(*told):
-            raise ProtocolError("The shares of what is opened are not those of one number: somebody deviates.")
-        opened = _put_together(told, share.shape)
-        parts = {
-            lacks: np.uint64(0) - (part[:, 0] | part[:, 1].astype(np.uint64) << np.uint64(32))
-            for lacks, part in zip(self._lacked, drawn, strict=True)
-        }
+        opened = await self._opened_words(hidden)
+        parts = {lacks: np.uint64(0) - low_words(part) for lacks, part in zip(self._lacked, drawn, strict=True)}
         if 0 in parts:
-            parts[0] = parts[0] + low_words(opened - (1 << bits))
+            parts[0] = parts[0] + low_words(opened) - np.uint64(1 << bits)
         after, before = ((runtime.pid + step) % COMPUTING for step in (1, 2))
         return parts[after], parts[before]
 
@@ -231,9 +223,10 @@ class Shares:
         return found
 
 
-def _put_together(parts: list[Words], shape: tuple[int, ...]) -> Integers:
+def _put_together(parts: list[Words]) -> Words:
     """What three shares of degree 1 or 2 say."""
-    return integers_of(lowered(*parts, 0, np.zeros_like(parts[0])), shape)
+    whole: Words = lowered(*parts, 0, np.zeros_like(parts[0]))
+    return whole
 
 
 def product(left: Integers, right: Integers) -> Integers:

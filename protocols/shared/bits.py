@@ -20,20 +20,14 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shared.engine import COMPUTING
-from ksdp.protocols.shared.field import Integers
 
-__all__ = ["WIDTH", "Pair", "PairedBits", "low_words"]
+__all__ = ["WIDTH", "Pair", "PairedBits"]
 
 WIDTH = 64
 """Bits of a word."""
 Words = NDArray[np.uint64]
 Pair = tuple[Words, Words]
 """The two parts that a party holds: those of the parties after it, and after that."""
-
-
-def low_words(values: Integers) -> Words:
-    """Integers modulo 2^64."""
-    return np.asarray(values & ((1 << WIDTH) - 1)).astype(np.uint64)
 
 
 class PairedBits:

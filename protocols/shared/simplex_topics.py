@@ -14,8 +14,6 @@ nobody uses (D below 2^-37) stays as it was, as it does in the clear.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed
@@ -45,41 +43,40 @@ class SimplexFit(FullFit):
         Share of how often a threshold was not reached; whole number.
     """
 
+    sizes: SimplexSizes
+
     def __init__(self, shares: Shares, rows: SharedRows, sizes: SimplexSizes) -> None:
         super().__init__(shares, rows, sizes)
         self.faults: Integers = np.zeros(1, dtype=object)
-        self._features, self._most = sizes.features, sizes.sums_bits
-        self._count_bits = math.ceil(math.log2(sizes.features))
-        self._over_bits = KEPT + sizes.sums_bits + 1
 
     async def best(self, left: Integers, square: Integers, before: Integers) -> Integers:
         """T_t from its sums (`FullFit.best`)."""
-        shares = self.shares
-        (numbers,) = await shares.rounded(Local(left % PRIME, ROW_BITS + KEPT + self._most, ROW_BITS))
+        shares, sizes = self.shares, self.sizes
+        (numbers,) = await shares.rounded(Local(left % PRIME, ROW_BITS + KEPT + sizes.sums_bits, ROW_BITS))
         above = await self._above(numbers)
-        (numbers,) = await shares.rounded(Local(above * numbers, self._over_bits, 0))
-        share = int(fixed(np.array([1.0 / self._features]), _PUBLIC)[0])
+        (numbers,) = await shares.rounded(Local(above * numbers, sizes.over_bits, 0))
+        share = int(fixed(np.array([1.0 / sizes.features]), _PUBLIC)[0])
         (theta,) = await shares.rounded(
-            Local((numbers.sum() - square) * share, KEPT + _PUBLIC + self._most + 2, _PUBLIC)
+            Local((numbers.sum() - square) * share, KEPT + _PUBLIC + sizes.sums_bits + 2, _PUBLIC)
         )
         for _ in range(PASSES):
             above = await self._above(numbers - theta)
             count = above.sum(keepdims=True) % PRIME
             (excess,) = await shares.rounded(
-                Local((above * (numbers - theta)).sum(keepdims=True), self._over_bits + self._count_bits, 0)
+                Local((above * (numbers - theta)).sum(keepdims=True), sizes.over_bits + sizes.count_bits, 0)
             )
-            inverse = await reciprocal(shares, count * (1 << (FRACTION - self._count_bits)) % PRIME)
-            most = self._over_bits + self._count_bits + 1 + SCALE_FRACTION + SCALE_GROWTH
+            inverse = await reciprocal(shares, count * (1 << (FRACTION - sizes.count_bits)) % PRIME)
             (step,) = await shares.rounded(
-                Local((excess - square) * inverse, most, SCALE_FRACTION + self._count_bits)
+                Local((excess - square) * inverse, sizes.step_bits, SCALE_FRACTION + sizes.count_bits)
             )
             theta = (theta + step) % PRIME
         return await self._settled(numbers - theta, square, before, count)
 
     async def _above(self, over: Integers) -> Integers:
         """1 where a number is not below zero, else 0."""
-        (coarse,) = await self.shares.rounded(Local(over % PRIME, self._over_bits, KEPT - SIGNED))
-        return np.asarray((1 - await self.shares.negative(coarse, self._over_bits - KEPT + SIGNED)) % PRIME)
+        bits = self.sizes.over_bits
+        (coarse,) = await self.shares.rounded(Local(over % PRIME, bits, KEPT - SIGNED))
+        return np.asarray((1 - await self.shares.negative(coarse, bits - KEPT + SIGNED)) % PRIME)
 
     async def _settled(self, over: Integers, square: Integers, before: Integers, count: Integers) -> Integers:
         """max(over, 0) / D, or the topic as it was.
@@ -93,17 +90,17 @@ class SimplexFit(FullFit):
         count : shape (1,)
             How many were above the theta before.
         """
-        shares, d_bits = self.shares, self._count_bits + 1
+        shares, bits, d_bits = self.shares, self.sizes.over_bits, self.sizes.count_bits + 1
         above = await self._above(over)
         parts, unit = await shares.rounded(
-            Local(above * over, self._over_bits, 0), Local(square, KEPT + d_bits, KEPT - SIGNED)
+            Local(above * over, bits, 0), Local(square, KEPT + d_bits, KEPT - SIGNED)
         )
         asked = np.concatenate([above.sum(keepdims=True) - count, unit - _UNUSED]) % PRIME
         fewer, unused = await shares.negative(asked, SIGNED + d_bits)
-        (parts,) = await shares.rounded(Local((1 - fewer) * parts, self._over_bits, 0))
+        (parts,) = await shares.rounded(Local((1 - fewer) * parts, bits, 0))
         inverse = await reciprocal(shares, square * (1 << (FRACTION - KEPT - d_bits)) % PRIME)
         (topic,) = await shares.rounded(
-            Local(parts * inverse, self._over_bits + SCALE_FRACTION + SCALE_GROWTH, SCALE_FRACTION + d_bits)
+            Local(parts * inverse, bits + SCALE_FRACTION + SCALE_GROWTH, SCALE_FRACTION + d_bits)
         )
         lacks = (topic.sum(keepdims=True) - (1 << KEPT) + (1 << (KEPT - _SHORT))) % PRIME
         (lacks,) = await shares.rounded(Local(lacks, KEPT + 2, KEPT - SIGNED))

@@ -38,8 +38,6 @@ class SimplexSizes:
 
     rank: int
     features: int
-    largest: float
-    """What the squares of all parties' entries add up to at most: s^2."""
 
     tau: ClassVar[float] = 1.0
     rho: ClassVar[float] = 0.0
@@ -48,8 +46,7 @@ class SimplexSizes:
     scale_bits: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        above = 1 + math.ceil(math.log2(self.features)) + 1 + SCALE_FRACTION + SCALE_GROWTH
-        if KEPT + self.sums_bits + above > _PRODUCT_BITS:
+        if self.step_bits > _PRODUCT_BITS:
             raise InputError(
                 f"`rank` is too large for topics on the simplex of {self.features} features; set `beta` and "
                 "`delta`."
@@ -69,6 +66,21 @@ class SimplexSizes:
     def sums_bits(self) -> int:
         """2^this is above every sum that T is made of, and the threshold."""
         return math.ceil(math.log2(math.sqrt(self.features) + (self.rank - 1) * self.features + 2.0)) + 1
+
+    @property
+    def count_bits(self) -> int:
+        """2^this is at least every number of entries."""
+        return math.ceil(math.log2(self.features))
+
+    @property
+    def over_bits(self) -> int:
+        """2^this is above every such sum less a threshold, as it is kept."""
+        return KEPT + self.sums_bits + 1
+
+    @property
+    def step_bits(self) -> int:
+        """2^this is above every step of a threshold before its rounding: what must fit."""
+        return self.over_bits + self.count_bits + 1 + SCALE_FRACTION + SCALE_GROWTH
 
 
 @dataclass(frozen=True)
@@ -153,4 +165,4 @@ AnySizes = Sizes | SimplexSizes
 
 def sizes_of(rank: int, features: int, penalties: Penalties, largest: float) -> AnySizes:
     """Without regularisers, topics are on the simplex."""
-    return Sizes(rank, penalties, largest) if any(penalties) else SimplexSizes(rank, features, largest)
+    return Sizes(rank, penalties, largest) if any(penalties) else SimplexSizes(rank, features)

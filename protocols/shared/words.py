@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["GAP", "WORDS", "Words", "fits_line", "folded", "lowered", "masked"]
+__all__ = ["GAP", "WORDS", "Words", "fits_line", "folded", "low_words", "lowered", "masked"]
 
 GAP = 0x23D
 """2^224 less the prime."""
@@ -23,6 +23,11 @@ _BASE = 0xFFFFFFFF
 _TOP = 0x100000000 - GAP
 _TIMES = 6 - pow((2**224 - GAP) % 6, -1, 6)
 """So many primes make a number that is 1 modulo 6 divisible by 6."""
+
+
+def low_words(numbers: Words) -> NDArray[np.uint64]:
+    """The numbers modulo 2^64."""
+    return numbers[:, 0].astype(np.uint64) | numbers[:, 1].astype(np.uint64) << np.uint64(32)
 
 
 @njit(cache=True, nogil=True)

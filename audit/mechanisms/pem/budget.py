@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from ksdp.audit.errors import InputError
 
 if TYPE_CHECKING:
-    from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
+    from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 
 __all__ = ["Budget", "Sparse", "before_sampling", "tight_epsilon"]
 
@@ -143,6 +143,10 @@ class Budget:
     def scale(self, block: VectorBlock) -> float:
         """lambda: scale of each server's noise on a block, in the block's steps; 0 where epsilon is infinite."""
         return block.sensitivity / self.of_block(block)
+
+    def over(self, state: PemState) -> bool:
+        """Whether no iteration is left: the algorithm has ended, or has had all."""
+        return not state.blocks or state.iteration >= self.iterations
 
     def spent(self, iterations: int) -> float:
         """What so many iterations have cost a record.

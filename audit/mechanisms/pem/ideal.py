@@ -128,7 +128,7 @@ def run_ideal(
         parts, known_parts = _together(parts), _together(known_parts)
     state = algorithm.init()
     states, totals, seen = [state], [], []
-    while state.blocks and state.iteration < budget.iterations:
+    while not budget.over(state):
         now = batches(state.iteration) if batches is not None else parts
 
         def summed(clients: Sequence[sp.csr_array], state: PemState = state) -> Signed:

@@ -37,12 +37,12 @@ def rows_of(matrix: np.ndarray, largest: float, fraction: int = ROW_BITS) -> lis
 
 def opened(
     matrix: np.ndarray,
+    largest: float,
     start: np.ndarray,
     wanted: Sweeps,
     models: np.ndarray | None = None,
     pattern: np.ndarray | None = None,
 ) -> np.ndarray:
-    largest = wanted.sizes.largest
     shared = rows_of(matrix, largest)
     of_models = rows_of(models, largest) if models is not None else [None] * 3
     seen = rows_of(pattern, 1.0, 0) if pattern is not None else [None] * 3
@@ -70,7 +70,7 @@ def test_the_topics_are_those_of_the_sweeps_in_the_clear(penalties: Penalties) -
     start = random_topics(8, 3, 5)
     sizes = Sizes(3, penalties, 2.0 * float((matrix**2).sum()))
     exact = pd_nmf_iter([sp.csr_array(matrix)], start, sweeps=6, tolerance=0.0, penalties=penalties)
-    found = opened(matrix, start, Sweeps(sizes, 6))
+    found = opened(matrix, sizes.largest, start, Sweeps(sizes, 6))
     assert (exact.T == 0).any()
     np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
 
@@ -81,7 +81,7 @@ def test_the_parties_own_topics_can_make_the_start() -> None:
     penalties = PENALTIES
     first = pd_nmf_iter([sp.csr_array(models)], start, sweeps=3, tolerance=0.0, penalties=penalties)
     exact = pd_nmf_iter([sp.csr_array(matrix)], first.T, sweeps=2, tolerance=0.0, penalties=penalties)
-    found = opened(matrix, start, Sweeps(Sizes(2, PENALTIES, largest), 2, 3), models)
+    found = opened(matrix, largest, start, Sweeps(Sizes(2, PENALTIES, largest), 2, 3), models)
     np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
 
 
@@ -94,8 +94,8 @@ def test_topics_on_the_simplex_are_those_of_the_sweeps_in_the_clear(with_models:
         models, before = documents(4, 9, seed=2), 2
         first = pd_nmf_iter([sp.csr_array(models)], start, sweeps=2, tolerance=0.0).T
     exact = pd_nmf_iter([sp.csr_array(matrix)], first, sweeps=5, tolerance=0.0)
-    sizes = SimplexSizes(3, 9, 4.0 * float((matrix**2).sum()))
-    found = opened(matrix, start, Sweeps(sizes, 5, before), models)
+    largest = 4.0 * float((matrix**2).sum())
+    found = opened(matrix, largest, start, Sweeps(SimplexSizes(3, 9), 5, before), models)
     assert with_models or (exact.T == 0).any()
     np.testing.assert_allclose(found, exact.T, atol=1e-6)
     np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
@@ -105,7 +105,7 @@ def test_a_topic_on_the_simplex_that_nobody_uses_stays_as_it_was() -> None:
     matrix = np.outer([3.0, 1.0], [0.1, 0.2, 0.0, 0.7])  # of one topic
     start = np.array([matrix[0] / matrix[0].sum(), [0.4, 0.1, 0.4, 0.1]])
     exact = pd_nmf_iter([sp.csr_array(matrix)], start, sweeps=2, tolerance=0.0)
-    found = opened(matrix, start, Sweeps(SimplexSizes(2, 4, 2.0 * float((matrix**2).sum())), 2))
+    found = opened(matrix, 2.0 * float((matrix**2).sum()), start, Sweeps(SimplexSizes(2, 4), 2))
     assert (exact.T[1] == start[1]).all()
     np.testing.assert_allclose(found, exact.T, atol=1e-6)
 
@@ -118,9 +118,9 @@ def test_a_threshold_that_was_not_reached_opens_nothing(why: str, monkeypatch: p
     else:
         slack = 2.0**28
     matrix = documents(14, features)
-    sizes = SimplexSizes(3, features, slack * float((matrix**2).sum()))
+    largest = slack * float((matrix**2).sum())
     with pytest.raises(NotProjected):
-        opened(matrix, random_topics(features, 3, 5), Sweeps(sizes, 3))
+        opened(matrix, largest, random_topics(features, 3, 5), Sweeps(SimplexSizes(3, features), 3))
 
 
 @pytest.mark.parametrize("penalties", [PENALTIES, Penalties(0.0, 0.02, 0.0, 0.02)])
@@ -144,7 +144,7 @@ def test_topics_of_ratings_are_those_of_the_weighted_sweeps_in_the_clear(
         first = fitted.T
     exact = weighted_nmf_iter([ratings], first, sweeps=5, tolerance=0.0, penalties=penalties)
     sizes = Sizes(3, penalties, 2.0 * float((matrix**2).sum()))
-    found = opened(matrix, start, Sweeps(sizes, 5, before), models, pattern)
+    found = opened(matrix, sizes.largest, start, Sweeps(sizes, 5, before), models, pattern)
     assert (exact.T[:, 2] == 0).all()
     assert (exact.W[3] == 0).all()
     np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
@@ -184,12 +184,13 @@ def test_no_product_is_larger_than_was_said(name: str, observed: str, monkeypatc
     sizes: AnySizes = Sizes(2, Penalties(0.0, 2.0**-7, 0.0, 2.0**-7), largest)
     assert sizes.rho == 2.0**-12, "the least that is taken"
     if observed == "simplex":
-        sizes = SimplexSizes(2, 4, largest)
+        sizes = SimplexSizes(2, 4)
     pattern, matrix = PATTERNS.get(observed), WORST[name] * np.sqrt(largest)
     if pattern is not None:
         matrix = matrix * pattern
     with contextlib.suppress(NotProjected):
-        opened(matrix, random_topics(4, 2, 3), Sweeps(sizes, 1 if observed == "simplex" else 2), pattern=pattern)
+        wanted = Sweeps(sizes, 1 if observed == "simplex" else 2)
+        opened(matrix, largest, random_topics(4, 2, 3), wanted, pattern=pattern)
     by = [[each for pid, each in said if pid == place] for place in range(3)]
     shortest = min(map(len, by))  # where one has heard the end first, the others have not gone on
     assert shortest > 50
