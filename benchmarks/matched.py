@@ -13,15 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.raw_leak import mails, table, topics
+from benchmarks.raw_leak import distances, mails, table, topics
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block
-from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import run_observables
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.ks import ks_table
 
 __all__ = ["run"]
@@ -50,27 +46,11 @@ def run() -> None:
         design = {"party_size": size, "with_runs": with_runs, "without_runs": "all", "documents": documents}
         wanted = {"name": mechanism, "rank": rank, "opens": "final"}
         tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": wanted, "design": design}
-        runs, found = _distances(parse_spec(tables), corpus())
+        plan = make_plan(parse_spec(tables), corpus())
+        bits, found = distances(plan)
         matched = np.max([found.pop(name) for name in FILTERS if name in found], axis=0)
-        noise = found.pop("")
+        drawn = np.random.default_rng(0).normal(size=bits.T.shape)
+        noise = ks_table(np.ascontiguousarray(drawn.astype(np.float32).T), bits).distance
         plain = np.max(list(found.values()), axis=0)
         cells = "  ".join(f"{np.median(d):6.3f} {np.quantile(d, 0.95):5.3f}" for d in (noise, plain, matched))
-        print(f"{corpus.__name__:8} {mechanism:8} {size:6.0%} {runs:5}  {cells}", flush=True)
-
-
-def _distances(spec: Spec, corpus: Corpus) -> tuple[int, dict[str, NDArray[np.float64]]]:
-    """Runs, and D of every document by column; "" is a column of noise."""
-    plan = make_plan(spec, corpus)
-    looked = plan.documents(0)
-    values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.tested}
-    for number in range(plan.design.runs):
-        stored = run_observables(plan, 0, number)
-        seen = Observables({name: stored[name].astype(float) for name in plan.seen})
-        for statistic in plan.tested:
-            values[statistic.name].append(statistic.evaluate(seen, looked))
-    bits = plan.design.inclusion(Block(0, 0, plan.design.runs))
-    values[""] = list(np.random.default_rng(0).normal(size=bits.T.shape))
-    return plan.design.runs, {
-        name: ks_table(np.ascontiguousarray(np.array(column, dtype=np.float32).T), bits).distance
-        for name, column in values.items()
-    }
+        print(f"{corpus.__name__:8} {mechanism:8} {size:6.0%} {plan.design.runs:5}  {cells}", flush=True)

@@ -5,21 +5,17 @@ Seconds of the wall are too long on a busy machine; those of the processor hold 
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import tempfile
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import data_folder
-from benchmarks.protocol_run import write_parties, write_protocol
-from ksdp.flows.runs.local_run import run_local
+from benchmarks.protocol_run import played, write_parties, write_protocol
 from ksdp.flows.runs.node_run import guarantee_words
-from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import make_identity
 
 __all__ = ["MECHANISMS", "run"]
@@ -54,26 +50,20 @@ def run(names: tuple[str, ...] = tuple(MECHANISMS)) -> None:
 def _one(name: str, folder: Path) -> None:
     server = SERVER if name in WITH_SERVER else ""
     protocol = write_protocol(folder, name, f'{MECHANISMS[name]}\nsampler = "discrete"', NAMES, server)
-    read, out = read_run(protocol), folder / f"{name}-out"
     before = _processor()
-    ends = run_local(read, protocol, folder, out, uncleared=True)
+    ended = played(protocol, folder / f"{name}-out", (*NAMES, server) if server else NAMES)
     processor = _processor() - before
-    if any(end["code"] for end in ends.values()):
-        raise SystemExit("\n".join(f"{node}: {end['said']}" for node, end in ends.items()))
-    abouts = {node: json.loads((out / node / "run.json").read_text()) for node in ends}
+    abouts, seconds = ended.abouts, ended.seconds
     about = abouts["ada"]
     announced = sum(about["asked"].get(what, 0) for what in ("sum", "upload", "one-noise"))
-    lines = {node: _transcript(out / node) for node in ends}
-    moment = {line["what"]: datetime.fromisoformat(line["time"]) for line in lines["ada"]}
-    seconds = (moment["done"] - moment["all present"]).total_seconds()
-    volume = {node: _bytes(lines[node]) / announced for node in ends}
+    volume = {node: _bytes(lines) / announced for node, lines in ended.lines.items()}
     parties = f"{np.mean([volume[party] for party in NAMES]):,.0f} of a party"
     collected = f", {volume[SERVER]:,.0f} of the server" if server else ""
     print(
         f"{name}: {len(NAMES)} parties, documents {[abouts[party]['documents'] for party in NAMES]} x "
         f"{about['features']:,}, {announced} announcements in {seconds:.1f} s ({seconds / announced:.2f} s each; "
-        f"{processor:.0f} s of the processor in all {len(ends)} processes, from start to end), "
-        f"results {'equal' if len({each['result'] for each in abouts.values()}) == 1 else 'DIFFERENT'}\n"
+        f"{processor:.0f} s of the processor in all {len(abouts)} processes, from start to end), "
+        f"results {ended.results}\n"
         f"  bytes an announcement, sent and received: {parties}{collected}; {guarantee_words(about)}",
         flush=True,
     )
@@ -83,10 +73,6 @@ def _processor() -> float:
     """Seconds of the processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return float(used.ru_utime + used.ru_stime)
-
-
-def _transcript(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "transcript.jsonl").read_text().splitlines()]
 
 
 def _bytes(lines: list[dict[str, Any]]) -> int:

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import tempfile
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
@@ -23,7 +25,7 @@ from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 
-__all__ = ["MECHANISMS", "entered_rows", "run", "write_parties", "write_protocol"]
+__all__ = ["MECHANISMS", "Played", "entered_rows", "played", "run", "write_parties", "write_protocol"]
 
 NAMES = ("ada", "bob", "cyd")
 MECHANISMS = {
@@ -74,20 +76,52 @@ def write_protocol(folder: Path, name: str, parameters: str, names: tuple[str, .
     return protocol
 
 
-def _one(name: str, parameters: str, folder: Path) -> None:
-    protocol = write_protocol(folder, name, parameters, NAMES)
-    read, out = read_run(protocol), folder / f"{name}-out"
-    ends = run_local(read, protocol, folder, out, uncleared=True)
+@dataclass(frozen=True)
+class Played:
+    """A run that is over, of processes on this machine."""
+
+    read: Run
+    abouts: dict[str, dict[str, Any]]
+    """What each node says of the run."""
+    lines: dict[str, list[dict[str, Any]]]
+    """What each has noted."""
+    found: dict[str, NDArray[Any]]
+    """The first one's result."""
+
+    @property
+    def seconds(self) -> float:
+        """From when all were there to the end, for the first."""
+        noted = next(iter(self.lines.values()))
+        moment = {line["what"]: datetime.fromisoformat(line["time"]) for line in noted}
+        return (moment["done"] - moment["all present"]).total_seconds()
+
+    @property
+    def results(self) -> str:
+        """Whether all have the same."""
+        return "equal" if len({about["result"] for about in self.abouts.values()}) == 1 else "DIFFERENT"
+
+
+def played(protocol: Path, out: Path, names: tuple[str, ...]) -> Played:
+    """Run what a protocol file says, uncleared, with everybody's files beside it; its nodes in this order."""
+    read = read_run(protocol)
+    ends = run_local(read, protocol, protocol.parent, out, uncleared=True)
     if any(end["code"] for end in ends.values()):
-        raise SystemExit("\n".join(f"{party}: {end['said']}" for party, end in ends.items()))
-    abouts = {party: json.loads((out / party / "run.json").read_text()) for party in NAMES}
-    lines = [json.loads(line) for line in (out / "ada" / "transcript.jsonl").read_text().splitlines()]
-    found = dict(np.load(out / "ada" / "result.npz"))
+        raise SystemExit("\n".join(f"{node}: {end['said']}" for node, end in ends.items()))
+    noted = {node: (out / node / "transcript.jsonl").read_text().splitlines() for node in names}
+    return Played(
+        read,
+        {node: json.loads((out / node / "run.json").read_text()) for node in names},
+        {node: [json.loads(line) for line in lines] for node, lines in noted.items()},
+        dict(np.load(out / names[0] / "result.npz")),
+    )
+
+
+def _one(name: str, parameters: str, folder: Path) -> None:
+    ended = played(write_protocol(folder, name, parameters, NAMES), folder / f"{name}-out", NAMES)
+    read, found, seconds = ended.read, ended.found, ended.seconds
     rounds = int(found["sweeps" if "sweeps" in found else "iterations"][0])
-    moment = {line["what"]: datetime.fromisoformat(line["time"]) for line in lines}
-    seconds = (moment["done"] - moment["all present"]).total_seconds()
     volume: dict[str, int] = {}
-    for line in lines:
+    for line in ended.lines[NAMES[0]]:
         if line["what"] in ("sent", "received"):
             volume[line["kind"]] = volume.get(line["kind"], 0) + line["bytes"]
     m, d, k = len(NAMES), read.terms.features, 7
@@ -101,9 +135,9 @@ def _one(name: str, parameters: str, folder: Path) -> None:
     )
     what = "T" if name == "pd-nmf" else "V"
     print(
-        f"{name}: {m} parties, documents {[about['documents'] for about in abouts.values()]} x {d}, rank {k}, "
-        f"{rounds} iterations in {seconds:.1f} s ({seconds / rounds:.2f} s each), all results "
-        f"{'equal' if len({about['result'] for about in abouts.values()}) == 1 else 'DIFFERENT'}\n"
+        f"{name}: {m} parties, documents {[about['documents'] for about in ended.abouts.values()]} x {d}, "
+        f"rank {k}, {rounds} iterations in {seconds:.1f} s ({seconds / rounds:.2f} s each), all results "
+        f"{ended.results}\n"
         f"  a party's bytes an iteration, sent and received: {online:,.0f} online, {offline:,.0f} offline; "
         f"the paper's 2 (M - 1) {'(d + 1)' if name == 'pd-nmf' else 'd'} 4 k is {formula:,} "
         f"(x {online / formula:.2f})\n"
@@ -112,11 +146,6 @@ def _one(name: str, parameters: str, folder: Path) -> None:
         + ("" if what == "T" else f"; sine of the largest angle {subspace_sine(found[what], central[what]):.1e}"),
         flush=True,
     )
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    run()
 
 
 def entered_rows(read: Run, folder: Path, party: str, kind: str) -> sp.csr_array:
@@ -129,3 +158,8 @@ def entered_rows(read: Run, folder: Path, party: str, kind: str) -> sp.csr_array
         signer=load_private(folder / f"{party}.key").public_key(),
         now=datetime.now().astimezone(),
     ).corpus.matrix
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    run()

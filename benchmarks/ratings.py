@@ -6,22 +6,18 @@ gain of both; some minutes.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks import ROOT, data_folder
-from benchmarks.protocol_run import entered_rows, write_protocol
+from benchmarks.protocol_run import entered_rows, played, write_protocol
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.flows.learning.gain import measure_gain
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import make_identity
 
 __all__ = ["run"]
@@ -65,30 +61,22 @@ def _among_parties(folder: Path, ratings: pd.DataFrame) -> None:
             f'[mechanism]\nname = "pd-nmf"\n{MECHANISM}\n'
         )
     protocol = write_protocol(folder, "pd-nmf", MECHANISM, tuple(AGES))
-    read, out = read_run(protocol), folder / "out"
-    ends = run_local(read, protocol, folder, out, uncleared=True)
-    if any(end["code"] for end in ends.values()):
-        raise SystemExit("\n".join(f"{party}: {end['said']}" for party, end in ends.items()))
-    first, *_ = AGES
-    abouts = {party: json.loads((out / party / "run.json").read_text()) for party in AGES}
-    lines = [json.loads(line) for line in (out / first / "transcript.jsonl").read_text().splitlines()]
-    moment = {line["what"]: datetime.fromisoformat(line["time"]) for line in lines}
+    first, out = next(iter(AGES)), folder / "out"
+    ended = played(protocol, out, tuple(AGES))
+    read, abouts, found = ended.read, ended.abouts, ended.found
     matrices = tuple(entered_rows(read, folder, party, "toml") for party in AGES)
     ideal = read.terms.mechanism.run(Database(matrices), np.random.default_rng(0))
-    found = dict(np.load(out / first / "result.npz"))
     unrated = ~np.any([np.diff(rows.tocsc().indptr) > 0 for rows in matrices], axis=0)
     predicted = pd.read_parquet(out / first / "predictions.parquet")
     size = (out / first / "predictions.parquet").stat().st_size
     error = np.abs(found["T"] - ideal["T"]).max()
     zero = int((found["T"][:, unrated] == 0).all(axis=0).sum())
-    seconds = (moment["done"] - moment["all present"]).total_seconds()
-    same = "equal" if len({each["result"] for each in abouts.values()}) == 1 else "DIFFERENT"
     print(
         f"run: users {[about['documents'] for about in abouts.values()]} x {read.terms.features} items, rank 7, "
-        f"{int(found['sweeps'][0])} sweeps (ideal {int(ideal['sweeps'][0])}) in {seconds:.1f} s; "
-        f"{abouts[first]['bytes']['sent']:,} bytes sent by one; results {same}; off the ideal T by {error:.1e} at "
-        f"most (largest entry {ideal['T'].max():.2g}); {unrated.sum()} items that nobody rated, 0 in T at {zero}; "
-        f"{len(predicted):,} predictions of {first}, {size:,} bytes",
+        f"{int(found['sweeps'][0])} sweeps (ideal {int(ideal['sweeps'][0])}) in {ended.seconds:.1f} s; "
+        f"{abouts[first]['bytes']['sent']:,} bytes sent by one; results {ended.results}; off the ideal T by "
+        f"{error:.1e} at most (largest entry {ideal['T'].max():.2g}); {unrated.sum()} items that nobody rated, 0 "
+        f"in T at {zero}; {len(predicted):,} predictions of {first}, {size:,} bytes",
         flush=True,
     )
     if not error < PRECISE:

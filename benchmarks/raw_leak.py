@@ -23,14 +23,15 @@ from benchmarks import ROOT, data_folder
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import run_observables
+from ksdp.audit.sampling import Stored, run_observables
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["run"]
+__all__ = ["distances", "mails", "run", "table", "topics"]
 
 
 def topics() -> Corpus:
@@ -91,14 +92,9 @@ def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: in
     plan = make_plan(
         parse_spec({"seed": 3, "corpus": {"path": "x"}, "mechanism": mechanism, "design": design}), corpus
     )
-    looked = plan.documents(0)
-    values: dict[str, list[NDArray[np.float64]]] = {}
     arrays: dict[str, list[NDArray[np.float32]]] = {}
-    for number in range(plan.design.runs):
-        stored = run_observables(plan, 0, number)
-        seen = Observables({name: stored[name].astype(float) for name in plan.seen})
-        for statistic in plan.tested:
-            values.setdefault(statistic.name, []).append(statistic.evaluate(seen, looked))
+
+    def look(stored: Stored) -> None:
         arrays.setdefault("declared", []).append(np.concatenate([stored[name].ravel() for name in plan.seen]))
         if "sums" in stored:
             arrays.setdefault("sums of sweeps 1 to 3", []).append(stored["sums"].ravel())
@@ -108,11 +104,8 @@ def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: in
             arrays.setdefault("weights of sweeps 1 to 3", []).append(stored["weights"].ravel())
             both = np.concatenate([stored["sums"].ravel(), stored["weights"].ravel()])
             arrays.setdefault("sums and weights", []).append(both)
-    bits = plan.design.inclusion(Block(0, 0, plan.design.runs))
-    found = {
-        name: ks_table(np.ascontiguousarray(np.array(column, dtype=np.float32).T), bits).distance
-        for name, column in values.items()
-    }
+
+    bits, found = distances(plan, look)
     largest = np.max(list(found.values()), axis=0)
     noise = ks_table(np.random.default_rng(0).normal(size=bits.shape), bits).distance
     _say("noise, one column", noise, largest)
@@ -121,6 +114,26 @@ def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: in
         _say(name, found[name], largest)
     for name, rows in arrays.items():
         _say(f"learned-raw on {name}", raw_tests(gram_of_runs(np.stack(rows)), bits).distance[:, 0], largest)
+
+
+def distances(
+    plan: Plan, look: Callable[[Stored], None] | None = None
+) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]:
+    """Who is in which run, and D of every document by column; `look` is shown what each run announces."""
+    looked = plan.documents(0)
+    values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.tested}
+    for number in range(plan.design.runs):
+        stored = run_observables(plan, 0, number)
+        seen = Observables({name: stored[name].astype(float) for name in plan.seen})
+        for statistic in plan.tested:
+            values[statistic.name].append(statistic.evaluate(seen, looked))
+        if look is not None:
+            look(stored)
+    bits = plan.design.inclusion(Block(0, 0, plan.design.runs))
+    return bits, {
+        name: ks_table(np.ascontiguousarray(np.array(column, dtype=np.float32).T), bits).distance
+        for name, column in values.items()
+    }
 
 
 def _say(name: str, distance: NDArray[np.float64], largest: NDArray[np.float64]) -> None:

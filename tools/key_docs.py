@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import typer.main
 from pydantic import BaseModel
-from tools.spec_docs import described, types_of
+from tools.spec_docs import cell, key_table
 
 from ksdp.audit.mechanisms.pem import run_spec
 from ksdp.cli import app
@@ -52,27 +51,6 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
 }
 
 
-def _all_of(model: type[Any], what: Any) -> dict[str, str]:
-    """Of a model and of those that it is made from."""
-    found: dict[str, str] = {}
-    for part in reversed(inspect.getmro(model)):
-        if part.__module__.startswith("ksdp."):
-            found |= {key: said for key, said in what(part).items() if said or key not in found}
-    return found
-
-
-def _default(field: Any) -> str:
-    if field.is_required():
-        return "needed"
-    value = field.get_default(call_default_factory=True)
-    told = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    return f"`{json.dumps(told, default=str)}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def file_keys() -> str:
     """`docs/file-keys.md`."""
     lines = ["# Every key of every other file", ""]
@@ -84,11 +62,7 @@ def file_keys() -> str:
         lines += ["", f"## {title}", *(["", said] if said else [])]
         for name, model in models.items():
             lines += ["", f"### {name}", "", inspect.cleandoc(model.__doc__ or "").split("\n\n")[0], ""]
-            lines += ["| key | is | default | means |", "|---|---|---|---|"]
-            words, kinds = _all_of(model, described), _all_of(model, types_of)
-            for key, field in model.model_fields.items():
-                kind = _cell(kinds[key])
-                lines.append(f"| `{key}` | `{kind}` | {_default(field)} | {_cell(words.get(key, ''))} |")
+            lines += key_table(model)
     return "\n".join(lines) + "\n"
 
 
@@ -102,7 +76,7 @@ def _of_command(name: str, command: Any) -> list[str]:
             rows.append((one.name.upper(), str(getattr(one, "help", "") or "")))
         else:
             rows.append((", ".join([*one.opts, *one.secondary_opts]), str(getattr(one, "help", "") or "")))
-    lines += ["", "| | |", "|---|---|", *(f"| `{_cell(key)}` | {_cell(said)} |" for key, said in rows)]
+    lines += ["", "| | |", "|---|---|", *(f"| `{cell(key)}` | {cell(said)} |" for key, said in rows)]
     return lines
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.key_docs import file_keys, options
-from tools.spec_docs import described, types_of
+from tools.spec_docs import all_of, described, types_of
 
 import ksdp
 import ksdp.flows
@@ -101,10 +100,7 @@ def tables() -> str:
         first, _, rest = (inspect.getdoc(row) or "").partition("\n")
         lines += [f"## {first}", ""] + ([" ".join(rest.split()), ""] if rest.strip() else [])
         lines += ["| column | type | |", "|---|---|---|"]
-        words, kinds = dict[str, str](), dict[str, str]()
-        for part in reversed([c for c in inspect.getmro(row) if is_dataclass(c)]):
-            words |= described(part)
-            kinds |= types_of(part)
+        words, kinds = all_of(row, described), all_of(row, types_of)
         for column, said in words.items():
             kind = kinds[column].replace("|", "or").removeprefix("Annotated[").split(",")[0]
             lines.append(f"| `{column}` | {kind} | {said} |")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from ksdp.audit import spec
 
@@ -51,6 +55,36 @@ def types_of(model: type[Any]) -> dict[str, str]:
     return {n.target.id: ast.unparse(n.annotation) for n in fields}  # type: ignore[union-attr]
 
 
+def all_of(model: type[Any], what: Callable[[type[Any]], dict[str, str]]) -> dict[str, str]:
+    """Of a model and of those that it is made from."""
+    found: dict[str, str] = {}
+    for part in reversed(inspect.getmro(model)):
+        if part.__module__.startswith("ksdp."):
+            found |= {key: said for key, said in what(part).items() if said or key not in found}
+    return found
+
+
+def key_table(model: type[BaseModel]) -> list[str]:
+    """What each key of a section is, as a table."""
+    lines = ["| key | is | default | means |", "|---|---|---|---|"]
+    words, kinds = all_of(model, described), all_of(model, types_of)
+    for key, field in model.model_fields.items():
+        name, kind, said = field.alias or key, cell(kinds[key]), cell(words.get(key, ""))
+        lines.append(f"| `{name}` | `{kind}` | {_default(field)} | {said} |")
+    return lines
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "needed"
+    return f"`{json.dumps(field.get_default(call_default_factory=True), default=list)}`"
+
+
+def cell(text: str) -> str:
+    """A text inside a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
 def page() -> str:
     """`docs/spec.md`."""
     models = {name: getattr(spec, f"{name.capitalize()}Spec") for name in SECTIONS}
@@ -67,17 +101,7 @@ def page() -> str:
         if name == "mechanism":
             lines += ["`name`, and the parameters of that mechanism: `ksdp mechanisms` lists them."]
             continue
-        lines += ["| key | is | default | means |", "|---|---|---|---|"]
-        words, kinds = described(model), types_of(model)
-        for key, field in model.model_fields.items():
-            default = (
-                "needed"
-                if field.is_required()
-                else f"`{json.dumps(field.get_default(call_default_factory=True), default=list)}`"
-            )
-            kind = kinds[key].replace("|", "\\|").replace("\n", " ")
-            said = words.get(key, "").replace("|", chr(92) + "|")
-            lines.append(f"| `{field.alias or key}` | `{kind}` | {default} | {said} |")
+        lines += key_table(model)
     return "\n".join(lines) + "\n"
 
 

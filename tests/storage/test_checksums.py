@@ -23,6 +23,8 @@ from ksdp.storage.checksums import (
 )
 from ksdp.storage.store import write_json
 
+from ..flips import flip, flipped
+
 CONTENT = "clear\n" * 20
 
 
@@ -31,12 +33,6 @@ def file(tmp_path: Path) -> Path:
     write_sealed_text(tmp_path / "a.json", CONTENT)
     write_sealed_text(tmp_path / "b.json", "other")
     return tmp_path / "a.json"
-
-
-def flip(path: Path, bit: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(bytes(content))
 
 
 def test_what_was_written_is_read(file: Path) -> None:
@@ -58,12 +54,10 @@ def test_a_flipped_bit_is_refused(file: Path, bit: int) -> None:
 def test_any_flipped_bit_of_the_sums_takes_at_least_one_file_away_and_blesses_none(file: Path) -> None:
     sums = file.parent / SUMS
     whole = sums.read_bytes()
-    for bit in range(8 * len(whole)):
-        flip(sums, bit)
+    for bit in flipped(sums, range(8 * len(whole))):
         held = [name for name in ("a.json", "b.json") if is_sealed([file.with_name(name)])]
         # A flip from one line end to another that means the same may leave both; none may be taken for another.
         assert len(held) < 2 or sums.read_text(encoding="latin-1").split() == whole.decode().split(), bit
-        sums.write_bytes(whole)
 
 
 def test_a_file_that_was_never_sealed_or_is_gone_is_refused(file: Path) -> None:
@@ -97,11 +91,7 @@ def test_state_carries_its_checksum(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     write_checked_json(path, STATE)
     assert read_checked_json(path) == STATE
-    whole = path.read_bytes()
-    for bit in range(8 * len(whole)):
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bytes(damaged))
+    for bit in flipped(path, range(8 * path.stat().st_size)):
         try:
             found = read_checked_json(path)
         except ValueError:

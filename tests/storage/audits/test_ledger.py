@@ -19,6 +19,7 @@ from ksdp.storage.finding_tables import VERDICTS
 from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
 
+from ...flips import flipped
 from ...summaries import example
 
 ONE = Attempt("q", "spec", "a", "2026-01-01T00:00:00+00:00", 1, 0.2, 0.05, "s", 400, 1, 100)
@@ -96,12 +97,8 @@ def test_a_flipped_bit_in_any_line_is_noticed_the_last_too(store: Store) -> None
     for number in range(2):
         record_attempt(store, numbered(number))
     path = store.root / "audits" / "ledger.jsonl"
-    whole, before = path.read_bytes(), read_attempts(store, "q")
-    silent = 0
-    for bit in range(0, 8 * len(whole), 3):
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bytes(damaged))
+    before, silent = read_attempts(store, "q"), 0
+    for _ in flipped(path, range(0, 8 * path.stat().st_size, 3)):
         try:
             silent += read_attempts(store, "q") != before
         except StoreError:

@@ -13,6 +13,8 @@ from ksdp.storage.reviews.document_text import TextCommand
 from ksdp.storage.reviews.text_access import read_accesses, record_access
 from ksdp.storage.store import Store
 
+from ...flips import flipped
+
 NOW = datetime(2026, 11, 12, 9, 0, tzinfo=UTC)
 
 
@@ -45,10 +47,7 @@ def test_a_flipped_bit_of_the_last_look_is_noticed(looked: Store) -> None:
     file = looked.root / "reviews" / "looks.jsonl"
     whole, before = file.read_bytes(), read_accesses(looked)
     start = whole.rstrip(b"\n").rfind(b"\n") + 1
-    for bit in range(8 * start, 8 * (len(whole) - 1), 3):
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        file.write_bytes(bytes(damaged))
+    for bit in flipped(file, range(8 * start, 8 * (len(whole) - 1), 3)):
         found = read_accesses(looked)
         assert found[1] is not None or found == before, bit
 

@@ -18,6 +18,8 @@ from ksdp.storage.schedules.history import Due, ScheduledRun, append_run, due, n
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder
 from ksdp.storage.store import Store
 
+from ...flips import flipped
+
 CREATED = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -161,11 +163,7 @@ def test_a_flipped_bit_of_the_history_is_noticed(store: Store, scheduled: Callab
     for run in runs:
         append_run(store, "nightly", run)
     path = schedule_folder(store, "nightly") / "history.jsonl"
-    whole = path.read_bytes()
-    for bit in range(0, 8 * len(whole), 5):
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bytes(damaged))
+    for bit in flipped(path, range(0, 8 * path.stat().st_size, 5)):
         try:
             assert read_runs(store, "nightly") == runs, bit
         except StoreError:
