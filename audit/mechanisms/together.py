@@ -127,7 +127,7 @@ class Together:
     --------
     >>> together = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
     >>> [array.name for array in together.observables(9)][:2]
-    ['run1_sums', 'run1_T']
+    ['run1_T', 'run1_numerators']
     """
 
     name: ClassVar[str] = "together"

@@ -23,6 +23,7 @@ Observer = Callable[[str, str], None]
 """Told (what, peer) of connections that come and go."""
 
 ABORTS = {
+    b"ended": "{who} had ended it",
     b"fault": "it got something that nobody may send",
     b"gone": "it lost {who}",
     b"refused": "its own input was refused",
@@ -142,7 +143,7 @@ class Link:
             word, _, who = frame.payload.partition(b" ")
             name = who.decode("utf-8", "replace") if len(who) <= 64 else "somebody"
             reason = ABORTS.get(word, "it gave no reason").format(who=name if name.isprintable() else "somebody")
-            self.fail(f"{self.peer} ended the run: {reason}.")
+            self.fail(f"{self.peer} ended the run: {reason}.", "ended")
             return
         if frame.kind is Kind.BYE:
             self._over.set()

@@ -85,7 +85,7 @@ def pure_price(epsilon: float, why: str) -> Price:
     Examples
     --------
     >>> round(pure_price(1.0, "").mu, 4)
-    1.2321
+    1.232
     """
     return Price(-2 * float(ndtri(1 / (1 + math.exp(epsilon)))), why)
 
