@@ -159,6 +159,10 @@ def test_too_few_documents_or_columns_say_nothing() -> None:
     documents = Documents(sp.csr_array(rows(4, 6)))
     vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 5)))[0].T
     assert BasisMatch().evaluate(Observables({"V": vectors}), documents).tolist() == [0.0] * 4
+    some = sp.csr_array(rows(8, 6))
+    assert expected(Pool(some, 0.5), 4, False) is None  # as many vectors as there are documents in a run
+    assert expected(Pool(some, 1.0), 6, False) is None  # or columns
+    assert expected(Pool(some, 0.5), 3, False) is not None
     empty = Documents(sp.csr_array((30, 6)))
     assert np.isfinite(BasisMatch().evaluate(Observables({"V": vectors[:2]}), empty)).all()
 
@@ -222,6 +226,7 @@ def test_topics_that_leave_everybody_where_they_were_say_nothing_and_others_what
     assert picture is not None
     assert not picture.sums(picture.topics).any()
     other = picture.topics * np.random.default_rng(0).uniform(0.8, 1.2, size=(2, 40))
+    other[0, np.flatnonzero(picture.topics[0])[:5]] = 0.0  # at its bound one time: that is learnt from
 
     def total(topics: np.ndarray) -> np.ndarray:
         weights = np.array([nnls(topics.T, x)[0] for x in dense])
