@@ -28,12 +28,13 @@ party_size = 20
 with_runs = 20
 """
 READ_ONLY = 'mount -t tmpfs none "$0" && cp -r "$1" "$0/store" && mount -o remount,ro "$0" && shift && exec "$@"'
-READERS = (["list"], ["show", "{audit}"], ["log"])
+READERS = (["list"], ["show", "{audit}"], ["log", "--head"])
 WRITERS = (
     ["audit", "other.toml"],
-    ["decide", "{audit}", "3", "--decision", "exclude", "--reason", "much", "--as", "Ada"],
+    ["decide", "{audit}", "3", "--decision", "exclude", "--reason", "much", "--who", "Ada"],
     ["more", "{audit}", "3"],
-    ["schedule", "nightly", "spec.toml"],
+    ["schedule", "spec.toml", "--cron", "0 3 * * *"],
+    ["log"],  # it keeps an index beside the log
 )
 
 
