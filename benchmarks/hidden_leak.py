@@ -5,8 +5,8 @@
     python -m benchmarks hidden-leak --corpora 20newsgroups --features 500 1000 3000 --runs 400
     python -m benchmarks hidden-leak --topics --corpora enron-mail6 --features 1000 --runs 200
 
-A party of a third; 150 documents drawn, `--runs` runs with each: D of a document, the largest over all columns that
-an audit tests by default, and of noise.
+A party of a third; 150 documents drawn, `--runs` runs with each: D of a document, the largest over all columns
+that an audit tests by default, and of noise.
 """
 
 from __future__ import annotations
