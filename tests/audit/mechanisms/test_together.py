@@ -59,7 +59,7 @@ def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:
     both = Together(({"name": "pd-nmf", "rank": 2} | final, svd | final))
     mixed = Together(({"name": "pd-nmf"} | rounds, svd | final))
     assert (both.opens, mixed.opens) == ("final", "every round")
-    assert both.final == ("run1_T", "run2_V", "run2_sigma")
+    assert both.final == ("run1_T", "run2_V")
     assert mixed.learn_from == ("run1_sums",)
     assert mixed.nonnegative
     assert not Together((svd, svd)).nonnegative
