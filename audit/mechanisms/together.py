@@ -25,6 +25,8 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 __all__ = ["OfRun", "SumOverRuns", "Together"]
 
 _FAMILIES = ("paper", "geometry", "rounds", "pem")
+_MANY = 2**20
+"""Features of which names are asked, where none are known: more than any rank."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ class Together:
 
     def _have_all(self, parts: list[OfRun]) -> bool:
         """Whether every run announces what the statistic needs; of no alternatives, which may differ in units."""
-        shown = {name for place, one in self._numbered for name in _named(place, opened(one, 2))}
+        shown = {name for place, one in self._numbered for name in _named(place, opened(one, _MANY))}
         whole = all(part.needs and set(part.needs) <= shown and not part.needs_any for part in parts)
         return whole and len(parts) == len(self.inner)
 

@@ -110,5 +110,6 @@ def test_ten_kills_lose_nothing(small: Path, tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.validity
-def test_two_hundred_kills_lose_nothing(small: Path, tmp_path: Path) -> None:
-    assert kills(small, tmp_path, 200, 2) == 0
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_two_hundred_kills_lose_nothing(seed: int, small: Path, tmp_path: Path) -> None:
+    assert kills(small, tmp_path, 20, seed) == 0
