@@ -95,6 +95,7 @@ def kills(spec: Path, folder: Path, count: int, seed: int) -> int:
         audited(spec, store)
         lost += not all(one.equals(other) for one, other in zip(reference, found(store), strict=True))
         shutil.rmtree(store)
+    print(f"{len(chosen)} kills, {lost} lost")
     return lost
 
 

@@ -76,6 +76,7 @@ def kills(spec: Path, folder: Path, victims: list[str], seed: int) -> int:
         run_audit(*read_spec_file(spec), store, dask=HERE)
         lost += not all(one.equals(other) for one, other in zip(reference, found(store), strict=True))
         shutil.rmtree(store)
+    print(f"{len(victims)} kills, {lost} lost")
     return lost
 
 

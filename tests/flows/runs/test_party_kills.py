@@ -114,6 +114,7 @@ def kills(folder: Path, count: int, seed: int) -> int:
         assert {code for code, _ in ends.values()} == {0}, ends
         found = results(org, again)
         lost += len(found) < len(org.names) or not all(_alike(whole["ada"], one) for one in found.values())
+    print(f"{len(chosen)} kills, {lost} lost")
     return lost
 
 
