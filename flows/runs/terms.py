@@ -44,6 +44,20 @@ class Run:
         return next(Address.parse(node.address) for node in self.spec.nodes if node.name == name)
 
     @property
+    def who(self) -> tuple[Participant, ...]:
+        """All nodes with their keys."""
+        return self.terms.nodes
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """Every term by its name."""
+        return self.terms.terms
+
+    def speaks_with(self, name: str) -> tuple[str, ...]:
+        """All other nodes."""
+        return self.terms.others(name)
+
+    @property
     def server(self) -> str:
         """Name of the server; empty where there is none."""
         return self.spec.server.name if self.spec.server else ""
