@@ -13,6 +13,7 @@ from ksdp.flows.runs.terms import Run
 from ksdp.protocols.network.kept_run import KeptRun
 from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.storage.runs.journal import open_journal
+from ksdp.storage.runs.results import TRANSCRIPT
 
 __all__ = ["kept_run"]
 
@@ -31,6 +32,7 @@ def kept_run(run: Run, me: str, identity: Ed25519PrivateKey, out: Path) -> Itera
     if not seconds_to_restart(run.terms, run.spec.timeouts):
         yield None
         return
+    new = not out.exists()
     agreement = hashlib.sha256(run.terms.digest + me.encode()).digest()
     with open_journal(out, identity, agreement) as journal:
         kept = KeptRun(journal)
@@ -39,4 +41,14 @@ def kept_run(run: Run, me: str, identity: Ed25519PrivateKey, out: Path) -> Itera
         except BaseException:
             if not kept.sent:
                 kept.forget()
+                if new:
+                    _leave_nothing(out)
             raise
+
+
+def _leave_nothing(out: Path) -> None:
+    """Take a folder away in which nothing was written."""
+    with contextlib.suppress(OSError):
+        if (out / TRANSCRIPT).stat().st_size == 0:
+            (out / TRANSCRIPT).unlink()
+            out.rmdir()
