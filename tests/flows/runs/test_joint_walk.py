@@ -54,7 +54,7 @@ def test_a_joint_audit_lets_the_second_run_be_and_not_the_third(two: Organisatio
     refused = ksdp(*two.command(second, "ada")[3:], code=2)
     assert "beyond the budget" in refused
     assert "A joint audit is needed" in refused
-    assert not second.with_suffix("").exists(), "nothing is left of a start that was refused"
+    assert not (second.with_suffix("") / "ada").exists(), "nothing is left of a start that was refused"
     joint = two.folder / "joint.toml"
     joint.write_text(
         'seed = 3\n[corpus]\npath = "ada.npz"\nvocabulary = "vocabulary.txt"\n'
