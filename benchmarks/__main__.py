@@ -30,6 +30,7 @@ from benchmarks import (
     forecasts,
     hidden,
     hidden_leak,
+    iterations,
     ks_cost,
     matched,
     normed_sum,
@@ -100,6 +101,7 @@ def main() -> None:
             )
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
+        "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
         "sigma-leak": lambda chosen: sigma_leak.run(
             [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],
             chosen.documents,
