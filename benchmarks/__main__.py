@@ -109,7 +109,7 @@ def main() -> None:
         ),
         "ratings": lambda _: ratings.run(),
         "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
-        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs),
+        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
         "raw-leak": lambda _: raw_leak.run(),
         "matched": lambda _: matched.run(),
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
@@ -144,6 +144,7 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])
     parser.add_argument("--cell", nargs=2, type=int, help="parties and entries of one normed sum")
+    parser.add_argument("--protocols", nargs="+", choices=[*protocols_table.PROTOCOLS, "pem"])
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")

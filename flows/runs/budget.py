@@ -79,7 +79,8 @@ class Purse:
     budget: BudgetSpec
     priced: Priced
     corpus: str
-    """Hash of the whole corpus."""
+    """Hash of what enters. A joint audit covers runs that all documents of its corpus entered, and no others: the
+    difference of two runs, one without a document, is none that it has simulated."""
     own: int
     """Documents that enter."""
     clock: Callable[[], datetime]
