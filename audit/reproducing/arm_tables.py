@@ -24,8 +24,8 @@ from ksdp.audit.verdicts.ks import KSTable, ks_table
 
 __all__ = ["ArmTables", "arm_tables", "distances", "documents_arms"]
 
-_OF_ROWS = 25
-"""Documents that share runs are at most so many times fewer than twice a party's rows."""
+_OF_ROWS = 12
+"""A database holds half of the documents that share runs; these are at most a twelfth of it."""
 
 
 def arm_tables(

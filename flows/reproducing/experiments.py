@@ -50,7 +50,7 @@ def _starts(folder: Path, effort: Effort, say: Say) -> Outcome:
 
 
 def _table_2(folder: Path, effort: Effort, say: Say) -> Outcome:
-    documents, runs = (20, 100) if effort.short else (50, 200)
+    documents, runs = (20, 200) if effort.short else (50, 200)
     corpora: dict[str, tuple[Corpus, Keys]] = {
         "topics": (data.documents(folder, "enron-mail6"), {"name": "pd-nmf", "rank": 7}),
         "ratings": (
