@@ -98,7 +98,7 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
         If anything is refused; the store is then as it was.
     """
     corpus = spec_corpus(spec, base)
-    for line in corpus_notes(spec, base, corpus):
+    for line in corpus_notes(spec, corpus):
         current().say(line)
     if meant := _percent_meant(spec, len(corpus.ids)):
         current().say(meant)

@@ -36,7 +36,7 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
     specs = demo_specs()
     current().stage("prepare", len(specs))
     corpus = spec_corpus(specs[0], Path.cwd())
-    for line in corpus_notes(specs[0], Path.cwd(), corpus):
+    for line in corpus_notes(specs[0], corpus):
         current().say(line)
     prepared = []
     for spec in specs:
