@@ -29,6 +29,7 @@ from benchmarks import (
     forecasts,
     hidden,
     hidden_leak,
+    iterations,
     matched,
     normed_sum,
     peers,
@@ -93,6 +94,7 @@ def main() -> None:
             )
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
+        "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
         "sigma-leak": lambda chosen: sigma_leak.run(
             [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],
             chosen.documents,

@@ -130,8 +130,9 @@ async def _decomposed(runtime: Any, terms: RunTerms, entered: Entered) -> Arrays
         opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), task)
     except NotConverged:
         raise ProtocolError(
-            "The run has not converged, and nothing but this was opened: agree on a larger `final.block` or "
-            "more `final.rounds`, or another `rank`, if two singular values are too close there."
+            "The run has not converged, and nothing but this was opened: agree on a larger `final.block` than "
+            f"{final.block} or more `final.rounds` than {final.rounds}, or another `rank`, if two singular values "
+            "are too close there."
         ) from None
     return vectors_of(opened, task, terms.parties * terms.precision.bound)
 

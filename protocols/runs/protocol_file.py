@@ -72,7 +72,7 @@ class FinalSpec(Section, frozen=True):
     block: Annotated[int, Field(ge=1)] | None = None
     """Vectors iterated. Default: 2 rank + 10."""
     rounds: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Iterations. Default: 24."""
+    """Iterations. Default: 22 + rank, from 28 to 56."""
 
 
 class PartySpec(Section, frozen=True):

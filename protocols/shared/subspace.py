@@ -35,7 +35,15 @@ from ksdp.protocols.shared.matrices import (
     reciprocal,
 )
 
-__all__ = ["MOMENT_BITS", "Decomposition", "NotConverged", "OpenedSubspace", "decompose", "vectors_of"]
+__all__ = [
+    "MOMENT_BITS",
+    "RESIDUAL_BITS",
+    "Decomposition",
+    "NotConverged",
+    "OpenedSubspace",
+    "decompose",
+    "vectors_of",
+]
 
 MOMENT_BITS = 62
 """The largest sum of squares that parties may enter together is 2^this on shares."""
@@ -44,7 +52,7 @@ _PUBLIC = 24
 _BASIS = 40
 _OUT = 30
 """Fraction bits of what is opened."""
-_RESIDUAL = 38
+RESIDUAL_BITS = 38
 """-log2 of the squared residual, relative, at which a run has converged."""
 _SPARE = 24
 _GROWTH = 8
@@ -211,7 +219,7 @@ async def _converged(shares: Shares, outside: Integers, top: Leading) -> None:
     within = np.array([(top.projectors[0] * outside).sum()], dtype=object)  # trace(P R^T R)
     residual, bound = await shares.rounded(
         Local(within, 2 * FRACTION + 2),
-        Local(top.thresholds * top.thresholds, 2 * FRACTION + 2, FRACTION + _RESIDUAL),
+        Local(top.thresholds * top.thresholds, 2 * FRACTION + 2, FRACTION + RESIDUAL_BITS),
     )
     small = await shares.negative((residual - bound) % PRIME, FRACTION + 4)
     if (await shares.opened_product(small * top.found))[0] != 1:
