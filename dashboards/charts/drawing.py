@@ -11,9 +11,9 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-__all__ = ["PlotArea", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
+from ksdp.audit.array_types import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["PlotArea", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
 
 
 def numbers(values: NDArray[np.floating], name: str) -> Floats:
