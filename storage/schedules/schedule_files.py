@@ -240,7 +240,8 @@ def set_paused(store: Store, name: str, paused: bool, now: datetime) -> Schedule
 def ask_now(store: Store, name: str, ask: RunRequest) -> None:
     """Leave word that a run is wanted; `ksdp serve` starts it."""
     read_schedule(store, name)
-    write_checked_json(schedule_folder(store, name) / "asked.json", ask.model_dump(mode="json"))
+    said = ask.model_dump(mode="json", exclude={"damaged"})
+    write_checked_json(schedule_folder(store, name) / "asked.json", said)
 
 
 def asked(store: Store, name: str) -> RunRequest | None:
