@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,28 @@ def take_rows(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
     return sp.csr_array(matrix[rows])
 
 
-def pool_of(corpus: Corpus, units: Units, held: Sequence[Rows], size: int, mechanism: Mechanism | None) -> Pool:
-    """What databases are made of: `size` of the units that are not `held` by others, and all that are."""
+def pool_of(
+    corpus: Corpus,
+    units: Units,
+    held: tuple[Rows, Rows],
+    size: int,
+    mechanism: Mechanism | None,
+    others_drawn: bool = False,
+) -> Pool:
+    """What databases are made of: `size` of the units that are not `held` by others, and all or half that are.
+
+    Parameters
+    ----------
+    held : units
+        Of honest parties, and of the coalition; one of them has none.
+    """
     others = np.sort(np.concatenate(held))
     mine = np.setdiff1d(np.arange(len(units)), others)
     share = size / max(len(mine), 1)
     if not len(others):
         return Pool(corpus.matrix, share, None, mechanism)
     rows = [_rows_of(corpus.matrix, units.rows(some)) for some in (mine, others)]
-    return Pool(rows[0], share, rows[1], mechanism)
+    return Pool(rows[0], share, rows[1], mechanism, 0.5 if others_drawn else 1.0, bool(len(held[1])))
 
 
 def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:

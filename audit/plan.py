@@ -249,7 +249,8 @@ class Plan:
     @cached_property
     def pool(self) -> Pool:
         """What databases are drawn from."""
-        return pool_of(self.corpus, self.units, (self.honest, self.coalition), self.party_rows, self.mechanism)
+        drawn, held = self.spec.parties.others == "drawn", (self.honest, self.coalition)
+        return pool_of(self.corpus, self.units, held, self.party_rows, self.mechanism, drawn)
 
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:

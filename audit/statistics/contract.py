@@ -49,6 +49,10 @@ class Pool(_Remembers):
     """Documents of other parties, the same in every run (or half of them, where these are drawn)."""
     mechanism: Mechanism | None = None
     """What runs on them; None where nobody can run it."""
+    fixed_share: float = 1.0
+    """Probability that a run holds one of the `fixed`."""
+    colluding: bool = False
+    """Whether the `fixed` are the coalition's, who subtract their own share of a sum."""
 
 
 @dataclass(frozen=True, eq=False)

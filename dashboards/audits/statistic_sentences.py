@@ -15,6 +15,8 @@ _SENTENCES = {
     "mixture-log-density": "How likely the document’s own words are under the announced topics.",
     "basis-match": "Whether the announced directions moved the way this document would move them, best weighed.",
     "topics-match": "Whether the announced topics moved the way this document would move them, best weighed.",
+    "blocks-match": "Whether what each early round announced turned as this document would turn it, best weighed.",
+    "sums-match": "Whether the sums of early rounds hold what this document adds to them, best weighed.",
     "missing-weight": "How much of the document lies on words or columns that the announcement leaves out.",
     "log-support": "How well the announcement covers each word or column that the document uses.",
     "mean-missing": "How much of the document lies where the announced mean is exactly zero.",

@@ -67,12 +67,12 @@ def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus
 @pytest.mark.parametrize(
     ("parameters", "more"),
     [
-        ({"name": "pd-svd", "solver": "power"}, {"V", "span", "span_sigma", "iterations"}),
-        ({"name": "sigma-svd"}, {"V", "sigma", "span", "span_sigma"}),
-        ({"name": "pd-pca"}, {"mean", "V", "span", "span_sigma"}),
+        ({"name": "pd-svd", "solver": "power"}, {"V", "span", "span_sigma", "first_blocks", "iterations"}),
+        ({"name": "sigma-svd"}, {"V", "sigma", "span", "span_sigma", "first_blocks"}),
+        ({"name": "pd-pca"}, {"mean", "V", "span", "span_sigma", "first_blocks"}),
         (
             {"name": "pd-nmf"},
-            {"T", "numerators", "denominators", "sums", "weights", "total", "total_weights", "sweeps"},
+            {"T", "numerators", "denominators", "sums", "weights", "topics", "total", "total_weights", "sweeps"},
         ),
         (
             {"name": "pd-nmf", "start": "pd-nmf-init"},
@@ -113,9 +113,14 @@ def test_noise_added_to_a_part_of_what_is_opened_clears_nothing(corpus: Corpus) 
 
 def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
     one = {"families": [], "names": ["row-space-energy"]}
-    assert plan_of(corpus, small("pd-svd"), statistics=one).coverage.unread == ("span", "span_sigma")
+    assert plan_of(corpus, small("pd-svd"), statistics=one).coverage.unread == (
+        "span",
+        "span_sigma",
+        "first_blocks",
+    )
     left_out = plan_of(corpus, {"name": "pd-nmf", "rank": 2, "announce": ["T", "denominators"]})
-    assert set(left_out.coverage.unread) == {"numerators", "sums", "weights", "total", "total_weights"}
+    left = {"numerators", "sums", "weights", "topics", "total", "total_weights"}
+    assert set(left_out.coverage.unread) == left
     assert not left_out.coverage.may_clear
 
 
@@ -168,5 +173,5 @@ SHAPES = {
     "init_sums": (2, 3, 8), "init_weights": (2, 3), "init_total": (3, 8), "init_total_weights": (3,),
     "init_sweeps": (1,), "span": (5, 8), "span_sigma": (5,), "iterations": (1,), "means": (2, 3, 8),
     "uploads": (2, 3, 8), "scales": (2,), "P": (4, 8), "counts": (2, 3), "centres": (2, 3, 8), "label": (1,),
-    "gradients": (2, 8), "items": (8,), "pairs": (8, 8),
+    "topics": (3, 3, 8), "first_blocks": (4, 3, 8), "gradients": (2, 8), "items": (8,), "pairs": (8, 8),
 }  # fmt: skip

@@ -13,8 +13,19 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Announced
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
+from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 
-__all__ = ["announced_sums", "every_sweep", "first_sweeps", "released_sums", "summed_up"]
+__all__ = [
+    "announced_sums",
+    "every_sweep",
+    "first_sweeps",
+    "first_topics",
+    "released_sums",
+    "summed_up",
+    "topics_from",
+]
 
 Array = NDArray[np.float64]
 
@@ -49,6 +60,30 @@ def first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[
     }
 
 
+def first_topics(start: Array, fit: Factorisation, early: Sequence[int]) -> Array:
+    """Topics before the first sweep and after each early one, shape (1 + len(early), k, d)."""
+    return np.stack([start, *(fit.snapshots[number].T for number in early)])
+
+
+def topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
+    """Topics before the first sweep and after each early one, as everybody computes them from what is announced.
+
+    Parameters
+    ----------
+    released : ``sums`` and ``weights``, and ``start`` where it depends on data
+    seed : of a start that does not
+    """
+    _, rank, features = released["sums"].shape
+    found = [released["start"] if "start" in released else random_topics(features, rank, seed)]
+    for numerators, denominators in zip(released["sums"], released["weights"], strict=True):
+        below = (denominators + penalties.beta)[:, None]
+        topics = np.maximum(numerators - penalties.alpha, 0.0) / np.where(below > 0.0, below, 1.0)
+        if not any(penalties):
+            topics = project_simplex(topics)
+        found.append(np.where(below > 0.0, topics, found[-1]))
+    return np.stack(found)
+
+
 def released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> Iterator[Announced]:
     """Observables with the sums of every sweep in place of what is worked out from them.
 
@@ -57,7 +92,7 @@ def released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> 
     caps : prefix of names to the most sweeps there are
     """
     known = {a.name: a for a in observables}
-    derived = {"numerators", "denominators", *(prefix + name for prefix in caps for name in _DERIVED)}
+    derived = {"numerators", "denominators", "topics", *(prefix + name for prefix in caps for name in _DERIVED)}
     yield from (a for name, a in known.items() if name not in derived)
     for prefix, cap in caps.items():
         yield Announced(f"{prefix}round_sums", (cap, *known[f"{prefix}total"].shape), early=True)

@@ -19,8 +19,10 @@ from ksdp.audit.mechanisms.factorisation.nmf_released import (
     announced_sums,
     every_sweep,
     first_sweeps,
+    first_topics,
     released_sums,
     summed_up,
+    topics_from,
 )
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, LocalFit, initial_topics, merged_models
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
@@ -70,9 +72,10 @@ class PDNMF:
     -----
     PD-ML-Lite, Algorithms 1 and 2. The sums of a topic are W_t^T R_t, shape (k, d), and ||W_t||^2, shape (k,), or
     (k, d) where weighted. A run that opens every round shows ``T``, ``numerators`` and ``denominators`` of the
-    last sweep; ``sums`` and ``weights``, those of sweeps 1 to 3, first axis sweeps; ``total`` and
-    ``total_weights``, those of all sweeps added up; ``sweeps``, shape (1,), where it depends on data: everybody
-    sees when a protocol ends. Topics of earlier sweeps follow from these sums and from what the coalition knows.
+    last sweep; ``sums`` and ``weights``, those of sweeps 1 to 3, first axis sweeps; ``topics``, those before the
+    first sweep and after each of these, which follow from the sums and from what the coalition knows (not where
+    weighted); ``total`` and ``total_weights``, the sums of all sweeps added up; ``sweeps``, shape (1,), where it
+    depends on data: everybody sees when a protocol ends.
     Where the start holds data it is announced as ``start``, and with PD-NMF-Init so are its own sums:
     ``init_sums``, ``init_weights``, ``init_total``, ``init_total_weights`` and ``init_sweeps``, of k
     pseudo-documents a party.
@@ -85,7 +88,7 @@ class PDNMF:
     """
 
     name: ClassVar[str] = "pd-nmf"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
     noise_free: ClassVar[bool] = True
@@ -163,6 +166,8 @@ class PDNMF:
             Announced("denominators", narrow),
             *announced_sums("", len(self.early), wide, narrow, stops),
         ]
+        if not self.weighted:
+            arrays.append(Announced("topics", (1 + len(self.early), *wide), early=True))
         if self.start in DATA_STARTS:
             arrays.append(Announced("start", wide, early=True))
         if self.start == "pd-nmf-init":
@@ -218,6 +223,8 @@ class PDNMF:
         arrays = dict(released)
         for prefix in self._caps:
             arrays |= summed_up(prefix, released, self.early)
+        if not self.weighted:
+            arrays["topics"] = topics_from(arrays, self.penalties, self.start_seed)
         return Observables({name: arrays[name] for name in self.opened})
 
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:
@@ -275,6 +282,7 @@ class PDNMF:
             arrays["denominators"] = last.denominators
             if self._at:
                 arrays |= first_sweeps("", last, self.early)
+                arrays["topics"] = first_topics(start, last, self.early)
                 arrays |= {} if made is None else first_sweeps("init_", made, self.early)
             return Observables({a.name: arrays[a.name] for a in self._opened(start.shape[1])})
         arrays = {"sweeps": np.array([float(last.sweeps)])}

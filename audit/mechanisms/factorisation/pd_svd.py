@@ -12,13 +12,23 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_rank
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.power_iteration import block_power, stack, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import (
+    block_power,
+    orthonormalise,
+    stack,
+    start_block,
+)
 from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
 from ksdp.audit.mechanisms.factorisation.released_blocks import power_blocks, span_of_blocks
 from ksdp.audit.mechanisms.factorisation.span import ROUNDS, announced_span
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDSVD", "SigmaSVD"]
+
+EARLY = 3
+"""Iterations whose blocks are looked at one by one."""
+WORKED_OUT = ("span", "span_sigma", "first_blocks")
+"""What follows from the announced blocks."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,9 @@ class PDSVD:
     the singular values. A run that opens every round shows the blocks of all its iterations besides: ``span``,
     shape (rounds x rank, features), is a basis of the space that those of the first ten span, and
     ``span_sigma``, shape (rounds x rank,), what a party can work out of X^T X on it (`factorisation.span`): its
-    singular values there, divided by the largest where they are not revealed. With ``solver="power"`` such a run
-    announces ``iterations`` as well, shape (1,).
+    singular values there, divided by the largest where they are not revealed. ``first_blocks``, shape (1 + early,
+    rank, features), are the start and the blocks of the first three iterations, orthonormal, zeros where there
+    were fewer. With ``solver="power"`` such a run announces ``iterations`` as well, shape (1,).
 
     What a coalition sees: V is public, and every other sum is announced normalised, so that a coalition
     cannot subtract its own share. With `reveal_sigma` it sees the values of everybody's rows; from V and
@@ -70,7 +81,7 @@ class PDSVD:
     """
 
     name: ClassVar[str] = "pd-svd"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
     noise_free: ClassVar[bool] = True
 
@@ -116,13 +127,15 @@ class PDSVD:
         if self.rounds:
             size = self.rounds * self.rank
             announced += [Announced("span", (size, features), early=True), Announced("span_sigma", (size,))]
+            blocks = (1 + min(EARLY, self.rounds), self.rank, features)
+            announced.append(Announced("first_blocks", blocks, early=True))
         if self.rounds and self.solver == "power":
             announced.append(Announced("iterations", (1,)))
         return tuple(announced)
 
     def released(self, features: int) -> tuple[Announced, ...]:
         """The same with ``blocks``, shape (rounds, rank, features), in place of what is worked out from them."""
-        plain = [a for a in self.observables(features) if a.name not in ("span", "span_sigma")]
+        plain = [a for a in self.observables(features) if a.name not in WORKED_OUT]
         blocks = [Announced("blocks", (self.rounds, self.rank, features), early=True)] if self.rounds else []
         return (*plain, *blocks)
 
@@ -135,7 +148,7 @@ class PDSVD:
         start = start_block(self.start_seed, rows.shape[1], self.rank)
         done = min(self.rounds, int(seen["iterations"][0])) if "iterations" in seen else self.rounds
         blocks = power_blocks(rows, start, done, mean, with_norms=self.reveal_sigma)
-        seen = {name: array for name, array in seen.items() if name not in ("span", "span_sigma")}
+        seen = {name: array for name, array in seen.items() if name not in WORKED_OUT}
         return Observables(seen | {"blocks": np.pad(blocks, ((0, self.rounds - done), (0, 0), (0, 0)))})
 
     def worked_out(self, released: Observables) -> Observables:
@@ -144,7 +157,14 @@ class PDSVD:
             return released
         rows, values = span_of_blocks(released["blocks"])
         plain = {name: array for name, array in released.items() if name != "blocks"}
-        return Observables(plain | {"span": rows, "span_sigma": values})
+        first = self._first(released["blocks"][: min(EARLY, self.rounds)])
+        return Observables(plain | {"span": rows, "span_sigma": values, "first_blocks": first})
+
+    def _first(self, announced: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The start and the first blocks, orthonormal; zeros for blocks of zeros."""
+        start = start_block(self.start_seed, announced.shape[-1], self.rank)
+        blocks = (orthonormalise(block, start) if block.any() else block for block in announced)
+        return np.stack([orthonormalise(start, start), *blocks])
 
     def _centre(self, database: Database) -> NDArray[np.float64] | None:
         """What is subtracted from every row."""
@@ -193,10 +213,14 @@ class PDSVD:
             return {}
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
+        early = min(EARLY, self.rounds)
+        blocks = power_blocks(rows, start, min(done, early), mean, with_norms=False)
+        blocks = np.pad(blocks, ((0, early - len(blocks)), (0, 0), (0, 0)))
         scale = 1.0 if self.reveal_sigma else max(span.values.max(initial=0.0), np.finfo(np.float64).tiny)
         return {
             "span": np.pad(span.rows, ((0, missing), (0, 0))),
             "span_sigma": np.pad(span.values / scale, (0, missing)),
+            "first_blocks": self._first(blocks),
         }
 
 
@@ -208,7 +232,7 @@ class SigmaSVD(PDSVD):
     """
 
     name: ClassVar[str] = "sigma-svd"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")
 
     reveal_sigma: bool = field(default=True, init=False)

@@ -127,7 +127,8 @@ def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
 def test_what_nobody_looked_at_is_said_once_for_all_views(summary: Summary) -> None:
     assert summary.unread == ()
     assert summary.opens == "every round"
-    assert set(summary.coverage) == {a.name for a in summary.announced} == {"V", "span", "span_sigma"}
+    announced = {"V", "span", "span_sigma", "first_blocks"}
+    assert set(summary.coverage) == {a.name for a in summary.announced} == announced
     views = [View("outsider", summary.spec), View("a tenth", summary.spec)]
     others = [replace(summary, unread=("sums", "start")), replace(summary, unread=("start", "weights"))]
     none = ViewVerdicts(np.array(["undecided"]), np.zeros(1), np.zeros(1))

@@ -198,7 +198,9 @@ def test_a_clearance_whose_audit_saw_less_than_the_run_shows_is_refused(three: O
     read = read_run(three.protocol())
     less = Covered("every round", ("T", "denominators"))
     looked = three.clear(read, "ada", ["2", "3"], coverage=less)
-    with pytest.raises(ClearanceError, match="a run shows numerators, sums, total, total_weights, weights, which"):
+    with pytest.raises(
+        ClearanceError, match="a run shows numerators, sums, topics, total, total_weights, weights, which"
+    ):
         three.enter(read, "ada", clearance=looked)
     with pytest.raises(ClearanceError, match="does not say what its audits looked at"):
         three.enter(read, "ada", clearance=three.clear(read, "ada", ["2", "3"], coverage=None))

@@ -27,7 +27,9 @@ def test_the_run_announces_what_was_audited(kind: type[PDSVD], m: int) -> None:
     assert len({outcome.digest for outcome in outcomes.values()}) == 1
     public = outcomes["ada"].result.public
     assert "sigma" not in public
-    assert set(ideal) - set(public) == {"span", "span_sigma"}, "what follows from the blocks of all rounds"
+    assert set(ideal) - set(public) == {"span", "span_sigma", "first_blocks"}, (
+        "what follows from the blocks of all rounds"
+    )
     for name, array in public.items():
         np.testing.assert_allclose(array, ideal[name], rtol=0, atol=1e-7, err_msg=name)
     assert outcomes["ada"].normed_sums == 8

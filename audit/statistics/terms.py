@@ -1,0 +1,226 @@
+"""What every document adds to what the rounds of one run announce, and the filter for one of them.
+
+Who sees every round knows all that a document's part hangs on: topics, or the block before. So what x adds to the
+sums is known, not to first order but as it is, a_x, and what is announced are linear equations in who is in:
+
+    Z = sum over documents i of b_i a_i,   b_i 1 or 0.
+
+With b_i of mean p and independent, normal of the same mean and covariance, the posterior mean of b_x is p plus
+
+    p (1 - p) <C^-1 a_x, Z - p sum a_i>,   C = p (1 - p) sum (a_i - mean) (a_i - mean)^T,
+
+a matched filter, and the likelihood ratio of "x is in". Rounds add up: the terms of a round are those given all
+that was announced before, so that the ratio of all rounds is the product of the rounds' own, each given those
+before; C's triangular factors are just that. As many numbers as there are documents tell who is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.statistics.products import rows_times
+
+__all__ = ["Stage", "Terms", "filtered"]
+
+Floats = NDArray[np.float64]
+
+SHRINK = 1e-5
+"""Part of the mean variance that is added to every one: announcements are stored in single precision."""
+DENSE = 2**31
+"""Multiplications for a filter, up to which it is solved for; it is approached by steps beyond."""
+WORK = 2**28
+"""Multiplications for a run's filter by steps, about."""
+FEWEST_STEPS, MOST_STEPS = 6, 60
+SAMPLE = 1024
+"""Documents that variances for these steps are taken from, at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Some rows of an announced sum: terms w^T (x - shift - c B)."""
+
+    weights: Floats
+    """w, shape (n, r)."""
+    coefficients: Floats
+    """c, shape (n, k)."""
+    basis: Floats
+    """B, shape (k, d)."""
+    shift: Floats | None = None
+    """Shape (d,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What documents add to the sums of one run."""
+
+    rows: sp.csr_array
+    """Documents, shape (n, d), canonical."""
+    stages: tuple[Stage, ...]
+    scalars: Floats
+    """What they add to single numbers, shape (n, m)."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Rows of each stage."""
+        return [stage.weights.shape[1] for stage in self.stages]
+
+    @property
+    def entries(self) -> int:
+        """Numbers in the sums."""
+        return int(sum(self.lengths) * self.rows.shape[1] + self.scalars.shape[1])
+
+    def along(self, direction: Floats) -> Floats:
+        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit.
+
+        Parameters
+        ----------
+        direction : shape (entries,)
+        """
+        parts, single = self._apart(direction)
+        found = np.empty((self.rows.shape[0], len(parts)))
+        csr_times_panel(self.rows.indptr, self.rows.indices, self.rows.data, panel_of(parts), found)
+        total = rows_times(self.scalars, single) if len(single) else np.zeros(len(found))
+        for stage, at in self._places():
+            less = np.zeros(len(parts[at])) if stage.shift is None else parts[at] @ stage.shift
+            _add_along(stage.weights, stage.coefficients, stage.basis @ parts[at].T, found[:, at], less, total)
+        return total
+
+    def summed(self, shares: Floats) -> Floats:
+        """sum_i shares_i a_i, shape (entries,)."""
+        width = -(-max(sum(self.lengths), 1) // 8) * 8
+        weighed = np.zeros((self.rows.shape[0], width))
+        for stage, at in self._places():
+            np.multiply(stage.weights, shares[:, None], out=weighed[:, at])
+        turned = self._turned
+        sums = np.empty((turned.shape[0], sum(self.lengths)))
+        csr_times_panel(turned.indptr, turned.indices, turned.data, weighed, sums)
+        sums = np.ascontiguousarray(sums.T)
+        for stage, at in self._places():
+            sums[at] -= (weighed[:, at].T @ stage.coefficients) @ stage.basis
+            if stage.shift is not None:
+                sums[at] -= np.outer(weighed[:, at].sum(axis=0), stage.shift)
+        return np.concatenate([sums.ravel(), shares @ self.scalars])
+
+    def written(self) -> Floats:
+        """All terms, shape (n, entries)."""
+        dense, parts = self.rows.toarray(), []
+        for stage in self.stages:
+            left = dense - stage.coefficients @ stage.basis
+            if stage.shift is not None:
+                left -= stage.shift
+            parts += [stage.weights[:, [r]] * left for r in range(stage.weights.shape[1])]
+        return np.hstack([*parts, self.scalars])
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Second moments of all entries, summed over documents, from some of these; shape (entries,)."""
+        found, step = [], max(1, self.rows.shape[0] // SAMPLE)
+        some = self.rows[::step].toarray()
+        for stage in self.stages:
+            left = some - stage.coefficients[::step] @ stage.basis
+            if stage.shift is not None:
+                left -= stage.shift
+            found.append((np.square(stage.weights[::step]).T @ np.square(left)).ravel() * step)
+        return np.concatenate([*found, np.square(self.scalars).sum(axis=0)])
+
+    @cached_property
+    def _turned(self) -> sp.csr_array:
+        return sp.csr_array(self.rows.T.tocsr())
+
+    def _places(self) -> Iterator[tuple[Stage, slice]]:
+        start = 0
+        for stage in self.stages:
+            yield stage, slice(start, start + stage.weights.shape[1])
+            start += stage.weights.shape[1]
+
+    def _apart(self, direction: Floats) -> tuple[Floats, Floats]:
+        wide = sum(self.lengths) * self.rows.shape[1]
+        return direction[:wide].reshape(-1, self.rows.shape[1]), direction[wide:]
+
+
+@njit(cache=True, nogil=True)
+def _add_along(weights: Any, coefficients: Any, form: Any, found: Any, less: Any, total: Any) -> None:
+    """total += the products of each document's weights with found - coefficients @ form - less."""
+    for i in range(total.shape[0]):
+        for r in range(weights.shape[1]):
+            left = found[i, r] - less[r]
+            for t in range(form.shape[0]):
+                left -= coefficients[i, t] * form[t, r]
+            total[i] += weights[i, r] * left
+
+
+def filtered(terms: Terms, apart: Floats, noise: Floats | float = 0.0) -> Floats:
+    """C^-1 apart, C the sum of (a - mean) (a - mean)^T over the documents, shrunk, and of noise; shape (entries,).
+
+    Zeros where all documents add the same.
+
+    Parameters
+    ----------
+    terms : of all that databases are drawn from
+    apart : the announced sums less what is expected of them
+    noise : shape (entries,)
+        Its variance, over p (1 - p).
+    """
+    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        n, entries = terms.rows.shape[0], terms.entries
+        if n * entries * min(n, entries) <= DENSE:
+            return _solved(terms, apart, noise)
+        return _approached(terms, apart, noise)
+
+
+def _ridge(total: float, noise: Floats | float, entries: int) -> Floats:
+    least = max(SHRINK * total / max(entries, 1), float(np.finfo(np.float32).tiny))
+    return np.asarray(np.full(entries, least) + noise)
+
+
+def _solved(terms: Terms, apart: Floats, noise: Floats | float) -> Floats:
+    written = terms.written()
+    written -= written.mean(axis=0)
+    total = float(np.square(written).sum())
+    if not total > 0.0:
+        return np.zeros_like(apart)
+    root = np.sqrt(_ridge(total, noise, written.shape[1]))
+    written /= root
+    scaled = apart / root
+    tall = len(written) >= written.shape[1]
+    gram = written.T @ written if tall else written @ written.T
+    gram[np.diag_indices_from(gram)] += 1.0
+    factor = cast(Any, scipy.linalg.cho_factor(gram, overwrite_a=True, check_finite=False))
+    if tall:
+        return np.asarray(scipy.linalg.cho_solve(factor, scaled, check_finite=False) / root)
+    inside = scipy.linalg.cho_solve(factor, written @ scaled, check_finite=False)
+    return np.asarray((scaled - written.T @ inside) / root)
+
+
+def _approached(terms: Terms, apart: Floats, noise: Floats | float) -> Floats:
+    """By conjugate gradients, preconditioned by the variances."""
+    work = 2 * terms.rows.nnz * sum(terms.lengths)
+    steps = int(np.clip(WORK // max(work, 1), FEWEST_STEPS, MOST_STEPS))
+    ridge = _ridge(float(terms.variances.sum()), noise, terms.entries)
+    scale = 1.0 / (terms.variances + ridge)
+    solution, left = np.zeros_like(apart), apart.copy()
+    turned = scale * left
+    direction, size = turned.copy(), float(left @ turned)
+    for _ in range(steps):
+        if size <= 0.0:
+            break
+        along = terms.along(direction)
+        image = terms.summed(along - along.mean()) + ridge * direction
+        length = size / float(direction @ image)
+        solution += length * direction
+        left -= length * image
+        turned = scale * left
+        before, size = size, float(left @ turned)
+        direction = turned + (size / before) * direction
+    return solution

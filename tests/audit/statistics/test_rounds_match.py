@@ -1,0 +1,158 @@
+"""Matched filters on rounds: terms against what mechanisms announce, filters against plain ones, who is in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.statistics import terms as module
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.round_terms import block_terms, sweep_terms
+from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.terms import Stage, Terms, filtered
+
+COINS = np.random.default_rng(0)
+RULED = {"alpha": 0.1, "beta": 0.3, "gamma": 0.2, "delta": 0.4}
+
+
+def rows(n: int = 30, d: int = 20, seed: int = 1) -> sp.csr_array:
+    rng = np.random.default_rng(seed)
+    return sp.csr_array(rng.integers(0, 5, (n, d)) * (rng.random((n, d)) < 0.5), dtype=np.float64)
+
+
+def some_terms(n: int, seed: int = 0) -> Terms:
+    """Of three stages, one with a shift, and two single numbers."""
+    rng, matrix = np.random.default_rng(seed), rows(n, 6)
+    stages = [Stage(*(rng.normal(size=shape) for shape in ((n, r), (n, 3), (3, 6)))) for r in (1, 2)]
+    shifted = Stage(rng.normal(size=(n, 2)), rng.normal(size=(n, 1)), rng.normal(size=(1, 6)), rng.normal(size=6))
+    return Terms(matrix, (*stages, shifted), rng.normal(size=(n, 2)))
+
+
+def obvious(terms: Terms) -> np.ndarray:
+    """Every document's terms, one number at a time."""
+    found = []
+    for i, x in enumerate(terms.rows.toarray()):
+        mine = []
+        for stage in terms.stages:
+            left = x - (0.0 if stage.shift is None else stage.shift)
+            left = left - sum(c * b for c, b in zip(stage.coefficients[i], stage.basis, strict=True))
+            mine += [w * entry for w in stage.weights[i] for entry in left]
+        found.append([*mine, *terms.scalars[i]])
+    return np.array(found)
+
+
+def test_terms_add_up_and_have_products_as_if_they_were_written_out() -> None:
+    terms, rng = some_terms(40), np.random.default_rng(3)
+    wanted = obvious(terms)
+    assert terms.entries == wanted.shape[1] == 5 * 6 + 2
+    direction, shares = rng.normal(size=terms.entries), rng.random(40)
+    np.testing.assert_allclose(terms.written(), wanted, atol=1e-12)
+    np.testing.assert_allclose(terms.along(direction), wanted @ direction, atol=1e-10)
+    np.testing.assert_allclose(terms.summed(shares), shares @ wanted, atol=1e-10)
+    np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [20, 300])
+def test_filters_are_those_by_the_inverse_covariance(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more numbers than documents, with fewer, and by steps."""
+    terms = some_terms(n)
+    less = obvious(terms) - obvious(terms).mean(axis=0)
+    apart = less[: n // 2].sum(axis=0)
+    ridge = module.SHRINK * np.square(less).sum() / terms.entries
+    wanted = np.linalg.solve(less.T @ less + ridge * np.eye(terms.entries), apart)
+    np.testing.assert_allclose(less @ filtered(terms, apart), less @ wanted, atol=1e-7)
+    monkeypatch.setattr(module, "DENSE", 0)
+    monkeypatch.setattr(module, "MOST_STEPS", 2000)
+    monkeypatch.setattr(module, "WORK", 2**40)
+    np.testing.assert_allclose(less @ filtered(terms, apart), less @ wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("ruled", [{}, RULED])
+def test_terms_of_sweeps_add_up_to_what_is_announced(ruled: dict[str, float]) -> None:
+    matrix = rows()
+    seen = PDNMF(rank=3, sweeps=3, tolerance=0.0, **ruled).run(Database((matrix,)), COINS)
+    made = sweep_terms(matrix, seen["topics"], ruled.get("gamma", 0.0), ruled.get("delta", 0.0))
+    announced = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
+    np.testing.assert_allclose(obvious(made).sum(axis=0), announced, atol=1e-9 * np.abs(announced).max())
+    np.testing.assert_array_equal(seen["topics"][-1], seen["T"])
+
+
+@pytest.mark.parametrize("mechanism", [PDSVD(rank=3), PDPCA(rank=3)])
+def test_terms_of_blocks_add_up_to_nothing(mechanism: PDSVD) -> None:
+    matrix = rows()
+    seen = mechanism.run(Database((matrix,)), COINS)
+    blocks = seen["first_blocks"]
+    made = obvious(block_terms(matrix, blocks, seen.get("mean")))
+    np.testing.assert_allclose(made.sum(axis=0), 0.0, atol=1e-9 * np.abs(made).max() * len(made))
+    less = matrix.toarray() - seen.get("mean", 0.0)
+    before, after = blocks[:2]
+    wanted = np.outer(before @ less[4], less[4] - after.T @ (after @ less[4]))
+    np.testing.assert_allclose(made[4][: wanted.size], wanted.ravel(), atol=1e-12)
+
+
+SVD, NMF = PDSVD(rank=3), PDNMF(rank=2)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "mechanism"),
+    [
+        (BlocksMatch(), SVD),
+        (BlocksMatch(), PDPCA(rank=3)),
+        (BlocksMatch(), PDSVD(rank=3, solver="power", tolerance=0.5)),
+        (SumsMatch(), NMF),
+        (SumsMatch(), PDNMF(rank=2, **RULED)),
+        (SumsMatch(), PDNMF(rank=2, tolerance=0.9)),
+        (SumsMatch(), Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9)),
+    ],
+)
+@pytest.mark.parametrize("others", ["none", "fixed", "colluding", "drawn"])
+def test_where_numbers_are_many_they_tell_who_is_in(statistic, mechanism, others: str) -> None:
+    """As many linear equations as documents have one solution: everybody in is above everybody out."""
+    if others == "colluding" and isinstance(mechanism, Noisy):
+        pytest.skip("topics are worked out from the others' noisy sums alone")
+    matrix, fixed, rng = rows(24), rows(10, seed=5), np.random.default_rng(2)
+    held = np.isin(np.arange(24), rng.choice(24, 12, replace=False))
+    parties, coalition = [sp.csr_array(matrix[held])], frozenset[int]()
+    pool = Pool(matrix, 0.5, mechanism=mechanism)
+    if others != "none":
+        parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
+        coalition = frozenset({1}) if others == "colluding" else coalition
+        share = 0.5 if others == "drawn" else 1.0
+        pool = Pool(matrix, 0.5, fixed, mechanism, share, others == "colluding")
+    seen = mechanism.run(Database(tuple(parties), coalition), COINS)
+    found = statistic.evaluate(Observables(seen), Documents(matrix, pool=pool))
+    assert found[held].min() > found[~held].max()
+
+
+def test_noise_of_known_size_is_a_part_of_the_covariance() -> None:
+    terms, noise = some_terms(20), np.linspace(0.0, 5.0, 32)
+    less = obvious(terms) - obvious(terms).mean(axis=0)
+    ridge = module.SHRINK * np.square(less).sum() / 32
+    wanted = np.linalg.solve(less.T @ less + np.diag(ridge + noise), less[3])
+    np.testing.assert_allclose(less @ filtered(terms, less[3], noise), less @ wanted, atol=1e-7)
+
+
+def test_with_much_noise_it_sees_less_and_something_still() -> None:
+    """The same run with noise: those in are above those out on average, and not one by one."""
+    matrix, rng = rows(60), np.random.default_rng(4)
+    held = np.isin(np.arange(60), rng.choice(60, 30, replace=False))
+    gaps = {}
+    for size in (1e-9, 3.0):
+        noisy = Noisy("pd-nmf", 1.0, {"rank": 2, "tolerance": 0.0}, scale=size)
+        documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=noisy))
+        seen = [noisy.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(s)) for s in range(10)]
+        found = np.mean([SumsMatch().evaluate(Observables(one), documents) for one in seen], axis=0)
+        gaps[size] = (found[held].mean() - found[~held].mean()) / found.std()
+    assert gaps[1e-9] > gaps[3.0] > 0.2
+
+
+def test_an_empty_pool_and_one_document_say_nothing_that_is_not_finite() -> None:
+    seen = PDSVD(rank=2).run(Database((rows(),)), COINS)
+    for matrix in (sp.csr_array((3, 20)), rows(1)):
+        assert np.isfinite(BlocksMatch().evaluate(Observables(seen), Documents(matrix))).all()
