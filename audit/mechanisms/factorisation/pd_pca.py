@@ -50,7 +50,7 @@ class PDPCA(PDSVD):
     """
 
     name: ClassVar[str] = "pd-pca"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithm 6")
 
     @property

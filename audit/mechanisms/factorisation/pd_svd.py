@@ -70,7 +70,7 @@ class PDSVD:
     """
 
     name: ClassVar[str] = "pd-svd"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
     noise_free: ClassVar[bool] = True
 
@@ -208,7 +208,7 @@ class SigmaSVD(PDSVD):
     """
 
     name: ClassVar[str] = "sigma-svd"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")
 
     reveal_sigma: bool = field(default=True, init=False)
