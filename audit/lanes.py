@@ -16,11 +16,20 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-__all__ = ["add_scaled_lanes", "csr_times_panel", "eight_products", "panel_of", "row_times_panel"]
+__all__ = [
+    "LINE",
+    "add_scaled_lanes",
+    "add_scaled_row",
+    "csr_times_panel",
+    "eight_products",
+    "panel_of",
+    "row_times_panel",
+    "squared_csr_times_panel",
+]
 
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
 
-_LINE = 64
+LINE = 64
 """Bytes of a cache line, and of a vector of sums."""
 
 
@@ -36,7 +45,8 @@ def _splat(builder: Any, x: Any, vector: Any) -> Any:
 def _vectors(typing: Any, indices: Any, data: Any, panel: Any, sums: Any, span: Any, n: Any) -> Any:
     """`n` vectors of sums[first:] = sum over p in [begin, end) of data[p] panel[indices[p], first:].
 
-    `span` is (begin, end, first), of int64.
+    `span` is (begin, end, first), of int64. One of four, (begin, end, first, at), stands for data[p] squared, and
+    asks for the largest products of the last vector besides, 0 at least: they go to sums[at:].
     """
     if not isinstance(n, types.IntegerLiteral):
         return None
@@ -46,13 +56,14 @@ def _vectors(typing: Any, indices: Any, data: Any, panel: Any, sums: Any, span: 
         arrays = zip(signature.args[:4], arguments[:4], strict=True)
         index, entry, columns, out = (context.make_array(kind)(context, builder, value) for kind, value in arrays)
         word = ir.IntType(64)
-        low, high, lane = cgutils.unpack_tuple(builder, arguments[4])
+        low, high, lane, *tops_at = cgutils.unpack_tuple(builder, arguments[4])
         scalar = context.get_data_type(signature.args[2].dtype)
         bytes_each = signature.args[2].dtype.bitwidth // 8
-        width = _LINE // bytes_each
+        width = LINE // bytes_each
         vector = ir.VectorType(scalar, width)
         totals = [cgutils.alloca_once(builder, vector) for _ in range(n.literal_value)]
-        for total in totals:
+        largest = cgutils.alloca_once(builder, vector)
+        for total in (*totals, largest):
             builder.store(ir.Constant(vector, [0.0] * width), total)
         lanes = cgutils.unpack_tuple(builder, columns.shape)[1]
 
@@ -64,14 +75,22 @@ def _vectors(typing: Any, indices: Any, data: Any, panel: Any, sums: Any, span: 
             row = builder.load(builder.gep(index.data, [loop.index]))
             row = row if row.type == word else builder.zext(row, word)  # indices are never negative
             x = builder.load(builder.gep(entry.data, [loop.index]))
+            x = builder.fmul(x, x) if tops_at else x
             x = x if x.type == scalar else builder.fptrunc(x, scalar)
             x = _splat(builder, x, vector)
             start = builder.add(builder.mul(row, lanes), lane)
             for offset, total in enumerate(totals):
                 product = builder.fmul(x, builder.load(at(columns, start, offset), align=bytes_each))
                 builder.store(builder.fadd(builder.load(total), product), total)
+                if tops_at and offset == len(totals) - 1:
+                    before = builder.load(largest)
+                    builder.store(
+                        builder.select(builder.fcmp_ordered(">", product, before), product, before), largest
+                    )
         for offset, total in enumerate(totals):
             builder.store(builder.load(total), at(out, lane, offset), align=bytes_each)
+        if tops_at:
+            builder.store(builder.load(largest), at(out, tops_at[0], 0), align=bytes_each)
         return context.get_dummy_value()
 
     return signature, generate
@@ -87,7 +106,7 @@ def row_times_panel(indices: Any, data: Any, panel: Any, begin: int, end: int, s
     panel : C-contiguous, as `panel_of` makes it
     sums : shape (panel.shape[1],), of its precision
     """
-    whole = _LINE // panel.itemsize
+    whole = LINE // panel.itemsize
     count = panel.shape[1] // whole
     done = 0
     while count - done >= 4:
@@ -117,6 +136,40 @@ def csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) 
             out[i, lane] = sums[lane]
 
 
+@njit(cache=True, nogil=True)
+def _squared_row_times_panel(indices: Any, data: Any, panel: Any, begin: int, end: int, sums: Any) -> None:
+    """As `row_times_panel` of the entries' squares; `sums` goes on with the largest products in the last line."""
+    whole = LINE // panel.itemsize
+    count = panel.shape[1] // whole
+    low, high, tops = np.int64(begin), np.int64(end), np.int64(panel.shape[1])
+    done = 0
+    while count - done > 4:
+        _vectors(indices, data, panel, sums, (low, high, np.int64(done * whole), tops), 4)
+        done += 4
+    first = np.int64(done * whole)
+    if count - done == 4:
+        _vectors(indices, data, panel, sums, (low, high, first, tops), 4)
+    elif count - done == 3:
+        _vectors(indices, data, panel, sums, (low, high, first, tops), 3)
+    elif count - done == 2:
+        _vectors(indices, data, panel, sums, (low, high, first, tops), 2)
+    else:
+        _vectors(indices, data, panel, sums, (low, high, first, tops), 1)
+
+
+@njit(cache=True, nogil=True)
+def squared_csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) -> None:
+    """The product of the rows' squared entries with `panel`; then, of its last line, the largest products.
+
+    Parameters
+    ----------
+    out : shape (n, panel.shape[1] + a line of lanes)
+        In the panel's precision. Its last columns hold max over a of x_a^2 panel[a], 0 at least.
+    """
+    for i in range(out.shape[0]):
+        _squared_row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], out[i])
+
+
 def _eight(context: Any, builder: Any, kind: Any, value: Any, *place: Any) -> Any:
     """Pointer to eight lanes of a contiguous float64 array, from the entry at (first,) or (row, first)."""
     array = context.make_array(kind)(context, builder, value)
@@ -139,6 +192,21 @@ def add_scaled_lanes(typing: Any, sums: Any, factor: Any, panel: Any, row: Any, 
         return context.get_dummy_value()
 
     return types.void(sums, types.float64, panel, types.int64, types.int64), generate
+
+
+@intrinsic
+def add_scaled_row(typing: Any, out: Any, to: Any, factor: Any, panel: Any, row: Any) -> Any:
+    """out[to] += factor panel[row], both of eight float64 a row, contiguous; places are not checked."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds, vector, zero = signature.args, ir.VectorType(ir.DoubleType(), 8), ir.Constant(ir.IntType(64), 0)
+        target = _eight(context, builder, kinds[0], arguments[0], arguments[1], zero)
+        other = builder.load(_eight(context, builder, kinds[3], arguments[3], arguments[4], zero), align=8)
+        scaled = builder.fmul(_splat(builder, arguments[2], vector), other)
+        builder.store(builder.fadd(builder.load(target, align=8), scaled), target, align=8)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, types.float64, panel, types.int64), generate
 
 
 @intrinsic
@@ -184,7 +252,7 @@ def panel_of(rows: NDArray[np.float64], precision: type[np.floating[Any]] = np.f
     array([[1., 3., 0.],
            [2., 4., 0.]])
     """
-    width = _LINE // np.dtype(precision).itemsize
+    width = LINE // np.dtype(precision).itemsize
     panel = np.empty((rows.shape[1], -(-max(len(rows), 1) // width) * width), dtype=precision)
     _fill(np.ascontiguousarray(rows, dtype=np.float64), panel)
     return panel

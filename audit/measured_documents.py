@@ -10,18 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.groups import Units
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.statistics.contract import Documents, Pool
 
-__all__ = ["measured_documents", "pool_of", "take_rows"]
+__all__ = ["measured_documents", "pool_of"]
 
 Rows = NDArray[np.int64]
-
-
-def take_rows(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
-    """These rows, in this order."""
-    return sp.csr_array(matrix[rows])
 
 
 def pool_of(

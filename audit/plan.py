@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.coverage import Coverage, coverage, learnable, reads, uncombined
+from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import expected_arms, kept_without
-from ksdp.audit.measured_documents import measured_documents, pool_of, take_rows
+from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
@@ -44,8 +45,7 @@ __all__ = [
 ]
 
 LEARNED_VERSION = 1
-# Of the design, what no run depends on.
-_NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}
+_NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on
 _FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)
 
 NULL_CONTROLS = 24

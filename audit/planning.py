@@ -13,12 +13,12 @@ from scipy.sparse.linalg import svds
 
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
 from ksdp.audit.kept_runs import best_every, more_runs
-from ksdp.audit.measured_documents import take_rows
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, kept_of, opened
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan

@@ -119,6 +119,9 @@ def measure(
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
         for places, some in parts.of(at):
             for statistic in statistics:
+                if (ask := getattr(statistic, "ask", None)) is not None:
+                    ask(seen, some)
+            for statistic in statistics:
                 found = statistic.evaluate(seen, some).astype(precision)
                 if not math.isfinite(float(found.sum(dtype=np.float64))) and not np.isfinite(found).all():
                     raise KsdpError(

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 
 __all__ = ["Documents", "Pool", "Statistic"]
@@ -71,13 +72,24 @@ class Documents(_Remembers):
     """Documents that stand for everybody, the same in every run; None: these do."""
     pool: Pool | None = None
     """What databases are drawn from; None: the population, or these."""
+    taken_from: tuple[Documents, NDArray[np.int64]] | None = None
+    """Others that these are some of, and their places there; see `of_each`."""
 
     def at(self, places: NDArray[np.int64]) -> Documents:
         """Some of the documents, in this order, as the same population sees them. Not for groups."""
-        matrix = sp.csr_array(self.matrix[places])
-        some = Documents(matrix, self.background, population=self.population or self, pool=self.pool)
-        some.__dict__["squared_norms"] = self.squared_norms[places]
-        return some
+        matrix = take_rows(self.matrix, places)
+        population = self.population or self
+        return Documents(matrix, self.background, population=population, pool=self.pool, taken_from=(self, places))
+
+    def of_each(self, key: Hashable, compute: Callable[[Documents], NDArray[Any]]) -> NDArray[Any]:
+        """What `compute` says of each document (first axis), once for all that these were taken from.
+
+        For what hangs on nothing but the document: not on a run, nor on who stands beside it.
+        """
+        if self.taken_from is None:
+            return cast(NDArray[Any], self.derive(key, lambda: compute(self)))
+        whole, places = self.taken_from
+        return cast(NDArray[Any], self.derive(key, lambda: whole.of_each(key, compute)[places]))
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])
@@ -92,12 +104,20 @@ class Documents(_Remembers):
     @cached_property
     def squared_norms(self) -> Vector:
         """Squared Euclidean norm of each document, shape (n_documents,)."""
-        return np.asarray(self.matrix.multiply(self.matrix).sum(axis=1), dtype=np.float64).ravel()
+        return self.of_each("squared norms", _squared_norms)
+
+
+def _squared_norms(documents: Documents) -> Vector:
+    matrix = documents.matrix
+    return np.asarray(matrix.multiply(matrix).sum(axis=1), dtype=np.float64).ravel()
 
 
 @runtime_checkable
 class Statistic(Protocol):
     """A statistic: a frozen dataclass with an `evaluate`.
+
+    One may also have `ask(observables, documents)`, called before any is evaluated, to say what it will look for
+    in a pass over the documents that several share (`squared_entries`). It changes no value.
 
     Versions never change meaning, and results of different versions are never compared.
     """

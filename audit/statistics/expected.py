@@ -13,6 +13,7 @@ so that (l_t - M) dv_t is the part of (X^T X - M) v_t outside of V_0: a sum over
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -65,8 +66,18 @@ class Expected:
         basis = self.basis
         turned = np.linalg.pinv(found @ basis.T, rcond=1e-8) @ found
         apart = turned - (turned @ basis.T) @ basis
-        along = (apart @ self.rows.T) * (self.values - self.rest)
-        return np.asarray((self.values[: len(basis), None] - self.rest) * apart - along @ self.rows)
+        beyond, weights = self._beyond
+        along = (apart.astype(np.float32) @ beyond.T) * weights
+        return np.asarray((self.values[: len(basis), None] - self.rest) * apart - along @ beyond)
+
+    @cached_property
+    def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Directions beyond V_0 and how far their eigenvalues are from the rest.
+
+        In single precision, as V is stored: they are read twice a run, and memory is what that waits for.
+        """
+        rank = len(self.basis)
+        return self.rows[rank:].astype(np.float32), (self.values[rank:] - self.rest).astype(np.float32)
 
 
 def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:

@@ -28,6 +28,7 @@ from ksdp.audit.statistics.products import (
     gram,
     mean_products,
     products,
+    row_largest,
     row_quadratic,
     rows_times,
 )
@@ -129,7 +130,7 @@ class BestCosine:
         """One number a document, shape (n_documents,), in [0, 1]."""
         lengths = np.sqrt(np.diag(gram(observables, basis_name(observables))))
         inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        largest = np.abs(basis_products(observables, documents) * inverse).max(axis=1, initial=0.0)
+        largest = row_largest(basis_products(observables, documents), inverse)
         norms = np.sqrt(centred_squared_norms(observables, documents))
         cosines = np.divide(largest, norms, out=np.zeros_like(largest), where=norms > 0)
         return cast(Floats, np.minimum(cosines, 1.0))

@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.additions import Additions
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.expected import Expected, expected
 from ksdp.audit.statistics.expected_topics import ExpectedTopics, coefficients_under, expected_topics
-from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, row_dots, rows_times
+from ksdp.audit.statistics.products import (
+    announced,
+    csr_arrays,
+    has_mean,
+    products_beside,
+    row_dots,
+    rows_times,
+)
 
 __all__ = ["BasisMatch", "TopicsMatch"]
 
@@ -30,7 +38,7 @@ class BasisMatch:
     """
 
     name: str = "basis-match"
-    version: int = 1
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
 
@@ -62,21 +70,34 @@ class TopicsMatch:
         picture = expected_topics(documents.made_of, len(found))
         if picture is None:
             return np.zeros(len(documents))
-        rows, filtered, products = _matched(observables, documents, found, picture)
-        weights = coefficients_under(picture.topics, products)
+        rows, filtered, _ = _matched(observables, documents, found, picture)
+        weights = documents.of_each(("weights under", picture), lambda all_: _weights(all_, picture))
         return row_dots(filtered - rows_times(weights, picture.topics @ rows.T), weights)
+
+
+def _weights(documents: Documents, picture: ExpectedTopics) -> Floats:
+    """Coefficients of the documents under the expected topics."""
+    return coefficients_under(picture.topics, _expected_products(documents, picture))
+
+
+def _expected_products(documents: Documents, picture: Expected | ExpectedTopics) -> Floats:
+    return documents.of_each(("expected", picture), lambda all_: _centred(all_, picture.additions))
 
 
 def _matched(
     observables: Observables, documents: Documents, found: Floats, picture: Expected | ExpectedTopics
 ) -> tuple[Floats, Floats, Floats]:
     """The run's filter, shape (k, d), and products of the centred documents with it and with what is expected."""
+    additions, name = picture.additions, "V" if isinstance(picture, Expected) else "T"
+    rows = cast(Floats, observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(found))))
+    filtered = products_beside(observables, documents, name, ("matched", picture), rows)
+    if additions.mean.any():
+        filtered = filtered - rows @ additions.mean
+    return rows, filtered, _expected_products(documents, picture)
 
-    def compute() -> Floats:
-        return np.vstack([picture.additions.filtered(picture.sums(found)), picture.additions.basis])
 
-    rows = cast(Floats, observables.derive(("matched", picture), compute))
-    both = np.empty((len(documents), len(rows)))
-    csr_times_panel(*csr_arrays(documents), panel_of(rows), both)
-    both -= rows @ picture.additions.mean
-    return rows[: len(found)], both[:, : len(found)], both[:, len(found) :]
+def _centred(documents: Documents, additions: Additions) -> Floats:
+    """Products of the centred documents with what is expected of any run."""
+    products = np.empty((len(documents), len(additions.basis)))
+    csr_times_panel(*csr_arrays(documents), panel_of(additions.basis), products)
+    return products - additions.basis @ additions.mean

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.paper_svd import feature_diagonal, scatter_norm, spectrum
 from ksdp.audit.statistics.products import announced, centred_squared_norms, csr_arrays, has_mean
+from ksdp.audit.statistics.scatter_estimate import feature_diagonal, scatter_norm, spectrum
 from ksdp.audit.statistics.svd_form import SvdForm
 
 __all__ = ["PAPER_BLOCKS", "Blocks"]

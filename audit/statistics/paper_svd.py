@@ -15,6 +15,7 @@ throughout. All hold for any V, orthonormal or not, and cost O(nnz k^2) at most:
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -22,7 +23,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import InputError
 from ksdp.audit.lanes import csr_times_panel
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -31,14 +31,15 @@ from ksdp.audit.statistics.products import (
     basis_products,
     centred_squared_norms,
     csr_arrays,
-    gram,
     has_mean,
     padded_basis,
     rows_times,
 )
+from ksdp.audit.statistics.scatter_estimate import feature_diagonal, scatter_norm, spectrum
+from ksdp.audit.statistics.squared_entries import Columns, ask, over_entries
 from ksdp.audit.statistics.svd_form import BACKGROUND, SvdForm
 
-__all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm", "feature_diagonal", "scatter_norm", "spectrum"]
+__all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -46,50 +47,6 @@ Ints = NDArray[Any]
 
 _LANES = 16
 """Single-precision columns of a panel come in so many."""
-
-
-def spectrum(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
-    """Return lambda, the adversary's estimate of the squared singular values, shape (k,), all >= 0.
-
-    Raises
-    ------
-    InputError
-        sigma is not announced (revealed), the background lacks one of `BACKGROUND` (hidden), `adversary_rows` is
-        not positive, or there are not k singular values.
-    """
-    rank = announced(observables, "V").shape[0]
-    if revealed:
-        name, sigma, scale = "sigma", announced(observables, "sigma").ravel(), 1.0
-    else:
-        missing = [known for known in BACKGROUND if known not in documents.background]
-        if missing:
-            raise InputError(f"`background` must hold `{missing[0]}` for the statistics with hidden sigma.")
-        name = "adversary_sigma"
-        sigma = np.asarray(documents.background[name], dtype=np.float64).ravel()
-        own, victim = (
-            float(np.asarray(documents.background[known]).item()) for known in ("adversary_rows", "victim_rows")
-        )
-        if not own > 0:
-            raise InputError(f"`adversary_rows` must be at least 1; got {own:g}.")
-        scale = (victim + own) / own
-    if sigma.shape != (rank,):
-        raise InputError(f"`{name}` must hold one value a row of V; got {sigma.size} for {rank}.")
-    return scale * sigma**2
-
-
-def feature_diagonal(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
-    """Return the diagonal of S_hat, shape (d,): sum_t lambda_t V_ta^2."""
-
-    def compute() -> Floats:
-        return spectrum(observables, documents, revealed=revealed) @ announced(observables, "V") ** 2
-
-    return cast(Floats, observables.derive(("feature diagonal", documents, revealed), compute))
-
-
-def scatter_norm(observables: Observables, documents: Documents, *, revealed: bool) -> float:
-    """Return |S_hat|_F; from the Gram matrix of V, so that rounding of a stored V does not count as structure."""
-    eigenvalues = spectrum(observables, documents, revealed=revealed)
-    return float(np.sqrt(eigenvalues @ gram(observables, "V") ** 2 @ eigenvalues))
 
 
 def _mean_or_zero(observables: Observables) -> Floats:
@@ -137,22 +94,19 @@ def _largest_diagonals(
     return out
 
 
-@njit(cache=True, nogil=True)
-def _largest_diagonals_of_plain(indptr: Ints, indices: Ints, data: Floats, diagonals: Floats, out: Floats) -> None:
-    """The same where no mean is subtracted: out[i, q] = max_a x_a^2 diagonals[q, a]."""
-    for i in range(out.shape[0]):
-        for q in range(diagonals.shape[0]):
-            diagonal = diagonals[q]
-            even, odd, end = 0.0, 0.0, indptr[i + 1]
-            for j in range(indptr[i], end - 1, 2):
-                value = data[j] * data[j] * diagonal[indices[j]]
-                even = value if value > even else even
-                value = data[j + 1] * data[j + 1] * diagonal[indices[j + 1]]
-                odd = value if value > odd else odd
-            if (end - indptr[i]) % 2:
-                value = data[end - 1] * data[end - 1] * diagonal[indices[end - 1]]
-                even = value if value > even else even
-            out[i, q] = even if even > odd else odd
+def _diagonals(
+    observables: Observables, documents: Documents, kinds: tuple[bool, ...]
+) -> tuple[tuple[bool, ...], Hashable, Columns]:
+    """The diagonal of S_hat in every setting, by order of the setting, as columns with their name."""
+    different = tuple(sorted(dict.fromkeys(kinds)))
+    spectra = [spectrum(observables, documents, revealed=kind) for kind in different]
+
+    def fill(lanes: Singles) -> None:
+        squares = announced(observables, "V") ** 2
+        for q, values in enumerate(spectra):
+            lanes[:, q] = values @ squares
+
+    return different, ("diagonals", *(values.tobytes() for values in spectra)), Columns(len(different), fill, True)
 
 
 def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Floats:
@@ -160,11 +114,9 @@ def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Fl
     def compute() -> dict[bool, Floats]:
         kinds = _settings(observables, documents, revealed)
         if not has_mean(observables):
-            different = tuple(dict.fromkeys(kinds))
-            found = [feature_diagonal(observables, documents, revealed=kind) for kind in different]
-            out = np.empty((len(documents), len(different)))
-            _largest_diagonals_of_plain(*csr_arrays(documents), np.stack(found), out)
-            return {kind: np.ascontiguousarray(out[:, q]) for q, kind in enumerate(different)}
+            different, key, columns = _diagonals(observables, documents, kinds)
+            found = over_entries(observables, documents, key, columns)
+            return {kind: found[:, q].astype(np.float64) for q, kind in enumerate(different)}
         diagonals = np.stack([feature_diagonal(observables, documents, revealed=kind) for kind in kinds], axis=1)
         mean = _mean_or_zero(observables)
         absent = mean[:, None] ** 2 * diagonals
@@ -200,6 +152,12 @@ def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Flo
             out[i, q] = total
 
 
+def _pairs(observables: Observables) -> Columns:
+    """Products of two components of V at every feature, as columns."""
+    rank = len(announced(observables, "V"))
+    return Columns(rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded_basis(observables, "V"), rank, lanes))
+
+
 def _w_square_sums(observables: Observables, documents: Documents, spectra: Floats) -> Floats:
     """Sum of the squares of W for each lambda of `spectra` (q x k), shape (n, q).
 
@@ -207,22 +165,26 @@ def _w_square_sums(observables: Observables, documents: Documents, spectra: Floa
     = sum_st lambda_s lambda_t M_st^2, and M is symmetric: k (k + 1) / 2 sums a document serve every lambda. The
     sums are in single precision, as stored values are: half the time, and 1e-6 of the value at most.
     """
-    (indptr, indices, data), mean = csr_arrays(documents), _mean_or_zero(observables)
     first, second = np.tril_indices(spectra.shape[1])
+    weights = spectra[:, first] * spectra[:, second] * np.where(first == second, 1.0, 2.0)
+    out = np.empty((len(documents), len(spectra)))
+    if not has_mean(observables):
+        plain = over_entries(observables, documents, "pairs", _pairs(observables))
+        _weighted_squares(plain, np.zeros(len(first)), weights, out)
+        return out
+    (indptr, indices, data), mean = csr_arrays(documents), _mean_or_zero(observables)
 
     def panel() -> tuple[Singles, Floats]:
         pairs = np.empty((len(mean), -(-len(first) // _LANES) * _LANES), dtype=np.float32)
         _pair_panel(padded_basis(observables, "V"), spectra.shape[1], pairs)
         # What an empty document has, centred.
-        start = np.einsum("a,al->l", mean**2, pairs) if mean.any() else np.zeros(pairs.shape[1])
+        start = np.einsum("a,al->l", mean**2, pairs)
         return pairs, start[: len(first)]
 
     pairs, start = observables.derive(("pair panel",), panel)
-    squares = data * data if not mean.any() else data * (data - 2.0 * mean[indices])
+    squares = data * (data - 2.0 * mean[indices])
     moments = np.empty((len(documents), len(first)), dtype=np.float32)
     csr_times_panel(indptr, indices, squares, pairs, moments)
-    weights = spectra[:, first] * spectra[:, second] * np.where(first == second, 1.0, 2.0)
-    out = np.empty((len(documents), len(spectra)))
     _weighted_squares(moments, start, weights, out)
     return out
 
@@ -251,6 +213,17 @@ def _d_square_sum(observables: Observables, documents: Documents, revealed: bool
     return np.maximum(1.0 - 2.0 * cross + squared, 0.0)
 
 
+def _ask(observables: Observables, documents: Documents, form: str, revealed: bool) -> None:
+    """Have what a form sums over entries in the next pass over the documents."""
+    if has_mean(observables):
+        return
+    if form == "w-max":
+        _, key, columns = _diagonals(observables, documents, _settings(observables, documents, revealed))
+        ask(observables, documents, key, columns)
+    if form == "w-square-sum":
+        ask(observables, documents, "pairs", _pairs(observables))
+
+
 _FORMS = {"w-max": _w_max, "w-square-sum": _w_square_sum, "d-square-sum": _d_square_sum}
 
 
@@ -268,6 +241,11 @@ class ClosedForm(SvdForm):
     """
 
     form: Literal["w-max", "w-square-sum", "d-square-sum"]
+    version: int = 2
+
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """Share a pass over the documents with others."""
+        _ask(observables, documents, self.form, self.revealed)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), >= 0."""

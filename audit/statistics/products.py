@@ -7,6 +7,7 @@ same run gets its own.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, cast
 
 import numpy as np
@@ -31,7 +32,9 @@ __all__ = [
     "padded_basis",
     "padded_transpose",
     "products",
+    "products_beside",
     "row_dots",
+    "row_largest",
     "row_quadratic",
     "row_squares",
     "rows_times",
@@ -111,17 +114,34 @@ def products(observables: Observables, documents: Documents, name: str) -> Float
     """
 
     def compute() -> Floats:
-        matrix, other = documents.matrix, announced(observables, name)
-        if other.ndim != 2 or other.shape[1] != matrix.shape[1]:
-            raise InputError(
-                f"`{name}` must have shape (k, {matrix.shape[1]}) like the documents; got {other.shape}."
-            )
-        padded = padded_basis(observables, name)
+        other = _fitting(observables, documents, name)
         out = np.empty((len(documents), other.shape[0]))
-        csr_times_panel(*csr_arrays(documents), padded, out)
+        csr_times_panel(*csr_arrays(documents), padded_basis(observables, name), out)
         return out
 
     return cast(Floats, observables.derive(("products", name, documents), compute))
+
+
+def _fitting(observables: Observables, documents: Documents, name: str) -> Floats:
+    features, other = documents.matrix.shape[1], announced(observables, name)
+    if other.ndim != 2 or other.shape[1] != features:
+        raise InputError(f"`{name}` must have shape (k, {features}) like the documents; got {other.shape}.")
+    return other
+
+
+def products_beside(
+    observables: Observables, documents: Documents, name: str, key: Hashable, rows: Floats
+) -> Floats:
+    """Products of the documents with other `rows`, in one pass with those with the announced matrix `name`.
+
+    Both are what they would be by themselves, bit for bit (`lanes`). `key` names the rows among all of a run.
+    """
+    first = _fitting(observables, documents, name)
+    panel = observables.derive(("padded", name, key), lambda: panel_of(np.vstack([first, rows])))
+    both = np.empty((len(documents), len(first) + len(rows)))
+    csr_times_panel(*csr_arrays(documents), panel, both)
+    observables.derive(("products", name, documents), lambda: np.ascontiguousarray(both[:, : len(first)]))
+    return np.ascontiguousarray(both[:, len(first) :])
 
 
 def gram(observables: Observables, name: str) -> Floats:
@@ -220,4 +240,18 @@ def row_quadratic(rows: Floats, form: Floats | None = None) -> Floats:
     rows = np.ascontiguousarray(rows)
     out = np.empty(len(rows))
     _row_dots(rows if form is None else rows_times(rows, form), rows, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _row_largest(rows: Floats, weights: Floats, out: Floats) -> None:
+    for i in range(rows.shape[0]):
+        for t in range(rows.shape[1]):
+            out[i] = max(out[i], abs(rows[i, t] * weights[t]))
+
+
+def row_largest(rows: Floats, weights: Floats) -> Floats:
+    """The largest |r_t w_t| of every row r, 0 at least, shape (n,)."""
+    out = np.zeros(len(rows))
+    _row_largest(np.ascontiguousarray(rows), weights, out)
     return out

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import BASES, announced, basis_name, csr_arrays
+from ksdp.audit.statistics.squared_entries import Columns, ask, over_entries
 
 __all__ = [
     "NEAR_ZERO",
@@ -66,18 +67,47 @@ def _support_columns(
 
 def support_columns(observables: Observables, documents: Documents) -> Floats:
     """Part of |x|^2 on features left out, and the log support; once a run, shape (n_documents, 2)."""
-    basis = basis_name(observables)
+    if basis_name(observables) == "V":
+        return cast(
+            Floats, observables.derive(("support", documents), lambda: _of_squares(observables, documents))
+        )
 
     def compute() -> Floats:
-        matrix = announced(observables, basis)
-        above = matrix - matrix.min(axis=1, keepdims=True) if basis == "T" else np.abs(matrix)
-        sizes = above.max(axis=0, initial=0.0)
-        floor = NEAR_ZERO * sizes.max(initial=0.0)
-        logs = np.log(np.maximum(sizes, max(floor, np.finfo(np.float32).tiny)))
-        power = 1 if basis == "T" else 2
-        return cast(Floats, _support_columns(*csr_arrays(documents), sizes <= floor, logs, power))
+        matrix = announced(observables, "T")
+        left_out, logs = _covered(matrix - matrix.min(axis=1, keepdims=True))
+        return cast(Floats, _support_columns(*csr_arrays(documents), left_out, logs, 1))
 
     return cast(Floats, observables.derive(("support", documents), compute))
+
+
+def _covered(above: Floats) -> tuple[NDArray[np.bool_], Floats]:
+    """Which features all rows of the basis leave out, and logarithms of the largest entries."""
+    sizes = above.max(axis=0, initial=0.0)
+    floor = NEAR_ZERO * sizes.max(initial=0.0)
+    return sizes <= floor, np.log(np.maximum(sizes, max(floor, np.finfo(np.float32).tiny)))
+
+
+def _of_squares(observables: Observables, documents: Documents) -> Floats:
+    """The support columns where these are sums of squares."""
+    sums = over_entries(observables, documents, "support", _support_lanes(observables)).astype(np.float64)
+    part = np.divide(sums[:, 0], sums[:, 2], out=np.zeros(len(sums)), where=sums[:, 2] > 0)
+    return np.stack([part, sums[:, 1]], axis=1)
+
+
+def _support_lanes(observables: Observables) -> Columns:
+    """Columns that are 1 where the basis leaves a feature out, its logarithm, and 1."""
+
+    def fill(lanes: NDArray[np.float32]) -> None:
+        lanes[:, 0], lanes[:, 1] = _covered(np.abs(announced(observables, "V")))
+        lanes[:, 2] = 1.0
+
+    return Columns(3, fill)
+
+
+def ask_support(observables: Observables, documents: Documents) -> None:
+    """Have the support of V looked at in the next pass over the documents."""
+    if basis_name(observables) == "V":
+        ask(observables, documents, "support", _support_lanes(observables))
 
 
 def mean_missing(observables: Observables, documents: Documents) -> Floats:
@@ -91,10 +121,14 @@ class MissingWeight:
     """Part of |x|^2 on features that every row of the basis leaves out (V_tj = 0, T_tj = min_j T_tj)."""
 
     name: str = "missing-weight"
-    version: int = 1
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ()
     needs_any: tuple[str, ...] = BASES
+
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """Share a pass over the documents with others."""
+        ask_support(observables, documents)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,), in [0, 1]."""
@@ -109,10 +143,14 @@ class LogSupport:
     """
 
     name: str = "log-support"
-    version: int = 1
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ()
     needs_any: tuple[str, ...] = BASES
+
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """Share a pass over the documents with others."""
+        ask_support(observables, documents)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""

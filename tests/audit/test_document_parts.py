@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.document_parts import bytes_a_document, document_parts, keeps_values
-from ksdp.audit.measured_documents import measured_documents, take_rows
+from ksdp.audit.measured_documents import measured_documents
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec

@@ -152,6 +152,37 @@ def test_values_do_not_hang_on_who_is_measured_beside(corpus: Corpus, mechanism:
                 assert (statistic.evaluate(seen, documents.at(places)) == whole[places]).all(), statistic.name
 
 
+@pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf"])
+def test_values_do_not_hang_on_what_else_is_measured(corpus: Corpus, mechanism: str) -> None:
+    """Bit for bit: statistics that share a pass over the documents see what each would see alone."""
+    design = {"party_size": 30, "with_runs": 20}
+    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5}, design=design)
+    block = Block(0, 0, 2)
+    runs = list(sample(plan, block))
+    together = measure(plan, block, runs, plan.statistics)
+    for statistic in plan.statistics:
+        assert (
+            measure(plan, block, runs, [statistic]).values[statistic.name] == together.values[statistic.name]
+        ).all()
+    backwards = measure(plan, block, runs, plan.statistics[::-1])
+    assert all((backwards.values[name] == values).all() for name, values in together.values.items())
+
+
+@pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf"])
+def test_values_do_not_hang_on_the_block(corpus: Corpus, mechanism: str) -> None:
+    """Bit for bit: a run's are the same beside any other runs."""
+    design = {"party_size": 30, "with_runs": 20}
+    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5}, design=design)
+    whole, part = (Block(0, start, 4) for start in (0, 2))
+    runs = list(sample(plan, whole))
+    assert all(
+        (runs[2 + at][name] == one[name]).all() for at, one in enumerate(sample(plan, part)) for name in one
+    )
+    found, some = measure(plan, whole, runs, plan.statistics), measure(plan, part, runs[2:], plan.statistics)
+    for name, values in some.values.items():
+        assert (values == found.values[name][:, 2:])[: len(plan.audited)].all(), name
+
+
 def test_values_of_client_statistics_do_not_hang_on_it_either(corpus: Corpus) -> None:
     rng = np.random.default_rng(1)
     features = corpus.features

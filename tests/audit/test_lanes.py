@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.lanes import csr_times_panel, panel_of, squared_csr_times_panel
 
 
 def _slow(matrix: sp.csr_array, rows: NDArray[np.float64], precision: Any) -> NDArray[Any]:
@@ -53,3 +53,20 @@ def test_panels_hold_whole_cache_lines() -> None:
     assert panel_of(np.ones((9, 3))).shape == (3, 16)
     assert panel_of(np.ones((9, 3)), np.float32).shape == (3, 16)
     assert panel_of(np.ones((0, 3))).tolist() == [[0.0] * 8] * 3
+
+
+@pytest.mark.parametrize("lanes", [16, 32, 48, 64, 80])
+def test_squared_entries_are_summed_and_the_largest_found(lanes: int) -> None:
+    rng = np.random.default_rng(lanes)
+    dense = rng.standard_normal((6, 40)) * (rng.random((6, 40)) < 0.3)
+    dense[2] = 0.0
+    matrix = sp.csr_array(dense)
+    rows = rng.standard_normal((lanes, 40))
+    panel = panel_of(rows, np.float32)
+    out = np.full((6, lanes + 16), np.nan, dtype=np.float32)
+    squared_csr_times_panel(matrix.indptr, matrix.indices, matrix.data, panel, out)
+    assert np.array_equal(out[:, :lanes], _slow(matrix.multiply(matrix).tocsr(), rows, np.float32))
+    for i in range(6):
+        for lane in range(16):
+            products = [np.float32(x * x) * panel[a, lanes - 16 + lane] for a, x in enumerate(dense[i]) if x]
+            assert out[i, lanes + lane] == max(0.0, *products, 0.0)

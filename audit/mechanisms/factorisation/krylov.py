@@ -11,6 +11,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.lanes import add_scaled_row
+from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, last_components
+
 __all__ = ["Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
 
 Matrix = NDArray[np.float64]
@@ -19,7 +22,6 @@ Indices = NDArray[np.uint32]
 
 ANGLE = 1e-10
 """Lanczos stops when the wanted subspace is within this angle of the true one."""
-EPSILON = float(np.finfo(np.float64).eps)
 
 
 def unsigned(indices: NDArray[np.signedinteger]) -> Indices:
@@ -66,19 +68,28 @@ def transposed(indptr: Indices, indices: Indices, data: Vector, mean: Vector, u:
     for j in range(len(out)):
         out[j] = shift * mean[j] if len(mean) else 0.0
     for i in range(len(u)):
+        x = u[i]  # or it would be read again for every entry
         for at in range(indptr[i], indptr[i + 1]):
-            out[indices[at]] += u[i] * data[at]
+            out[indices[at]] += x * data[at]
 
 
 @njit(cache=True, nogil=True)
 def times(indptr: Indices, indices: Indices, data: Vector, mean: Vector, v: Vector, out: Vector) -> None:
-    """out = (X - 1 mean^T) v."""
+    """out = (X - 1 mean^T) v; a row's products go to four sums in turn, of which none waits for another."""
     shift = dot(mean, v) if len(mean) else 0.0
     for i in range(len(out)):
-        total = -shift
-        for at in range(indptr[i], indptr[i + 1]):
-            total += data[at] * v[indices[at]]
-        out[i] = total
+        s0 = s1 = s2 = s3 = 0.0
+        # Slices, so that the compiler sees no index that could be negative.
+        entries, places = data[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]]
+        whole = len(entries) // 4 * 4
+        for at in range(0, whole, 4):
+            s0 += entries[at] * v[places[at]]
+            s1 += entries[at + 1] * v[places[at + 1]]
+            s2 += entries[at + 2] * v[places[at + 2]]
+            s3 += entries[at + 3] * v[places[at + 3]]
+        for at in range(whole, len(entries)):
+            s0 += entries[at] * v[places[at]]
+        out[i] = ((s0 + s2) + (s1 + s3)) - shift
 
 
 @njit(cache=True, nogil=True)
@@ -187,16 +198,11 @@ def lanczos(
         count = step + 1
         if count < want or (count < check and norm > 0.0 and count < steps):
             continue
-        small = np.zeros((count, count))
-        for i in range(count):
-            small[i, i] = alpha[i]
-        for i in range(count - 1):
-            small[i, i + 1] = small[i + 1, i] = beta[i]
-        values, vectors = np.linalg.eigh(small)
+        values, last = last_components(alpha[:count], beta[:count])
         top = values[::-1][:want]
         worst = 0.0
         for i in range(want):
-            worst = max(worst, norm * abs(vectors[count - 1, count - 1 - i]))
+            worst = max(worst, norm * abs(last[count - 1 - i]))
         gap = top[want - 1] - values[count - 1 - want] if count > want else 0.0
         rounding = 4 * EPSILON * (locked_squares[0] if fixed else top[0])
         excess = worst / max(ANGLE * gap, rounding) if norm > 0.0 else 0.0
@@ -204,6 +210,13 @@ def lanczos(
         if fixed and top[0] + 2 * worst < locked_squares[fixed - 1]:
             done = True
         if done:
+            small = np.zeros((count, count))
+            for i in range(count):
+                small[i, i] = alpha[i]
+            for i in range(count - 1):
+                small[i, i + 1] = small[i + 1, i] = beta[i]
+            values, vectors = np.linalg.eigh(small)
+            top = values[::-1][:want]
             out = np.zeros((want, dimension))
             for i in range(want):
                 for j in range(count):
@@ -218,6 +231,33 @@ def lanczos(
         check = count + int(min(max(wait + 1.0, 2.0), 0.25 * count))
         last_check, last_excess = count, excess
     return np.zeros((0, dimension)), np.zeros(0)
+
+
+@njit(cache=True, nogil=True)
+def _all_transposed(
+    indptr: Indices, indices: Indices, data: Vector, mean: Vector, vectors: Matrix, rows: Matrix
+) -> None:
+    """`transposed` of every vector in one pass: the same sums in the same order, eight vectors at a time."""
+    count, columns = rows.shape
+    across, together = np.empty((len(indptr) - 1, 8)), np.empty((columns, 8))
+    for first in range(0, count, 8):
+        some = min(8, count - first)
+        across[:] = 0.0
+        for lane in range(some):
+            vector = vectors[first + lane]
+            shift = -vector.sum() if len(mean) else 0.0
+            for i in range(len(vector)):
+                across[i, lane] = vector[i]
+            for j in range(columns):
+                together[j, lane] = shift * mean[j] if len(mean) else 0.0
+        for lane in range(some, 8):
+            together[:, lane] = 0.0
+        for i in range(len(across)):
+            for at in range(indptr[i], indptr[i + 1]):
+                add_scaled_row(together, indices[at], data[at], across, i)
+        for lane in range(some):
+            for j in range(columns):
+                rows[first + lane, j] = together[j, lane]
 
 
 @njit(cache=True, nogil=True)
@@ -236,8 +276,8 @@ def recover(
             times(indptr, indices, data, mean, rows[i], image)
             values[i] = np.sqrt(dot(image, image))
         return
+    _all_transposed(indptr, indices, data, mean, smaller, rows)
     for i in range(rank):
-        transposed(indptr, indices, data, mean, smaller[i], rows[i])
         values[i] = np.sqrt(dot(rows[i], rows[i]))
         # Orthogonal already, up to rounding that small values magnify.
         for j in range(i):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.paper_svd import PAPER_SVD, ClosedForm, scatter_norm, spectrum
+from ksdp.audit.statistics.paper_svd import PAPER_SVD, ClosedForm
+from ksdp.audit.statistics.scatter_estimate import scatter_norm, spectrum
 
 from .paper_draws import draw
 
@@ -35,8 +36,8 @@ def brute(name: str, arrays: dict[str, np.ndarray], documents: Documents) -> np.
 def near(
     statistic: ClosedForm, expected: np.ndarray, rtol: float = 1e-10, atol: float = 1e-12
 ) -> dict[str, float]:
-    """Tolerances: sums of squares of W are in single precision."""
-    if statistic.form != "w-square-sum":
+    """Tolerances: what reads squared entries is in single precision."""
+    if statistic.form == "d-square-sum":
         return {"rtol": rtol, "atol": atol}
     return {"rtol": 2e-6, "atol": max(atol, 2e-6 * float(expected.max(initial=0.0)))}
 

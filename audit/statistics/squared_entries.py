@@ -1,0 +1,86 @@
+"""What is linear in the squares of a document's entries: one pass over the documents serves all who ask for it.
+
+Sums over the features a of x_a^2 c_a, and the largest x_a^2 c_a, for columns c that a run gives. Everything is in
+single precision, as stored values are, and a column's sums hang on no column beside it (`lanes`): who asks for
+what in the same pass changes no bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.lanes import LINE, squared_csr_times_panel
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.products import csr_arrays
+
+__all__ = ["Columns", "ask", "over_entries"]
+
+Singles = NDArray[np.float32]
+
+_LANES = LINE // 4
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Some columns c, by who fills them in."""
+
+    count: int
+    fill: Callable[[Singles], None]
+    """Writes them into an array of shape (features, count)."""
+    largest: bool = False
+    """Whether the largest x_a^2 c_a are wanted, of c >= 0, and not the sums."""
+
+
+def ask(observables: Observables, documents: Documents, key: Hashable, columns: Columns) -> None:
+    """Have columns in the next pass over the documents.
+
+    `key` names what they hold, among all that the run gives.
+    """
+    _asked(observables, documents).setdefault(key, columns)
+
+
+def over_entries(observables: Observables, documents: Documents, key: Hashable, columns: Columns) -> Singles:
+    """The sums, or the largest (0 without entries), of x_a^2 c_a for each column, shape (n_documents, count)."""
+    found = cast(dict[Hashable, Singles], observables.derive(("found of entries", documents), dict))
+    if key not in found:
+        ask(observables, documents, key, columns)
+        wanted = {name: some for name, some in _asked(observables, documents).items() if name not in found}
+        found.update(_pass(observables, documents, wanted))
+    return found[key]
+
+
+def _asked(observables: Observables, documents: Documents) -> dict[Hashable, Columns]:
+    return cast(dict[Hashable, Columns], observables.derive(("asked of entries", documents), dict))
+
+
+def _pass(
+    observables: Observables, documents: Documents, wanted: dict[Hashable, Columns]
+) -> dict[Hashable, Singles]:
+    """All that is wanted; the columns of which the largest are looked for stand last."""
+    order = sorted(wanted, key=lambda name: wanted[name].largest)
+    tops = sum(wanted[name].count for name in order if wanted[name].largest)
+    width = sum(wanted[name].count for name in order)
+    lanes = -(-width // _LANES) * _LANES
+    at, first = 0, {}
+    for name in order:
+        if wanted[name].largest and at < lanes - tops:
+            at = lanes - tops
+        first[name], at = at, at + wanted[name].count
+
+    def panel() -> Singles:
+        filled = np.zeros((documents.matrix.shape[1], lanes), dtype=np.float32)
+        for name in order:
+            wanted[name].fill(filled[:, first[name] : first[name] + wanted[name].count])
+        return filled
+
+    filled = observables.derive(("panel of entries", tuple(order)), panel)
+    out = np.empty((len(documents), lanes + _LANES), dtype=np.float32)
+    squared_csr_times_panel(*csr_arrays(documents), filled, out)
+    shift = {name: _LANES if wanted[name].largest else 0 for name in order}
+    return {name: out[:, first[name] + shift[name] :][:, : wanted[name].count] for name in order}
