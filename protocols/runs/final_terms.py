@@ -23,8 +23,7 @@ __all__ = [
 
 COMPUTING = 3
 TOPIC_STARTS = ("random", "random-2x", "pd-nmf-init")
-ROUNDS = 24
-"""Iterations unless said otherwise."""
+_FEWEST, _MOST = 28, 56
 MOST_FEATURES = 1 << 13
 
 
@@ -96,7 +95,7 @@ def final_terms(
     block: int | None = None,
     rounds: int | None = None,
 ) -> FinalTerms:
-    """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 24 iterations.
+    """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 28 to 56 iterations.
 
     Topics have no vectors and no iterations of their own.
 
@@ -129,7 +128,16 @@ def final_terms(
     block = min(2 * mechanism.rank + 10, most) if block is None else block
     if not mechanism.rank <= block <= most:
         raise InputError(f"`final.block` must be from {mechanism.rank} to {most}; got {block}.")
-    return FinalTerms(tuple(sorted(computing)), block, ROUNDS if rounds is None else rounds)
+    return FinalTerms(tuple(sorted(computing)), block, enough_rounds(mechanism.rank) if rounds is None else rounds)
+
+
+def enough_rounds(rank: int) -> int:
+    """Iterations of 2 k + 10 vectors that text needs, and a few more (`python -m benchmarks iterations`).
+
+    After r iterations the residual is about (lambda_b+1 / lambda_k)^r of its start, and the higher the rank, the
+    closer are these two.
+    """
+    return min(max(_FEWEST, 22 + rank), _MOST)
 
 
 def check_sizes(mechanism: Mechanism, features: int, largest: float) -> None:

@@ -75,6 +75,7 @@ _COMMANDS = {
     "run": "runs.run",
     "budget": "runs.budget",
     "pem": "pem.pem",
+    "reproduce": "reproducing.reproduce",
     "kit": "kits.kit",
     "party": "checks.party",
 }

@@ -54,6 +54,8 @@ def test_a_clearance_says_which_documents_were_certified(tmp_path: Path, ksdp: C
     assert set(certified) <= set(said["documents"])
     sentence = f"certified {len(certified)} clear (`certified`)"
     assert sentence in said["statement"]
+    assert said["coverage"]["opens"] == "final"
+    assert "holds for no run that opens more, nor against two of the three parties" in said["statement"]
     # What it may err by: the level of "clear" and a tenth of it for the certificates.
     assert said["evidence"]["attempts"]["level"] == pytest.approx(0.055)
 
