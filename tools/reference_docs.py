@@ -36,6 +36,12 @@ PAGES = {
         *("measured.md", "reproduced.md", "licences.md", "release-notes.md"),
     ),
 }
+FOR_WHOM = {
+    "Start": "For a first look: how to call ksdp from Python, and what comes out.",
+    "Decide": "For privacy officers and reviewers: what a verdict proves, and how to act on it.",
+    "Operate": "For engineers: audits every night, on many machines, and the run among organisations.",
+    "Look up": "Reference. Every command, option, key, table and notice.",
+}
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
 TITLES = {
     "api.md": "Python, name by name",
@@ -118,11 +124,13 @@ def index() -> str:
     lines = [
         "# Documentation",
         "",
-        "Written by `tools/reference_docs.py`. Why things are as they are: `decisions/`.",
+        "ksdp measures, document by document, what a joint computation gives away, before it is run.",
         "",
     ]
     for heading, pages in PAGES.items():
-        lines += [f"## {heading}", "", *(f"- [{_title(page)}]({page})" for page in pages), ""]
+        lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
+        lines += [*(f"- [{_title(page)}]({page})" for page in pages), ""]
+    lines += ["Why things are as they are: `docs/decisions/` in the repository."]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -33,8 +33,8 @@ __all__ = [
     "count_verdicts",
 ]
 
-FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
-"""Of all values of a summary: a key that is not known is refused."""
+FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants", defer_build=True)
+"""Of all values of a summary: a key that is not known is refused. Validators are built when first used."""
 
 
 @dataclass(frozen=True, config=FORMAT)

@@ -22,6 +22,8 @@ _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
 _LABELS = ("label", "target", "class", "y", "outcome")
 _GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
+_SENTENCE = 5
+"""Words a row, on average, from which a column of no usual name is taken for text."""
 _COLUMNS = 8
 """What a default audit of either mechanism tries, about: for the number of runs."""
 _SHARE = 0.1
@@ -94,38 +96,58 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     if {"user_id", "item_id", "rating"} <= set(columns.names):
         return {}, "# ratings: one document a user_id\n"
     texts = [name for name in columns.names if not columns.numeric(name)]
-    text = next((names[n] for n in _TEXTS if n in names and names[n] in texts), None) or _longest(columns, texts)
+    text = _text(columns, names, texts)
     identity = next((names[n] for n in _IDS if n in names and names[n] != text), None)
     group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
     if text is not None:
         keys["text"] = text
     else:
-        wanted = [n for n in columns.names if n not in texts and n != identity and n.lower() not in _LABELS]
+        numbers = [n for n in columns.names if n not in texts and n != identity and n.lower() not in _LABELS]
+        wanted = [name for name in numbers if _whole(columns, name)]
         if not wanted:
-            raise CorpusError(f"{data.name}: no column is numbers or text; there are {columns.listed()}.")
+            raise CorpusError(
+                f"{data.name}: no column holds texts of several words, or numbers without gaps; there are "
+                f"{columns.listed()}."
+            )
         keys["columns"] = wanted
     if identity is not None and _unique(columns, identity):
         keys["id"] = identity
     one_person = 'audit what one person has as one: design.unit = "group"'
     notes = "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
-    left = [name for name in columns.names if name.lower() in _LABELS and "columns" in keys]
-    if left:
-        notes += f"# left out as labels: {', '.join(left)}\n"
     if "columns" in keys:
+        labels = [name for name in columns.names if name.lower() in _LABELS]
+        gaps = [name for name in numbers if name not in wanted]
+        words = [name for name in texts if name not in (identity, group, *labels)]
+        for why, left in (("as labels", labels), ("as numbers are missing", gaps), ("as no numbers", words)):
+            notes += f"# left out {why}: {', '.join(left)}\n" if left else ""
         notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
     return keys, notes
 
 
-def _longest(columns: Columns, texts: list[str]) -> str | None:
-    """The column whose texts have more than 30 characters on average, if there is one."""
-    for name in texts:
-        try:
-            found = columns.text(name)
-        except CorpusError:
-            continue
-        if sum(map(len, found)) / max(len(found), 1) > 30:
-            return name
-    return None
+def _text(columns: Columns, names: dict[str, str], texts: list[str]) -> str | None:
+    """The column to read as text: one with a usual name, or else the one with the most words a row."""
+    words = {name: _words(columns, name) for name in texts}
+    named = (names[n] for n in _TEXTS if words.get(names.get(n, ""), 0) >= 2)
+    longest = max(words, key=words.__getitem__, default="")
+    return next(named, longest if words.get(longest, 0) >= _SENTENCE else None)
+
+
+def _words(columns: Columns, name: str) -> float:
+    """Words in a row, on average: addresses and codes are long, and have none."""
+    try:
+        found = columns.text(name)
+    except CorpusError:
+        return 0.0
+    return sum(len(text.split()) for text in found) / max(len(found), 1)
+
+
+def _whole(columns: Columns, name: str) -> bool:
+    """Whether a column of numbers can be read: none is missing or infinite."""
+    try:
+        columns.numbers(name)
+    except CorpusError:
+        return False
+    return True
 
 
 def _unique(columns: Columns, name: str) -> bool:

@@ -10,34 +10,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import importlib
 import os
 import sys
-from typing import Annotated, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of one thread; so are we
 
 import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.commands import (
-    audits,
-    checks,
-    columns,
-    dashboard,
-    findings,
-    init,
-    kits,
-    learning,
-    mechanisms,
-    pem,
-    reproducing,
-    review_log,
-    reviews,
-    runs,
-    schedules,
-    screening,
-    tables,
-)
 from ksdp.grouped_help import GroupedCommands
 
 __all__ = ["EXTRAS", "app", "main"]
@@ -55,58 +38,80 @@ EXTRAS = {
 """What an audit does without, and the extra that brings it."""
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
 
-app = typer.Typer(
-    name="ksdp",
-    help="Measure, document by document, what a private learning protocol gives away, before it is run.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    cls=GroupedCommands,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_COMMANDS = {
+    "demo": "audits.demo",
+    "init": "init.init",
+    "audit": "audits.audit",
+    "plan": "audits.plan",
+    "columns": "columns.columns",
+    "test": "audits.evaluate_statistics",
+    "list": "findings.list_audits",
+    "show": "findings.show",
+    "report": "findings.report",
+    "replay": "findings.replay",
+    "export": "tables.export",
+    "tables": "tables.tables",
+    "sql": "tables.sql",
+    "review": "dashboard.review",
+    "mechanisms": "mechanisms.mechanisms",
+    "claim": "mechanisms.claim",
+    "keys": "screening.keys",
+    "gain": "learning.gain",
+    "advise": "learning.advise",
+    "screen": "screening.screen",
+    "verify": "screening.verify",
+    "decide": "reviews.decide",
+    "more": "reviews.more",
+    "clear": "reviews.clear",
+    "log": "review_log.log",
+    "approve": "reviews.approve",
+    "schedule": "schedules.schedule",
+    "schedules": "schedules.list_schedules",
+    "pause": "schedules.pause",
+    "resume": "schedules.resume",
+    "now": "schedules.run_schedule",
+    "unschedule": "schedules.unschedule",
+    "serve": "schedules.serve",
+    "run": "runs.run",
+    "budget": "runs.budget",
+    "pem": "pem.pem",
+    "reproduce": "reproducing.reproduce",
+    "kit": "kits.kit",
+    "party": "checks.party",
+}
+"""Where each command is: a module of `ksdp.commands`, and a function or a group of commands in it."""
 
-for _name, _command in (
-    ("demo", audits.demo),
-    ("init", init.init),
-    ("audit", audits.audit),
-    ("plan", audits.plan),
-    ("columns", columns.columns),
-    ("test", audits.evaluate_statistics),
-    ("list", findings.list_audits),
-    ("show", findings.show),
-    ("report", findings.report),
-    ("replay", findings.replay),
-    ("export", tables.export),
-    ("tables", tables.tables),
-    ("sql", tables.sql),
-    ("review", dashboard.review),
-    ("mechanisms", mechanisms.mechanisms),
-    ("claim", mechanisms.claim),
-    ("keys", screening.keys),
-    ("gain", learning.gain),
-    ("advise", learning.advise),
-    ("screen", screening.screen),
-    ("verify", screening.verify),
-    ("decide", reviews.decide),
-    ("more", reviews.more),
-    ("clear", reviews.clear),
-    ("log", review_log.log),
-    ("approve", reviews.approve),
-    ("schedule", schedules.schedule),
-    ("schedules", schedules.list_schedules),
-    ("pause", schedules.pause),
-    ("resume", schedules.resume),
-    ("now", schedules.run_schedule),
-    ("unschedule", schedules.unschedule),
-    ("serve", schedules.serve),
-    ("run", runs.run),
-    ("budget", runs.budget),
-    ("pem", pem.pem),
-    ("reproduce", reproducing.reproduce),
-):
-    app.command(_name)(_command)
-app.add_typer(kits.kit)
-app.add_typer(checks.party)
+if TYPE_CHECKING:
+    app: typer.Typer
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return application()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def application(command: str | None = None) -> typer.Typer:
+    """All commands, or the one that was asked for alone: importing the others takes longer than `ksdp list`."""
+    made = typer.Typer(
+        name="ksdp",
+        help="Measure, document by document, what a private learning protocol gives away, before it is run.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        cls=GroupedCommands,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_options)
+    for name in [command] if command in _COMMANDS else _COMMANDS:
+        module, _, what = _COMMANDS[name].partition(".")
+        found = getattr(importlib.import_module(f"ksdp.commands.{module}"), what)
+        if isinstance(found, typer.Typer):
+            made.add_typer(found)
+        else:
+            made.command(name)(found)
+    return made
 
 
 def _print_version(wanted: bool) -> None:
@@ -117,7 +122,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -132,7 +136,7 @@ def main() -> None:
     interrupted: list[bool] = []
     atexit.register(_leave_as_interrupted, interrupted)  # the first to register is the last to be called
     try:
-        code = app(standalone_mode=False)
+        code = application(next(iter(sys.argv[1:]), None))(standalone_mode=False)
     except InputError as error:
         typer.secho(f"refused: {error}", err=True, fg="red")
         code = 2

@@ -159,3 +159,18 @@ def test_init_writes_a_spec_that_is_accepted(kind: str, tmp_path: Path) -> None:
         assert "left out as labels: label" in first_spec(path, tmp_path, 0.2)
     with pytest.raises(InputError, match="exists"):
         run("init", path, "--out", out)
+
+
+def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    path = tmp_path / "articles.csv"
+    frame = pd.DataFrame(
+        {"url": [f"http://example.org/2013/01/07/an-article-with-a-long-name-{n}" for n in range(60)]}
+    )
+    frame = frame.assign(words=range(60), links=range(1, 61), kind="news", shares=[None, *range(59)])
+    frame.to_csv(path, index=False)
+    text = first_spec(path, tmp_path, 0.2)
+    assert 'columns = ["words", "links"]' in text
+    assert "# left out as numbers are missing: shares\n# left out as no numbers: url, kind\n" in text
+    frame[["url", "kind"]].to_csv(path, index=False)
+    with pytest.raises(CorpusError, match="no column holds texts of several words, or numbers without gaps"):
+        first_spec(path, tmp_path, 0.2)

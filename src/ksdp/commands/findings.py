@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,6 @@ import typer
 
 from ksdp.audit.errors import StoreError
 from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
-from ksdp.terminal import following
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -66,7 +66,6 @@ def show(
 ) -> None:
     """Show what an audit found, or what it found of one document."""
     from ksdp.storage.audits.names import find_audit
-    from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values
     from ksdp.storage.audits.views import finished_views
     from ksdp.storage.findings import place_of, read_document, read_summary
     from ksdp.storage.store import Store
@@ -89,6 +88,8 @@ def show(
                 err=True,
             )
         return
+    from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values  # imports numba
+
     try:
         evidence = read_document(folder, document)
     except StoreError:
@@ -98,6 +99,7 @@ def show(
     summary = read_summary(folder)
     if again and not keeps_values(summary):
         from ksdp.flows.audits.values import held_out_of
+        from ksdp.terminal import following
 
         with following(False if as_json else None):
             held_out = held_out_of(opened, summary, document)
@@ -148,13 +150,13 @@ def show(
 
 def _tell_documents(folder: Path, most: int) -> None:
     """The documents with the strongest evidence."""
-    import pyarrow.compute as pc
-
     from ksdp.storage.findings import read_verdicts
 
     table = read_verdicts(folder)
-    order = pc.sort_indices(table, sort_keys=[("log10_adjusted_p", "ascending"), ("distance", "descending")])
-    for row in table.take(order[:most]).to_pylist():
+    # Slices and a heap: `take`, sorting and NumPy arrays of Arrow's import Pandas: more than all the rest.
+    log10_p, distance = table["log10_adjusted_p"].to_pylist(), table["distance"].to_pylist()
+    for at in nsmallest(most, range(len(table)), key=lambda at: (log10_p[at], -distance[at])):
+        row = table.slice(at, 1).to_pylist()[0]
         typer.echo(
             f"{row['document']:40} {row['verdict']:10} D {row['distance']:.3f}  "
             f"p 10^{row['log10_adjusted_p']:.1f}  {row['statistic']}"
