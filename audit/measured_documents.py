@@ -23,25 +23,25 @@ Rows = NDArray[np.int64]
 def pool_of(
     corpus: Corpus,
     units: Units,
-    held: tuple[Rows, Rows],
+    held: tuple[Rows, Rows, bool],
     size: int,
     mechanism: Mechanism | None,
-    others_drawn: bool = False,
 ) -> Pool:
     """What databases are made of: `size` of the units that are not `held` by others, and all or half that are.
 
     Parameters
     ----------
     held : units
-        Of honest parties, and of the coalition; one of them has none.
+        Of honest parties, and of the coalition, one of which has none; and whether half of those is drawn.
     """
-    others = np.sort(np.concatenate(held))
+    honest, coalition, drawn = held
+    others = np.sort(np.concatenate([honest, coalition]))
     mine = np.setdiff1d(np.arange(len(units)), others)
     share = size / max(len(mine), 1)
     if not len(others):
         return Pool(corpus.matrix, share, None, mechanism)
     rows = [_rows_of(corpus.matrix, units.rows(some)) for some in (mine, others)]
-    return Pool(rows[0], share, rows[1], mechanism, 0.5 if others_drawn else 1.0, bool(len(held[1])))
+    return Pool(rows[0], share, rows[1], mechanism, 0.5 if drawn else 1.0, bool(len(coalition)))
 
 
 def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:

@@ -119,8 +119,7 @@ class Plan:
     @property
     def from_store(self) -> bool:
         """Whether stored observables are enough for every statistic; otherwise runs are computed again."""
-        wanted = frozenset[str]().union(*(reads(s, self.seen) for s in self.statistics))
-        return wanted <= set(self.kept)
+        return frozenset[str]().union(*(reads(s, self.seen) for s in self.statistics)) <= set(self.kept)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -249,8 +248,8 @@ class Plan:
     @cached_property
     def pool(self) -> Pool:
         """What databases are drawn from."""
-        drawn, held = self.spec.parties.others == "drawn", (self.honest, self.coalition)
-        return pool_of(self.corpus, self.units, held, self.party_rows, self.mechanism, drawn)
+        held = (self.honest, self.coalition, self.spec.parties.others == "drawn")
+        return pool_of(self.corpus, self.units, held, self.party_rows, self.mechanism)
 
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:

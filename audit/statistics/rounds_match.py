@@ -120,6 +120,16 @@ def _mean_of_all(mean: Floats, pool: Pool) -> Floats:
     return np.asarray((mean * outside + own) / (outside + pool.fixed.shape[0]))
 
 
+def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats, sp.csr_array]:
+    """Documents of which nobody knows, with the probability that they are in, and their transpose."""
+    rows = at_even_steps(pool.drawn, MOST_ROWS)
+    shares = np.full(rows.shape[0], pool.share * pool.drawn.shape[0] / max(rows.shape[0], 1))
+    if pool.fixed is not None and pool.fixed_share < 1.0:
+        rows = sp.csr_array(sp.vstack([rows, pool.fixed], format="csr"))
+        shares = np.concatenate([shares, np.full(pool.fixed.shape[0], pool.fixed_share)])
+    return rows, shares, sp.csr_array(rows.T.tocsr())
+
+
 def _matched(
     name: str,
     observables: Observables,
@@ -140,16 +150,10 @@ def _matched(
     whole, noise = given if isinstance(given, tuple) else (None, given)
 
     def compute() -> tuple[Floats, float]:
-        drawn = at_even_steps(pool.drawn, MOST_ROWS)
-        shares = np.full(drawn.shape[0], pool.share * pool.drawn.shape[0] / max(drawn.shape[0], 1))
-        unknown, known = drawn, None
-        if pool.fixed is not None and not (pool.colluding and whole is not None):
-            if pool.fixed_share < 1.0:
-                unknown = sp.csr_array(sp.vstack([drawn, pool.fixed], format="csr"))
-                shares = np.concatenate([shares, np.full(pool.fixed.shape[0], pool.fixed_share)])
-            else:
-                known = pool.fixed
+        unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
+        known = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and whole is not None) else None
         made = terms(unknown)
+        made.__dict__["turned"] = turned
         apart = -made.summed(shares)
         if known is not None:
             apart -= terms(known).summed(np.ones(known.shape[0]))

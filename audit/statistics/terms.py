@@ -102,7 +102,7 @@ class Terms:
         weighed = np.zeros((self.rows.shape[0], width))
         for stage, at in self._places():
             np.multiply(stage.weights, shares[:, None], out=weighed[:, at])
-        turned = self._turned
+        turned = self.turned
         sums = np.empty((turned.shape[0], sum(self.lengths)))
         csr_times_panel(turned.indptr, turned.indices, turned.data, weighed, sums)
         sums = np.ascontiguousarray(sums.T)
@@ -135,7 +135,8 @@ class Terms:
         return np.concatenate([*found, np.square(self.scalars).sum(axis=0)])
 
     @cached_property
-    def _turned(self) -> sp.csr_array:
+    def turned(self) -> sp.csr_array:
+        """The documents' transpose, shape (d, n)."""
         return sp.csr_array(self.rows.T.tocsr())
 
     def _places(self) -> Iterator[tuple[Stage, slice]]:

@@ -30,6 +30,7 @@ __all__ = ["MUTANTS", "Mutant", "changed"]
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("tests/audit/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/test_match.py",)
+ROUNDS = ("tests/audit/statistics/test_rounds_match.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
 TOGETHER = ("tests/audit/mechanisms/test_together.py",)
 
@@ -619,6 +620,46 @@ MUTANTS: list[Mutant] = [
         ("noise + np.float32(SHIFT) * handed", "np.float32(SHIFT) * handed"),
         ("SHIFT = 16.0", "SHIFT = 4.0"),
         tests=CANARIES,
+    ),
+    *_of(
+        "audit/statistics/terms.py",
+        ("left -= coefficients[i, t] * form[t, r]", "left += coefficients[i, t] * form[t, r]"),
+        ("left = found[i, r] - less[r]", "left = found[i, r]"),
+        ("total[i] += weights[i, r] * left", "total[i] = weights[i, r] * left"),
+        ("written -= written.mean(axis=0)", "pass"),
+        ("tall = len(written) >= written.shape[1]", "tall = True; written = written[: written.shape[1]]"),
+        ("return np.asarray((scaled - written.T @ inside) / root)", "return np.asarray(scaled / root)"),
+        ("np.full(entries, least) + noise)", "np.full(entries, least))"),
+        (
+            "image = terms.summed(along - along.mean()) + ridge * direction",
+            "image = terms.summed(along - along.mean())",
+        ),
+        ("terms.summed(along - along.mean())", "terms.summed(along)"),
+        ("shares @ self.scalars", "0.0 * (shares @ self.scalars)"),
+        ("sums[at] -= (weighed[:, at].T @ stage.coefficients) @ stage.basis", "pass"),
+        tests=ROUNDS,
+    ),
+    *_of(
+        "audit/statistics/round_terms.py",
+        ("others[:, topic] = 0.0", "pass"),
+        ("now[topic] = topics[sweep + 1, topic]", "pass"),
+        ("place[t] += rank", "pass"),
+        ("found = products[i, at] - gamma", "found = products[i, at]"),
+        ("below = gram[at, at] + delta", "below = gram[at, at]"),
+        ("for by in (-rank, 0))", "for by in (0, -rank))"),
+        ("products -= flat @ mean", "pass"),
+        tests=ROUNDS,
+    ),
+    *_of(
+        "audit/statistics/rounds_match.py",
+        ('done = min(done, int(observables["sweeps"].ravel()[0]))', "pass"),
+        ("not (pool.colluding and whole is not None)", "True"),
+        ("not (pool.colluding and whole is not None)", "not pool.colluding"),
+        ("if pool.fixed is not None and pool.fixed_share < 1.0:", "if False:"),
+        ("apart -= terms(known).summed(np.ones(known.shape[0]))", "pass"),
+        ("return np.asarray((mean * outside + own) / (outside + pool.fixed.shape[0]))", "return mean"),
+        ("return float(size) ** 2", "return 0.0"),
+        tests=ROUNDS,
     ),
     *_of(
         "audit/statistics/additions.py",
