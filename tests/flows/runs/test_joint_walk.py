@@ -18,7 +18,7 @@ from ksdp.flows.runs.terms import read_run
 from .test_protocol import SVD, TERMS, Organisations, organisations
 
 NMF = 'name = "pd-nmf"\nrank = 1\nsweeps = 1\ntolerance = 0.0'
-DOCUMENTS = 150
+DOCUMENTS = 60
 
 
 def ksdp(*arguments: str | Path, code: int = 0) -> str:
@@ -58,7 +58,7 @@ def test_a_joint_audit_lets_the_second_run_be_and_not_the_third(two: Organisatio
     joint = two.folder / "joint.toml"
     joint.write_text(
         'seed = 3\n[corpus]\npath = "ada.npz"\nvocabulary = "vocabulary.txt"\n'
-        '[design]\nparty_size = 0.5\nwith_runs = 300\n[decision]\nmargin = 0.8\n[store]\nobservables = "all"\n'
+        '[design]\nparty_size = 0.5\nwith_runs = 120\n[decision]\nmargin = 0.95\n[store]\nobservables = "all"\n'
         + ksdp("budget", ledger, "--next", second).replace("[statistics]", '[statistics]\nnames = ["learned-raw"]')
     )
     store = two.folder / "store"
