@@ -115,7 +115,9 @@ def _handed_over(nonnegative: bool) -> Corpus:
     return corpus
 
 
-_NO_WORD = " No line of `corpus.vocabulary` is among the words that `corpus.token_pattern`, `stop_words` and `stemming` make."
+_NO_WORD = (
+    " No line of `corpus.vocabulary` is a word as `corpus.token_pattern`, `stop_words` and `stemming` make them."
+)
 
 
 def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
