@@ -115,11 +115,6 @@ def _handed_over(nonnegative: bool) -> Corpus:
     return corpus
 
 
-_NO_WORD = (
-    " No line of `corpus.vocabulary` is a word as `corpus.token_pattern`, `stop_words` and `stemming` make them."
-)
-
-
 def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     """The corpus of what a reader found: weighed, its rows without features kept out."""
     labels = source.labels
@@ -135,8 +130,8 @@ def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegati
     matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
-        nothing = "" if raw.nnz else _NO_WORD
-        raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.{nothing}")
+        why = "" if raw.nnz else " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
+        raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.{why}")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
     return Corpus(

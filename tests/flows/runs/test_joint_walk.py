@@ -6,74 +6,106 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from typer.testing import CliRunner
 
+from ksdp.audit.errors import InputError, KsdpError
+from ksdp.cli import app
+from ksdp.flows.runs.budget import Purse, open_purse
+from ksdp.flows.runs.node_run import Node
+from ksdp.flows.runs.party_run import Entered, run_party
 from ksdp.flows.runs.terms import read_run
+from ksdp.storage.keys import load_private
 
-from .test_protocol import SVD, TERMS, Organisations, organisations
+from .test_protocol import NOW, SVD, TERMS, Organisations, organisations
 
 NMF = 'name = "pd-nmf"\nrank = 1\nsweeps = 1\ntolerance = 0.0'
 DOCUMENTS = 60
 
 
-def ksdp(*arguments: str | Path, code: int = 0) -> str:
-    command = [sys.executable, "-m", "ksdp", *map(str, arguments)]
-    done = subprocess.run(command, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+def said_by(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
-def take_part(org: Organisations, protocol: Path, *grounds: str) -> None:
-    """Ada on her grounds, bob without any."""
-    started = [org.start(protocol, "ada", *grounds), org.start(protocol, "bob")]
-    for process in started:
-        _, error = process.communicate(timeout=300)
-        assert process.returncode == 0, error
+class Walk(Organisations):
+    """Ada, who keeps a ledger and a budget of one run without noise, and bob."""
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ada.ledger"
+
+    def purse(self, protocol: Path, entered: Entered) -> Purse:
+        budget = self.folder / "ada.budget.toml"
+        budget.write_text("[budget]\nunbounded = 1\n")
+        run = read_run(protocol)
+        return open_purse(run, entered.corpus.hash, len(entered.corpus), self.ledger, budget, lambda: NOW)
+
+    def take_part(self, protocol: Path, **grounds: Any) -> None:
+        """Both, each in a thread; ada on her grounds."""
+        run, ends = read_run(protocol), dict[str, Any]()
+        ada = self.enter(run, "ada", **(grounds or {"uncleared": True}))
+        purse = self.purse(protocol, ada)
+
+        def party(name: str) -> None:
+            entered = ada if name == "ada" else self.enter(run, name, uncleared=True)
+            node = Node(run, name, load_private(self.folder / f"{name}.key"), protocol.with_suffix("") / name)
+            try:
+                ends[name] = run_party(node, entered, purse if name == "ada" else None)
+            except KsdpError as error:
+                ends[name] = error
+
+        threads = [threading.Thread(target=party, args=(name,)) for name in self.names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(isinstance(end, dict) for end in ends.values()), ends
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Organisations:
+def two(tmp_path: Path) -> Walk:
     org = organisations(tmp_path, 2)
     rows = np.random.default_rng(4).poisson(0.8, (DOCUMENTS, len(TERMS))).astype(float)
     rows[:, 0] += 1.0  # no row is empty
     sp.save_npz(tmp_path / "ada.npz", sp.csr_array(rows))
-    (tmp_path / "ada.budget.toml").write_text("[budget]\nunbounded = 1\n")
-    return org
+    return Walk(org.folder, org.names)
 
 
 @pytest.mark.e2e
-def test_a_joint_audit_lets_the_second_run_be_and_not_the_third(two: Organisations) -> None:
-    ledger = two.folder / "ada.ledger"
+def test_a_joint_audit_lets_the_second_run_be_and_not_the_third(two: Walk) -> None:
     first, second = two.protocol(NMF), two.protocol(NMF.replace("rank = 1", "rank = 2"))
-    take_part(two, first)
-    refused = ksdp(*two.command(second, "ada")[3:], code=2)
-    assert "beyond the budget" in refused
-    assert "A joint audit is needed" in refused
-    assert not (second.with_suffix("") / "ada").exists(), "nothing is left of a start that was refused"
-    joint = two.folder / "joint.toml"
+    two.take_part(first)
+    with pytest.raises(InputError, match="beyond the budget.*A joint audit is needed"):
+        two.take_part(second)
+    joint, store = two.folder / "joint.toml", two.folder / "store"
     joint.write_text(
-        'seed = 3\n[corpus]\npath = "ada.npz"\nvocabulary = "vocabulary.txt"\n'
-        '[design]\nparty_size = 0.5\nwith_runs = 120\n[decision]\nmargin = 0.95\n[store]\nobservables = "all"\n'
-        + ksdp("budget", ledger, "--next", second).replace("[statistics]", '[statistics]\nnames = ["learned-raw"]')
+        'seed = 3\n[corpus]\npath = "ada.npz"\nvocabulary = "vocabulary.txt"\n[store]\nobservables = "all"\n'
+        "[design]\nparty_size = 0.5\nwith_runs = 120\n[decision]\nmargin = 0.95\n"
+        + said_by("budget", two.ledger, "--next", second).replace(
+            "[statistics]", '[statistics]\nnames = ["learned-raw"]'
+        )
     )
-    store = two.folder / "store"
     audit = subprocess.run(
-        [sys.executable, "-m", "ksdp", "audit", joint, "--store", store, "--json"], capture_output=True, text=True
+        [sys.executable, "-m", "ksdp", "audit", joint, "--store", store, "--json"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
     )
     found: dict[str, Any] = json.loads(audit.stdout)
     assert found["verdicts"]["clear"] == DOCUMENTS, (found["verdicts"], audit.stderr)
-    said = ksdp("budget", ledger, "--joint", found["audit"], "--store", store)
+    said = said_by("budget", two.ledger, "--joint", found["audit"], "--store", store)
     assert "1 run without a promise of a record, all in one joint audit" in said
-    listed = [str(document) for document in range(DOCUMENTS)]
-    clearance = two.clear(read_run(second), "ada", listed)
-    take_part(two, second, "--clearance", str(clearance))
-    said = ksdp("verify", clearance, "--ledger", ledger)
+    clearance = two.clear(read_run(second), "ada", [str(document) for document in range(DOCUMENTS)])
+    two.take_part(second, clearance=clearance)
+    said = said_by("verify", clearance, "--ledger", two.ledger)
     assert "2 runs without a promise of a record, all in one joint audit, which found every document clear" in said
-    third = two.protocol(SVD)
-    assert "it would be 3" in ksdp(*two.command(third, "ada")[3:], code=2)
-    assert "it would be 3" in ksdp("party", "check", *two.command(third, "ada")[4:-3], "--wait", "0", code=1)
+    with pytest.raises(InputError, match="it would be 3"):
+        two.take_part(two.protocol(SVD))
