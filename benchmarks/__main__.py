@@ -25,7 +25,6 @@ from benchmarks import (
     advantage,
     audit_cost,
     data_folder,
-    every_round,
     figure_3,
     forecasts,
     hidden,
@@ -42,7 +41,6 @@ from benchmarks import (
     ratings,
     raw_leak,
     scale,
-    secure_aggregation,
     secure_sum,
     share_costs,
     sigma_leak,
@@ -67,7 +65,6 @@ def main() -> None:
     always: dict[str, Callable[[argparse.Namespace], object]] = {
         "ks": lambda _: ks_cost.run(),
         "secure-sum": lambda _: secure_sum.run(),
-        "secure-aggregation": lambda _: secure_aggregation.run(),
         "normed-sum": lambda chosen: normed_sum.run(tuple(chosen.cell) if chosen.cell else None),
         "shares": lambda _: share_costs.run(),
         "run": lambda _: protocol_run.run(),
@@ -117,7 +114,6 @@ def main() -> None:
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
         "forecasts": lambda chosen: forecasts.run(with_runs=chosen.with_runs),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
-        "every-round": lambda chosen: every_round.run(chosen.spec or SPEC, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=[*always, *by_name, "all"], default="all")
@@ -145,7 +141,6 @@ def main() -> None:
     parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])
     parser.add_argument("--cell", nargs=2, type=int, help="parties and entries of one normed sum")
     parser.add_argument("--protocols", nargs="+", choices=[*protocols_table.PROTOCOLS, "pem"])
-    parser.add_argument("--leak", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--whole", action="store_true")

@@ -1,4 +1,4 @@
-"""What a run gives away that opens every round, and one that opens its final output alone: PD-SVD, PD-NMF, rank 7.
+"""The leak of runs that open every round, beside runs that open the final output only: PD-SVD, PD-NMF, rank 7.
 
 ::
 
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import ROOT
-from benchmarks.raw_leak import distances
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.reproducing.arm_tables import distances
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus

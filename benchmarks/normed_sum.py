@@ -1,4 +1,4 @@
-"""NormedSecSum among real processes on this machine, beside the paper's Table 3.
+"""NormedSecSum among processes on this machine, beside the paper's Table 3.
 
 Every party is a process of its own, connected with every other by a local socket. Times are wall times of the
 slowest party. The base transfers are made once a session, the offline phase once a sum, without inputs; the

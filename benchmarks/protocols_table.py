@@ -1,4 +1,4 @@
-"""What every protocol costs at 2, 3, 5 and 10 parties: bytes of one party, and CPU seconds of all together.
+"""The cost of every protocol with 2, 3, 5 and 10 parties: bytes per party, CPU seconds of all together.
 
 ::
 

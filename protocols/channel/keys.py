@@ -196,7 +196,7 @@ class AgreementKey:
         return HKDF(SHA256(), length, salt, info).derive(secret)
 
 
-def derive_alone(secret: bytes, purpose: str, session: bytes, owner: str, *, length: int = 16) -> bytes:
+def derive_alone(secret: bytes, purpose: str, session: bytes, owner: str) -> bytes:
     """A key of a purpose from one party's own secret: HKDF-SHA256 as between two, with one name."""
     info = pack("key", VERSION, purpose.encode(), owner.encode())
-    return HKDF(SHA256(), length, session, info).derive(secret)
+    return HKDF(SHA256(), 16, session, info).derive(secret)

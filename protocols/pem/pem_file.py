@@ -198,22 +198,10 @@ def is_pem(tables: Mapping[str, Any]) -> bool:
 
 
 def parse_pem_protocol(tables: Mapping[str, Any]) -> PemProtocol:
-    """Check the tables of a protocol file.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file; `SpecError` as by `validated`."""
     return validated(PemProtocol, tables, "protocol file")
 
 
 def parse_pem_draft(tables: Mapping[str, Any]) -> PemDraft:
-    """Check the tables of a protocol file that names no hosts yet.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file that names no hosts yet; `SpecError` as by `validated`."""
     return validated(PemDraft, tables, "draft of a protocol file")

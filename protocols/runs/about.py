@@ -56,16 +56,16 @@ class About:
             If it is something else.
         """
         try:
-            said = json.loads(data)
-            found = cls(**said)
-            texts = all(_plain(text) for text in (found.ksdp, found.code))
-            fits = texts and isinstance(found.clock, float) and math.isfinite(found.clock)
-            fits = fits and isinstance(found.terms, dict) and len(found.terms) <= _MOST_TERMS
-            if not (fits and found.grounds in GROUNDS and isinstance(found.kit, dict | None)):
+            fields = json.loads(data)
+            about = cls(**fields)
+            texts = all(_plain(text) for text in (about.ksdp, about.code))
+            fits = texts and isinstance(about.clock, float) and math.isfinite(about.clock)
+            fits = fits and isinstance(about.terms, dict) and len(about.terms) <= _MOST_TERMS
+            if not (fits and about.grounds in GROUNDS and isinstance(about.kit, dict | None)):
                 raise ValueError
         except (TypeError, ValueError, RecursionError):
             raise ProtocolError("said something that no check says") from None
-        return found
+        return about
 
 
 def _plain(text: Any) -> bool:

@@ -123,22 +123,10 @@ class RunSpec(DraftSpec, frozen=True):
 
 
 def parse_run_spec(tables: Mapping[str, Any]) -> RunSpec:
-    """Check the tables of a protocol file.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file; `SpecError` as by `validated`."""
     return validated(RunSpec, tables, "protocol file")
 
 
 def parse_draft(tables: Mapping[str, Any]) -> DraftSpec:
-    """Check the tables of a protocol file that names no parties yet.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file that names no parties yet; `SpecError` as by `validated`."""
     return validated(DraftSpec, tables, "draft of a protocol file")

@@ -1,4 +1,4 @@
-"""Masks that two parties compute alike and nobody else: AES-128 in counter mode under a key of the pair.
+"""Masks that two parties can compute and nobody else can: AES-128 in counter mode under a key of the pair.
 
 Block i of the stream of (key, number) is AES(key, number * 2^64 + i), with i below 2^64: streams of two numbers
 share no block, whatever their lengths, and both ends find the place without agreeing on anything but the number.

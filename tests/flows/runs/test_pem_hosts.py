@@ -20,6 +20,7 @@ from ksdp.flows.runs.watch import Watch
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
 
+from ...protocols.pem.own_functions import OWN
 from .pem_hosts_here import Hosts
 
 CERTAIN = "epsilon = 1e5"
@@ -111,27 +112,6 @@ def test_many_clients_of_one_host_in_batches(tmp_path: Path, monkeypatch: pytest
     ends = hosts.play(ada=hosts.held("ada", clients=200), bob=hosts.held("bob", clients=1 + 100))
     assert ends["hub"]["clients"] == 301
     assert ends["hub"]["records"] == [600] * 3
-
-
-OWN = """
-from dataclasses import dataclass
-from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
-
-
-@dataclass(frozen=True)
-class ColumnSums:
-    columns: int = 6
-    name: str = "column sums"
-
-    def init(self):
-        return PemState(0, {}, (VectorBlock(self.columns, bound=2.0, cap=1.0, nonnegative=True),))
-
-    def map_in_client(self, records, state):
-        return records
-
-    def reduce_in_aggregator(self, state, total):
-        return PemState(1, {"sums": total.values[0]}, ())
-"""
 
 
 @pytest.mark.e2e
