@@ -117,7 +117,8 @@ def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegati
     matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
-        raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
+        why = "" if raw.nnz else " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
+        raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.{why}")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
     left_out = tuple(labels.ids[absent].tolist())

@@ -64,7 +64,8 @@ class TimeoutsSpec(Section, frozen=True):
     """Until a lost connection is back."""
     restart: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Until a party that was started anew is back, where a run can take it in again: longer than starting takes,
-    and computing once more what was computed. 0: nothing is kept, and it cannot. Default: `reconnect`."""
+    and computing once more what was computed. 0: nothing is kept, and it cannot. Default: `reconnect`;
+    0 where sums are normed."""
 
 
 class FinalSpec(Section, frozen=True):

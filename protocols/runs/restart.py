@@ -15,11 +15,6 @@ def why_none_restarts(terms: RunTerms) -> str:
     """Why nobody can be started anew within a run; empty where everybody can."""
     if opens_final(terms.mechanism):
         return "what computes on shares draws randomness of its own, which is not written down"
-    if needs_norms(terms.mechanism):
-        return (
-            "its oblivious transfers are gigabytes, which would have to be written down and computed again; "
-            "sigma-svd needs none"
-        )
     if terms.server is not None:
         return "the server's key and its noise are not written down"
     return ""
@@ -40,4 +35,7 @@ def seconds_to_restart(terms: RunTerms, times: TimeoutsSpec) -> float:
         )
     if why:
         return 0.0
-    return times.reconnect if times.restart is None else times.restart
+    if times.restart is not None:
+        return times.restart
+    # What oblivious transfers bring is gigabytes: they are kept, and computed again, where that is asked for.
+    return 0.0 if needs_norms(terms.mechanism) else times.reconnect

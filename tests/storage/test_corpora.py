@@ -97,6 +97,12 @@ def test_no_row_with_features(load, tmp_path):
     assert refused(load, "a.npz") == "a.npz: no feature is left in any of the 2 documents."
 
 
+def test_texts_of_which_no_word_is_agreed_on_say_so(load, tmp_path):
+    (tmp_path / "a.csv").write_text("text\nword01 word02\nword02 word03\n")
+    (tmp_path / "v.txt").write_text("word01\nword02\n")
+    assert "No line of `corpus.vocabulary` is a word" in refused(load, "a.csv", text="text", vocabulary="v.txt")
+
+
 def test_the_matrix_is_canonical(load, counts_file):
     matrix = load(counts_file).matrix
     assert matrix.has_canonical_format

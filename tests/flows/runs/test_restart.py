@@ -15,6 +15,7 @@ import pytest
 
 from ksdp.audit.errors import SpecError
 from ksdp.flows.runs.terms import read_run
+from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.storage.runs.ledger import Ledger
 
 from .test_protocol import LONG, NMF, NORMED, SVD, Organisations, organisations, results
@@ -135,7 +136,6 @@ def test_who_comes_back_to_another_run_hears_so_and_may_begin_again(tmp_path: Pa
 @pytest.mark.parametrize(
     ("mechanism", "why"),
     [
-        (NORMED, "oblivious transfers"),
         ('name = "pd-nmf"\nrank = 2\nsweeps = 5\ntolerance = 0.0\nopens = "final"', "draws randomness of its own"),
     ],
 )
@@ -144,5 +144,14 @@ def test_a_run_that_cannot_take_anybody_back_says_why(tmp_path: Path, mechanism:
     with pytest.raises(SpecError, match=f"`timeouts.restart` must be left out.*{why}"):
         read_run(protocol_of(org, mechanism))
     read_run(protocol_of(org, mechanism, "restart = 0"))
-    for supported in (NMF, SVD, LONG):
+    for supported in (NMF, SVD, LONG, NORMED):
         read_run(protocol_of(org, supported))
+
+
+def test_hidden_lengths_are_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+    org = organisations(tmp_path, 3)
+    asked, not_asked = (read_run(protocol_of(org, NORMED, line)) for line in ("restart = 240", ""))
+    assert seconds_to_restart(asked.terms, asked.spec.timeouts) == 240
+    assert seconds_to_restart(not_asked.terms, not_asked.spec.timeouts) == 0
+    sums = read_run(protocol_of(org, NMF, ""))
+    assert seconds_to_restart(sums.terms, sums.spec.timeouts) == sums.spec.timeouts.reconnect

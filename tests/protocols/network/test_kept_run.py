@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.protocols.channel.rounds import Round
 from ksdp.protocols.network.kept_run import Begun, DivergedError, KeptRun, begin_again, step_of
@@ -26,6 +26,7 @@ NAMES = ("ada", "bob", "cyd")
 NMF = PDNMF(rank=2, sweeps=3, tolerance=0.0)
 SVD = SigmaSVD(rank=2, solver="power", iterations=3, tolerance=0.0)
 NOISY = DPNMF(rank=2, sweeps=2, epsilon=20.0, sampler="discrete")
+HIDDEN = PDSVD(rank=1, solver="power", iterations=1, tolerance=0.0)
 PHASES = ("made", "written", "sent", "came")
 
 
@@ -149,6 +150,15 @@ def test_killed_everywhere_it_says_no_message_in_two_ways(mechanism: Mechanism, 
     results, wire, attempts, _ = run(mechanism, everywhere, power=power)
     assert attempts == 1 + len(everywhere)
     assert set(wire) == {(peer, number) for peer in ("ada", "cyd") for number in range(count)}
+    assert {len(said) for said in wire.values()} == {1}
+    assert len({outcome.digest for outcome in results.values()}) == 1
+
+
+@pytest.mark.e2e
+def test_hidden_lengths_are_taken_up_again_too() -> None:
+    """Oblivious transfers and masks of normed sums: drawn once, heard once, and computed again."""
+    results, wire, attempts, _ = run(HIDDEN, [(3, "sent"), (5, "written"), (7, "came"), (9, "sent")])
+    assert attempts == 5
     assert {len(said) for said in wire.values()} == {1}
     assert len({outcome.digest for outcome in results.values()}) == 1
 
