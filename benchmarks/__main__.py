@@ -30,6 +30,7 @@ from benchmarks import (
     hidden,
     hidden_leak,
     iterations,
+    ks_cost,
     matched,
     normed_sum,
     peers,
@@ -40,6 +41,7 @@ from benchmarks import (
     ratings,
     raw_leak,
     scale,
+    secure_sum,
     share_costs,
     sigma_leak,
     speed,
@@ -61,7 +63,9 @@ def _speed(chosen: argparse.Namespace) -> None:
 def main() -> None:
     os.environ["KSDP_DATA"] = str(data_folder())  # the specs of examples/ name it
     always: dict[str, Callable[[argparse.Namespace], object]] = {
-        "normed-sum": lambda _: normed_sum.run(),
+        "ks": lambda _: ks_cost.run(),
+        "secure-sum": lambda _: secure_sum.run(),
+        "normed-sum": lambda chosen: normed_sum.run(tuple(chosen.cell) if chosen.cell else None),
         "shares": lambda _: share_costs.run(),
         "run": lambda _: protocol_run.run(),
         "peers": lambda _: peers.run(),
@@ -102,7 +106,7 @@ def main() -> None:
         ),
         "ratings": lambda _: ratings.run(),
         "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
-        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs),
+        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
         "raw-leak": lambda _: raw_leak.run(),
         "matched": lambda _: matched.run(),
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
@@ -135,6 +139,8 @@ def main() -> None:
     parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])
+    parser.add_argument("--cell", nargs=2, type=int, help="parties and entries of one normed sum")
+    parser.add_argument("--protocols", nargs="+", choices=[*protocols_table.PROTOCOLS, "pem"])
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--whole", action="store_true")

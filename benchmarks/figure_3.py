@@ -17,30 +17,29 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 import scipy.sparse.linalg
-from numpy.typing import NDArray
 
 from benchmarks import data_folder
-from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
-from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned, bounded_moments, moments_times
+from ksdp.audit.mechanisms.privacy.fedpower_steps import bounded_moments
+from ksdp.audit.reproducing.drawn_ratings import (
+    DEVICES,
+    NETFLIX_USERS,
+    parties,
+    profiles,
+    split,
+    thinned,
+)
+from ksdp.audit.reproducing.fedpower import NAMES, RANK, SIGMA, Form, error, errors, forms, top
+from ksdp.storage.reproducing.data import ratings
 
 __all__ = [
     "DEVICES",
+    "NAMES",
     "NETFLIX_USERS",
-    "Profiles",
-    "error",
     "errors",
     "forms",
     "parties",
@@ -51,134 +50,9 @@ __all__ = [
     "top",
 ]
 
-Form = FedPower | UtilityFedPower | PrivateFedPower
-Matrix = NDArray[np.float64]
-
-RANK, SIGMA, DEVICES = 10, 0.1, 100
-_BEYOND = 1e4
-"""A bound that no row reaches."""
-NETFLIX_USERS, NETFLIX_RATINGS = 3245, 297  # a device; a user
-NAMES = ("1", "2", "3", "3, sigma / 10")
+NETFLIX_RATINGS = 297
+"""Of one user."""
 PAPER = "the paper: Algorithm 2 2.74 times smaller, Algorithm 3 24 %, with sigma / 10 1.66 times"
-
-
-def ratings(folder: Path) -> sp.csr_array:
-    """MovieLens-1M without users and movies of fewer than 50 ratings, as the paper treats Netflix; shuffled."""
-    table = pd.read_parquet(folder / "movielens-1m" / "ratings.parquet", columns=["user_id", "item_id", "rating"])
-    while True:
-        often = [table.groupby(key)["rating"].transform("size") >= 50 for key in ("user_id", "item_id")]
-        if (often[0] & often[1]).all():
-            break
-        table = table[often[0] & often[1]]
-    users, rows = np.unique(table["user_id"], return_inverse=True)
-    movies, columns = np.unique(table["item_id"], return_inverse=True)
-    values = table["rating"].to_numpy(float)
-    matrix = sp.csr_array((values, (rows, columns)), shape=(len(users), len(movies)))
-    return sp.csr_array(matrix[np.random.default_rng(0).permutation(len(users))])
-
-
-def split(matrix: sp.csr_array, n: int) -> tuple[sp.csr_array, ...]:
-    return tuple(sp.csr_array(matrix[rows]) for rows in np.array_split(np.arange(matrix.shape[0]), n))
-
-
-@dataclass(frozen=True, eq=False)
-class Profiles:
-    """What ratings are drawn from."""
-
-    users: Matrix
-    """Of users, shape (profiles, topics)."""
-    movies: Matrix
-    """Shape (topics, movies): `users @ movies` is how likely each rates each; above 1 is 1."""
-    histogram: Matrix
-    """For each movie, the share of ratings of at most 1, 2, 3 and 4, shape (4, movies)."""
-
-
-def profiles(matrix: sp.csr_array, topics: int = 30) -> Profiles:
-    """Of the users and movies of a real rating matrix."""
-    start = initial_topics("random", (matrix,), topics, seed=0)
-    found = pd_nmf_iter([matrix], start, sweeps=40)
-    movies = matrix.shape[1]
-    raters = np.bincount(matrix.indices, minlength=movies)
-    counts = [np.bincount(matrix.indices[matrix.data <= stars], minlength=movies) for stars in range(1, 5)]
-    mean = np.bincount(matrix.indices, matrix.data, movies) / raters
-    return Profiles(found.W, found.T / mean, np.array(counts) / raters)
-
-
-def thinned(model: Profiles, movies: int, each: float, rng: np.random.Generator) -> Profiles:
-    """As many movies as wanted, each one of the model's with a part of its audience; `each` ratings a user.
-
-    The parts are log-normal, at most 1, and leave 50 ratings among the users of all devices. The logarithm's
-    deviation of 2 gives the numbers of ratings the Gini coefficient of Netflix's (0.79, as KONECT has it).
-    """
-    chosen = rng.integers(model.movies.shape[1], size=movies)
-    parts = np.exp(2 * rng.standard_normal(movies))
-    raters = np.clip(model.users @ model.movies, 0, 1).mean(axis=0)[chosen]
-    least = 50 / (DEVICES * NETFLIX_USERS) / raters
-    low, high = 1e-6, 1e3
-    for _ in range(60):
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if np.clip(middle * parts, least, 1) @ raters > each else (middle, high)
-    kept = np.clip(low * parts, least, 1)
-    return Profiles(model.users, model.movies[:, chosen] * kept, model.histogram[:, chosen])
-
-
-def drawn(model: Profiles, users: int, rng: np.random.Generator) -> sp.csr_array:
-    """The ratings of so many new users."""
-    blocks = []
-    for first in range(0, users, 500):
-        likely = model.users[rng.integers(len(model.users), size=min(500, users - first))] @ model.movies
-        rows, columns = np.nonzero(rng.random(likely.shape, dtype=np.float32) < likely)
-        stars = 1.0 + (rng.random(len(columns)) > model.histogram[:, columns]).sum(axis=0)
-        indptr = np.concatenate([[0], np.bincount(rows, minlength=len(likely)).cumsum()])
-        short = columns.astype(np.int32), indptr.astype(np.int32)
-        blocks.append(sp.csr_array((stars, *short), shape=likely.shape))
-    return sp.csr_array(sp.vstack(blocks, format="csr"))
-
-
-def parties(model: Profiles, n: int, users: int, seed: int) -> tuple[sp.csr_array, ...]:
-    rngs = np.random.default_rng(seed).spawn(n)
-    return tuple(drawn(model, users, rng) for rng in rngs)
-
-
-def top(parts: tuple[sp.csr_array, ...], rank: int = RANK) -> tuple[Matrix, Matrix]:
-    """The largest eigenvalues of M, one more than `rank`, and the true basis, by a method without noise."""
-    rows, d = sum(p.shape[0] for p in parts), parts[0].shape[1]
-
-    def times(vector: Matrix) -> Matrix:
-        whole: Matrix = sum(moments_times(p, vector.reshape(1, d))[0] * (p.shape[0] / rows) for p in parts)
-        return whole
-
-    operator = scipy.sparse.linalg.LinearOperator((d, d), matvec=times, dtype=np.float64)
-    values, vectors = scipy.sparse.linalg.eigsh(operator, k=rank + 1, v0=np.ones(d), ncv=4 * rank)
-    order = np.argsort(values)[::-1]
-    return values[order], np.ascontiguousarray(vectors.T[order[:rank]])
-
-
-def error(V: Matrix, true: Matrix) -> float:
-    """Distance over rotations: its Frobenius norm after Procrustes."""
-    return float(np.linalg.norm(aligned(V, true) @ V - true))
-
-
-def forms(period: int, iterations: int, names: Sequence[str] = NAMES, sigma: float = SIGMA) -> dict[str, Form]:
-    """The algorithms as the paper compares them; rows are not clipped: the bound is beyond their length."""
-    given: dict[str, Any] = {"rank": RANK, "iterations": iterations, "period": period, "noise": sigma}
-    known: dict[str, Form] = {
-        "1": FedPower(**given, central_noise=sigma),
-        "2": UtilityFedPower(**given),
-        "3": PrivateFedPower(**given, row_bound=_BEYOND, distributed=False),
-        "3, sigma / 10": PrivateFedPower(**given, row_bound=_BEYOND),
-        "3, as printed": PrivateFedPower(**given, distributed=False, unit="entry-printed"),
-        "2, no noise": UtilityFedPower(**given | {"noise": 1e-12}),
-    }
-    return {name: known[name] for name in names}
-
-
-def errors(
-    parts: tuple[sp.csr_array, ...], true: Matrix, compared: Mapping[str, Form], seed: int
-) -> Iterator[tuple[str, float]]:
-    data = Database(parts)
-    for name, form in compared.items():
-        yield name, error(form.run(data, np.random.default_rng(seed))["V"], true)
 
 
 def table(title: str, parts: tuple[sp.csr_array, ...], compared: Mapping[str, Form], seed: int) -> None:

@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.raw_leak import distances, mails, table, topics
+from benchmarks.raw_leak import mails, table, topics
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.planning import make_plan
+from ksdp.audit.reproducing.arm_tables import distances
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.ks import ks_table
 

@@ -22,25 +22,30 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 
 from benchmarks import data_folder
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.apriori import PemApriori, itemset_loss
+from ksdp.audit.mechanisms.pem.algorithm import PemState
+from ksdp.audit.mechanisms.pem.apriori import PemApriori
 from ksdp.audit.mechanisms.pem.budget import Budget, Sparse, tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated, Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.reproducing.pem_curves import (
+    CLIENTS,
+    EPSILONS,
+    SERVERS,
+    adult,
+    lost_itemsets,
+    one_hot,
+    relative_loss,
+    simulated,
+)
 from ksdp.flows.runs.pem_parties import run_pem
 from ksdp.protocols.network.pem_processes import ClientJob
 from ksdp.protocols.pem.field_shares import PrimeField
 
-__all__ = ["run"]
-
-SERVERS = 2
-EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-CLIENTS = (100, 300, 1000)
+__all__ = ["adult", "data", "one_hot", "run"]
 
 Final = Callable[[float, int, int], PemState]
 """The last state of a run: epsilon, how many add noise, seed."""
@@ -49,35 +54,6 @@ Judge = Callable[[PemState], float]
 
 def data(name: str) -> pd.DataFrame:
     return pd.read_parquet(data_folder() / name / "table.parquet")
-
-
-def one_hot(table: pd.DataFrame) -> sp.csr_array:
-    return sp.csr_array(pd.get_dummies(table.astype(str)).to_numpy(dtype=np.float64))
-
-
-ADULT_EDGES = {
-    "age": (25, 35, 45, 60),
-    "fnlwgt": (100_000, 150_000, 200_000, 300_000),
-    "education-num": (8, 9, 10, 12),
-    "capital-gain": (1, 5000, 10_000, 20_000),
-    "capital-loss": (1, 1000, 1700, 2000),
-    "hours-per-week": (30, 39, 41, 50),
-}
-"""Round numbers, chosen without the data: quantiles of it would be a release."""
-
-
-def adult() -> tuple[sp.csr_array, sp.csr_array]:
-    """Records with the label in the last column, for training and for testing; 14 ones a record besides it."""
-    table = data("adult")
-    columns = {c.replace("_", "-"): c for c in table.columns}
-    for name, edges in ADULT_EDGES.items():
-        table[columns[name]] = np.digitize(table[columns[name]].astype(float), edges)
-    label_name = next(c for c in columns.values() if table[c].astype(str).str.contains(">50K").any())
-    label = table[label_name].astype(str).str.contains(">50K").to_numpy(dtype=np.float64)
-    features = one_hot(table.drop(columns=[label_name, "split"]))
-    every = sp.csr_array(sp.hstack((features, label[:, None]), format="csr"))
-    train = (table["split"] == "train").to_numpy()
-    return every[np.flatnonzero(train)], every[np.flatnonzero(~train)]
 
 
 def curves(title: str, final: Final, judge: Judge, seeds: int) -> None:
@@ -98,25 +74,8 @@ def curves(title: str, final: Final, judge: Judge, seeds: int) -> None:
         print(f"  {clients:>20d}   {pem:>18}   {mean(1.0, clients):>18}")
 
 
-def simulated(algorithm: PemAlgorithm, rows: sp.csr_array, iterations: int, sampling: float = 1.0) -> Final:
-    def final(epsilon: float, noises: int, seed: int) -> PemState:
-        budget = Budget(epsilon, iterations, sampling=sampling)
-        rng = np.random.default_rng(seed)
-        return run_ideal(algorithm, [rows], budget, Simulated(rng), noises=noises, random=rng.bytes).final
-
-    return final
-
-
-def relative_loss(algorithm: PemKMeans, rows: sp.csr_array, best: float, state: PemState) -> float:
-    return algorithm.loss(state, rows) / best - 1
-
-
-def lost_itemsets(algorithm: PemApriori, true: dict[tuple[int, ...], float], state: PemState) -> float:
-    return itemset_loss(algorithm.found(state, 2), true)
-
-
 def run_adult(seeds: int) -> None:
-    train, test = adult()
+    train, test = adult(data("adult"))
     print(f"\nAdult: {train.shape[0]} + {test.shape[0]} records, {train.shape[1] - 1} columns, L = 28")
     for iterations, sampling in ((1000, 1.0), (30, 1.0), (30, 0.1)):
         algorithm = PemLogistic(train.shape[1], bound=14.0, cap=1.0, rate=2.0)
@@ -134,7 +93,7 @@ def run_adult(seeds: int) -> None:
 
 def run_sparse() -> None:
     """Adult with sparse vectors: each client sends 40 of 133 entries at most."""
-    train, test = adult()
+    train, test = adult(data("adult"))
     algorithm = PemLogistic(train.shape[1], bound=14.0, cap=1.0, rate=2.0)
     order = np.random.default_rng(0).permutation(train.shape[0])
     print("\nAdult, 30 iterations, 40 of 133 entries above 20: accuracy, one seed")

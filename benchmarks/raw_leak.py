@@ -21,17 +21,15 @@ from numpy.typing import NDArray
 
 from benchmarks import ROOT, data_folder
 from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.design import Block
-from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import Stored, run_observables
+from ksdp.audit.reproducing.arm_tables import distances
+from ksdp.audit.sampling import Stored
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["distances", "mails", "run", "table", "topics"]
+__all__ = ["mails", "run", "table", "topics"]
 
 
 def topics() -> Corpus:
@@ -114,26 +112,6 @@ def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: in
         _say(name, found[name], largest)
     for name, rows in arrays.items():
         _say(f"learned-raw on {name}", raw_tests(gram_of_runs(np.stack(rows)), bits).distance[:, 0], largest)
-
-
-def distances(
-    plan: Plan, look: Callable[[Stored], None] | None = None
-) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]:
-    """Who is in which run, and D of every document by column; `look` is shown what each run announces."""
-    looked = plan.documents(0)
-    values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.tested}
-    for number in range(plan.design.runs):
-        stored = run_observables(plan, 0, number)
-        seen = Observables({name: stored[name].astype(float) for name in plan.seen})
-        for statistic in plan.tested:
-            values[statistic.name].append(statistic.evaluate(seen, looked))
-        if look is not None:
-            look(stored)
-    bits = plan.design.inclusion(Block(0, 0, plan.design.runs))
-    return bits, {
-        name: ks_table(np.ascontiguousarray(np.array(column, dtype=np.float32).T), bits).distance
-        for name, column in values.items()
-    }
 
 
 def _say(name: str, distance: NDArray[np.float64], largest: NDArray[np.float64]) -> None:

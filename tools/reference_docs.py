@@ -33,7 +33,7 @@ PAGES = {
             "tables.md",
             "notices.md",
         ),
-        *("measured.md", "licences.md", "release-notes.md"),
+        *("measured.md", "reproduced.md", "licences.md", "release-notes.md"),
     ),
 }
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")

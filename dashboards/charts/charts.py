@@ -12,12 +12,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.dashboards.charts.drawing import PlotArea, line, number, numbers, picture, rect, text, ticks
 from ksdp.storage.findings import Gap
 
 __all__ = ["counts_svg", "ecdf_svg", "scale_svg", "shares_svg", "strip_svg"]
 
+Floats = NDArray[np.float64]
 
 _POINTS = 150
 """Steps drawn of a curve at most: each is then lower than a pixel."""

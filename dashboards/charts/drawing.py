@@ -11,9 +11,9 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
-
 __all__ = ["PlotArea", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
+
+Floats = NDArray[np.float64]
 
 
 def numbers(values: NDArray[np.floating], name: str) -> Floats:

@@ -30,6 +30,7 @@ from ksdp.commands import (
     learning,
     mechanisms,
     pem,
+    reproducing,
     review_log,
     reviews,
     runs,
@@ -101,6 +102,7 @@ for _name, _command in (
     ("run", runs.run),
     ("budget", runs.budget),
     ("pem", pem.pem),
+    ("reproduce", reproducing.reproduce),
 ):
     app.command(_name)(_command)
 app.add_typer(kits.kit)

@@ -11,7 +11,7 @@ __all__ = ["GROUPS", "GroupedCommands"]
 GROUPS = {
     "Begin": ("demo", "init", "plan", "columns"),
     "Audit": ("audit", "test", "screen", "claim", "mechanisms", "gain", "advise"),
-    "Look": ("list", "show", "report", "replay", "export", "tables", "sql", "review"),
+    "Look": ("list", "show", "report", "replay", "export", "tables", "sql", "review", "reproduce"),
     "Decide": ("keys", "decide", "more", "clear", "verify", "log", "approve"),
     "Schedule": ("schedule", "schedules", "pause", "resume", "now", "unschedule", "serve"),
     "Run among parties": ("kit", "party", "run", "budget", "pem"),

@@ -110,8 +110,8 @@ def small(spec: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.e2e
-def test_twenty_kills_lose_nothing(small: Path, tmp_path: Path) -> None:
-    assert kills(small, tmp_path, 20, 1) == 0
+def test_ten_kills_lose_nothing(small: Path, tmp_path: Path) -> None:
+    assert kills(small, tmp_path, 10, 1) == 0
 
 
 @pytest.mark.e2e

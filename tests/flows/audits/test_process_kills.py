@@ -82,9 +82,11 @@ def small(spec: Callable[..., Path]) -> Path:
     return spec("process-kills", seed=22, with_runs=60, families=["paper"])
 
 
+LONG = pytest.mark.validity
+
+
 @pytest.mark.e2e
-@pytest.mark.validity
-@pytest.mark.parametrize("who", ["main", "worker", "server"])
+@pytest.mark.parametrize("who", ["worker", pytest.param("main", marks=LONG), pytest.param("server", marks=LONG)])
 def test_a_killed_process_loses_nothing(who: str, small: Path, tmp_path: Path) -> None:
     assert kills(small, tmp_path, [who], 3) == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.flows.runs.pem_functions import load_functions
 from ksdp.flows.runs.pem_hosts import run_pem_host
 from ksdp.flows.runs.pem_records import deal_out, hold_records
+from ksdp.flows.runs.watch import Watch
+from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
 
 from ...protocols.pem.own_functions import OWN
@@ -54,6 +57,44 @@ def test_a_host_that_does_not_come_is_left_out_and_a_server_is_not(tmp_path: Pat
     ends = Hosts(tmp_path / "b", timeouts="present = 1.5\nmessage = 20\nreconnect = 1").write().play(("tom",))
     assert all(isinstance(end, ProtocolError) for end in ends.values())
     assert "tom" in str(ends["hub"])
+
+
+class Gone(Watch):
+    """The process is gone in the middle of the second iteration."""
+
+    def note(self, what: str, peer: str = "", **more: Any) -> None:
+        super().note(what, peer, **more)
+        if (what, more.get("round"), more.get("kind")) == ("sent", 2, self.kind):
+            raise RuntimeError("gone")
+
+    kind = ""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("lost", "kind"), [("bob", "uploads"), ("tom", "present"), ("hub", "state")])
+def test_who_disappears_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, kind: str
+) -> None:
+    """A host with clients is out, and the rest goes on; a server or the aggregator ends the run by its name."""
+    hosts = Hosts(tmp_path, timeouts="present = 60\nmessage = 60\nreconnect = 0.3").write()
+    told, watch = Mesh.abort, Gone()
+    watch.kind = kind
+
+    async def abort(mesh: Mesh, word: str, who: str = "") -> None:
+        if mesh.own != lost:
+            await told(mesh, word, who)
+
+    monkeypatch.setattr(Mesh, "abort", abort)
+    ends = hosts.play(watches={lost: watch})
+    assert isinstance(ends.pop(lost), RuntimeError)
+    if lost == "bob":
+        assert ends["hub"]["lost"] == ["bob"]
+        assert ends["hub"]["records"] == [60, 30, 30]
+        assert ends["ada"]["result"] == ends["hub"]["result"]
+        return
+    for who, end in ends.items():
+        assert isinstance(end, ProtocolError), (who, end)
+        assert lost in str(end), (who, str(end))
 
 
 @pytest.mark.e2e

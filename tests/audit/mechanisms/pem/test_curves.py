@@ -51,7 +51,7 @@ def ordered(exact: float, pem: list[float], clients: list[float]) -> bool:
 
 
 def test_logistic_regression_on_adult() -> None:
-    train, test = adult()
+    train, test = adult(data("adult"))
     algorithm = PemLogistic(train.shape[1], bound=14.0, cap=1.0, rate=2.0)
     found = losses("Adult", algorithm, train, 30, lambda state: 1 - algorithm.accuracy(state, test))
     assert ordered(*found)

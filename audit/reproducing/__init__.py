@@ -1,0 +1,1 @@
+"""What the papers measured, measured again: each table and figure as a function of data and seed."""

@@ -1,0 +1,69 @@
+"""`ksdp reproduce`: what it lists, what it refuses, and one whole small table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.reproducing import fedpower
+from ksdp.audit.reproducing.outcome import Outcome
+from ksdp.cli import app
+from ksdp.dashboards.reproducing.panels import can_draw
+from ksdp.flows.reproducing import experiments
+from ksdp.flows.reproducing.catalogue import CATALOGUE, ELSEWHERE, listed
+from ksdp.flows.reproducing.reproduce import reproduce
+from ksdp.storage.reproducing.data import FILES
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_every_entry_runs_something_and_needs_known_data() -> None:
+    assert [entry.name for entry in CATALOGUE] == list(experiments.RUNS)
+    assert {name for entry in CATALOGUE for name in entry.data} <= set(FILES)
+    assert all(entry.differs for entry in CATALOGUE if entry.paper != "ksdp")
+
+
+def test_the_documentation_has_every_table_and_every_one_left_out() -> None:
+    text = (ROOT / "docs" / "reproduced.md").read_text(encoding="utf-8")
+    assert [name for name in (*experiments.RUNS, *ELSEWHERE) if f"`{name}`" not in text] == []
+
+
+def test_the_list_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "kos").mkdir()
+    (tmp_path / "kos" / "counts.npz").touch()
+    absent = {one.entry.name: one.missing for one in listed(tmp_path)}
+    assert absent["compare-kos"] == ()
+    assert absent["pd-ml-lite-table-1"] == ("enron-mail6", "20newsgroups")
+    shown = CliRunner().invoke(app, ["reproduce", "--list", "--data", str(tmp_path)])
+    assert "not there: enron-mail6, 20newsgroups" in shown.output
+    told = json.loads(CliRunner().invoke(app, ["reproduce", "--list", "--data", str(tmp_path), "--json"]).output)
+    assert told[0]["missing"] == ["enron-mail6", "20newsgroups"]
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="needs adult"):
+        reproduce("pem-figure-2a", tmp_path, tmp_path / "out")
+    with pytest.raises(InputError, match="no table 'figure-99'"):
+        reproduce("figure-99", tmp_path, tmp_path / "out")
+    with pytest.raises(InputError, match="benchmarks peers"):
+        reproduce("fedpower-table-3", tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_from_the_command_to_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(*_: object) -> Outcome:
+        return fedpower.figure_2((4, 8), devices=4)
+
+    monkeypatch.setitem(experiments.RUNS, "fedpower-figure-2", small)
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["reproduce", "fedpower-figure-2", "--short", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "Figure 2: how many iterations" in done.output
+    assert "Why the numbers differ" in done.output
+    kept = json.loads((out / "fedpower-figure-2.json").read_text(encoding="utf-8"))
+    assert kept["about"]["size"] == "short"
+    assert (out / "fedpower-figure-2.png").exists() == can_draw()
