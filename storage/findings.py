@@ -205,10 +205,10 @@ def read_summary(folder: Path) -> Summary:
     """
     path = folder / "audit.json"
     try:
-        told = dict(json.loads(path.read_text(encoding="utf-8")))
+        fields = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
-    summary = parsed(Summary.from_json, told, f"audit {folder.name!r}")
+    summary = parsed(Summary.from_json, fields, f"audit {folder.name!r}")
     check_sealed(path, f"audit {folder.name!r}")
     return summary
 

@@ -61,11 +61,11 @@ async def _looks(
             stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             refs.append(first.at(stage.name))
-        found = await tested_look(refs[-1], steps, tally, seconds)
-        documents = found.documents
-        controls += found.controls
-        shuffled += found.shuffled
-        canaries.append(found.canaries)
+        look_tests = await tested_look(refs[-1], steps, tally, seconds)
+        documents = look_tests.documents
+        controls += look_tests.controls
+        shuffled += look_tests.shuffled
+        canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
         counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.every), whole.coverage.may_clear
@@ -97,7 +97,7 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
         again = Stage(AGAIN, plan.design.seed, plan.looks[0].runs, stage.rows, names)
         write_stage(Store(Path(first.store)).audit(first.audit), again)
     flagged = {int(row): Flagged(int(row), column) for row, column in zip(plan.audited[at], columns, strict=True)}
-    found: list[SliceEffects] = []
+    effects: list[SliceEffects] = []
     for some in await steps.aside(parts_of, fresh):
         before = replace(some, stage=AGAIN) if gone else first
         if gone:
@@ -105,11 +105,11 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
         later = await measured_stage(some, steps, tally)
         parts = [(part, those) for part in slices(later) if (those := _flagged_in(later, part, flagged))]
         current().stage("confirm", len(parts))
-        found += await steps.confirm(before, some, parts, lambda _: advance(1))
+        effects += await steps.confirm(before, some, parts, lambda _: advance(1))
         if some.part is not None:
             drop_values(some)
             drop_values(before)
-    return found
+    return effects
 
 
 def _with_fresh(tested: Tested, found: Sequence[SliceEffects]) -> tuple[Tested, list[Effect]]:

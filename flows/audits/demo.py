@@ -60,20 +60,20 @@ def demo_words(summaries: list[Summary]) -> str:
     """What the demo shows, in the order of `demo_specs`: the three verdicts, and what would make the run safe."""
     every, final = summaries
     before, after = every.verdicts, final.verdicts
-    said = [
+    lines = [
         f"PD-SVD among parties of which one holds 40 % of the docstrings; {every.documents} of them are audited.",
         f"Every round opened, as the protocol does:\n{_counted(every)}",
         f"The final output alone, its rounds computed on secret shares:\n{_counted(final)}",
     ]
     if after.sensitive < before.sensitive:
-        said.append(
+        lines.append(
             f"What makes this run safer: announce less. Of {before.sensitive} sensitive documents "
             f"{after.sensitive or 'none'} {'are' if after.sensitive > 1 else 'is'} left, "
             f"and {after.clear} of {final.documents} are proved clear "
             '(`opens = "final"` in a protocol file: docs/protocol-run.md).'
         )
-    said.append(
+    lines.append(
         "What makes it safe: leave out what is still sensitive and audit the rest again (`ksdp screen`), or add "
         "noise (`ksdp advise` looks for a setting that is safe and still gains something)."
     )
-    return "\n".join(said)
+    return "\n".join(lines)

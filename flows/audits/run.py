@@ -84,7 +84,7 @@ def run_prepared(
 
     With `held` the caller holds the store (`one_at_a_time`).
     """
-    done = {prepared.ref: found for prepared in audits if (found := _finished(prepared))}
+    done = {prepared.ref: summary for prepared in audits if (summary := _finished(prepared))}
     left = [prepared for prepared in audits if prepared.ref not in done]
     if left:
         refs = [prepared.ref for prepared in left]

@@ -93,8 +93,8 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     corpus = spec_corpus(spec, base)
     every = document_digests(spec.corpus, base, digest_key(store))
     named = spec.design.documents
-    about = set(named) if isinstance(named, tuple) else None
-    ids = [str(name) for name in corpus.ids if about is None or str(name) in about]
+    named_ids = set(named) if isinstance(named, tuple) else None
+    ids = [str(name) for name in corpus.ids if named_ids is None or str(name) in named_ids]
     digests = {name: every[name] for name in ids}
     if not digests:
         raise SpecError("`design.documents` names no document that the corpus holds.")
@@ -109,7 +109,7 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     turn = moved and schedule.full_every > 0 and _since_full(runs) + 1 >= schedule.full_every
     full = full or last is None or last.basis != basis or turn or (moved and others)
     audited = ids if full else [*changes.new, *changes.changed]
-    whole = full and about is None
+    whole = full and named_ids is None
     wanted = next_spec(spec, budget, None if whole else tuple(sorted(audited))) if audited else None
     file = None if last is None else last.standing
     return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, wanted)

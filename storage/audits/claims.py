@@ -116,8 +116,8 @@ def _standing(claim: StoredClaim) -> tuple[Any, ...]:
 
 def _read(path: Path) -> StoredClaim:
     try:
-        told = dict(json.loads(path.read_text(encoding="utf-8")))
+        fields = dict(json.loads(path.read_text(encoding="utf-8")))
         check_sealed(path, "claims", "delete it and run `ksdp claim` again")
-        return StoredClaim.from_json(told)
+        return StoredClaim.from_json(fields)
     except (OSError, ValueError) as error:
         raise StoreError(f"claims/{path.name} cannot be read; delete it and run `ksdp claim` again.") from error

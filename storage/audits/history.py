@@ -59,13 +59,13 @@ def mechanism_of(mechanism: str, spec: Spec) -> str:
 
 
 def _series(spec: Spec) -> str:
-    told = spec.model_dump(mode="json")
-    design = {key: value for key, value in told["design"].items() if key not in ("with_runs", "documents")}
+    tables = spec.model_dump(mode="json")
+    design = {key: value for key, value in tables["design"].items() if key not in ("with_runs", "documents")}
     asked = {
-        "corpus": told["corpus"],
-        "mechanism": told["mechanism"],
+        "corpus": tables["corpus"],
+        "mechanism": tables["mechanism"],
         "design": design,
-        "parties": told["parties"],
+        "parties": tables["parties"],
     }
     return content_key(asked)[:10]
 

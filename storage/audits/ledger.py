@@ -54,15 +54,15 @@ def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
     StoreError
         If the ledger is damaged.
     """
-    previous, found = START, []
+    previous, attempts = START, []
     for number, line in enumerate(_lines(_file(store.root)), start=1):
         attempt, says = _parsed(line)
         if says != previous:
             raise StoreError(f"the ledger of audits is damaged: line {number} does not follow the one before.")
         previous = hashlib.sha256(line).hexdigest()
         if attempt.question == question:
-            found.append(attempt)
-    return tuple(found)
+            attempts.append(attempt)
+    return tuple(attempts)
 
 
 def remembered_sensitive(store: Store, attempts: Sequence[Attempt], *, margin: float, unit: str) -> frozenset[str]:

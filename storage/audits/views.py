@@ -74,10 +74,10 @@ def read_views(store: Store, name: str) -> ViewsSummary:
         If it is not there or not finished, or its summary is damaged or of another version.
     """
     try:
-        told = dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
+        fields = dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
-    summary = parsed(ViewsSummary.from_json, told, f"views {name!r}")
+    summary = parsed(ViewsSummary.from_json, fields, f"views {name!r}")
     check_sealed(_file(store, f"{name}.json"), f"views {name!r}")
     return summary
 

@@ -60,9 +60,9 @@ def later_places(spec: Spec, base: Path, ids: NDArray[np.str_], features: int) -
     keys = np.where(timed, times[inside], generator(spec.seed, Purpose.LEARNING, 0, 3).random(len(inside)))
     late = _latest(of_user[inside] * 2 + timed, keys)
     entries = np.ones(int(late.sum())), (of_user[inside][late], of_item[inside][late])
-    found = sp.csr_array(entries, shape=(len(ids), features))
-    found.sort_indices()
-    return found
+    later = sp.csr_array(entries, shape=(len(ids), features))
+    later.sort_indices()
+    return later
 
 
 def _latest(group: NDArray[np.int64], keys: NDArray[np.float64]) -> NDArray[np.bool_]:

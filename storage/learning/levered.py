@@ -86,8 +86,8 @@ def _target(spec: Spec, base: Path, ids: NDArray[np.str_]) -> NDArray[np.float64
     labels = [str(row) for row in range(1, len(values) + 1)]
     if spec.corpus.id is not None:
         labels = [str(label) for label in columns.labels(spec.corpus.id, unique=True)]
-    found = dict(zip(labels, values.tolist(), strict=True))
-    missing = [name for name in ids if str(name) not in found]
+    value_of = dict(zip(labels, values.tolist(), strict=True))
+    missing = [name for name in ids if str(name) not in value_of]
     if missing:
         raise CorpusError(f"{file.path.name}: `gain.target` has no value for {len(missing)} documents.")
-    return np.array([found[str(name)] for name in ids])
+    return np.array([value_of[str(name)] for name in ids])

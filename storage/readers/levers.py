@@ -113,14 +113,14 @@ def rows_hash(spec: CorpusSpec, base: Path) -> str:
     Levers with the files that they name, the weighting, whose documents the idf counts, lengths of rows, and how
     text becomes terms.
     """
-    said = spec.model_dump(
+    settings = spec.model_dump(
         mode="json", include={"weighting", "idf", "rows", "stemming", "stop_words", "token_pattern", "levers"}
     )
     for key in ("terms", "reference", "units", "basis"):
-        name = said["levers"][key]
+        name = settings["levers"][key]
         if name is not None:
-            said["levers"][key] = hashlib.sha256(contents(spec_path(base, name))).hexdigest()
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+            settings["levers"][key] = hashlib.sha256(contents(spec_path(base, name))).hexdigest()
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

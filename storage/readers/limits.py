@@ -20,8 +20,8 @@ _LARGEST = 8 * 2**30
 
 def largest_input() -> int:
     """Bytes of a file, decompressed."""
-    asked = os.environ.get("KSDP_LARGEST_INPUT", "")
-    return int(asked) if asked.isascii() and asked.isdigit() else _LARGEST
+    largest = os.environ.get("KSDP_LARGEST_INPUT", "")
+    return int(largest) if largest.isascii() and largest.isdigit() else _LARGEST
 
 
 def is_regular(path: Path) -> bool:

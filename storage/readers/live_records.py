@@ -99,9 +99,9 @@ class LiveRecords:
             lines, self._lines = self._lines, []
             self._lock.notify_all()
         lines = [line for line in lines if line.strip()]
-        found = self._matrix(lines)
-        self.taken += found.shape[0]
-        return found
+        matrix = self._matrix(lines)
+        self.taken += matrix.shape[0]
+        return matrix
 
     def _matrix(self, lines: list[bytes]) -> sp.csr_array:
         if not lines:

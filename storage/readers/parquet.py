@@ -33,14 +33,14 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         with pq.ParquetFile(path) as first:
             texts = [field.name for field in first.schema_arrow if _is_text(field.type)]
         file = pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts)
-        about = file.metadata
-        groups = [about.row_group(at) for at in range(about.num_row_groups)]
+        metadata = file.metadata
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
         numbers = sum(group.column(at).num_values for group in groups for at in range(group.num_columns))
         size = max(_NUMBER * numbers, sum(group.total_byte_size for group in groups))
     except (pa.ArrowException, OSError, ValueError):
         raise Refused(path, "is damaged, cut short or not Parquet.") from None
-    if about.num_rows > MOST_ROWS:
-        raise Refused(path, f"says that it has {about.num_rows} rows; at most {MOST_ROWS} are read.")
+    if metadata.num_rows > MOST_ROWS:
+        raise Refused(path, f"says that it has {metadata.num_rows} rows; at most {MOST_ROWS} are read.")
     if size > largest_input():
         raise _too_large(path)
     return file

@@ -38,10 +38,10 @@ def check_pattern(spec: CorpusSpec, texts: Sequence[str]) -> None:
     if spec.token_pattern == CorpusSpec.model_fields["token_pattern"].default:
         return
     limit = _SECONDS + sum(map(len, texts)) / _LETTERS_A_SECOND
-    asked = json.dumps([spec.token_pattern, *texts]).encode("ascii")
+    request = json.dumps([spec.token_pattern, *texts]).encode("ascii")
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-c", _TRY], input=asked, capture_output=True, timeout=limit, check=False
+            [sys.executable, "-I", "-c", _TRY], input=request, capture_output=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
         raise SpecError(

@@ -75,8 +75,8 @@ def _canonical(fields: dict[str, Any]) -> bytes:
 
 
 def _said(entry: Entry) -> dict[str, Any]:
-    said = {name: getattr(entry, name) for name in _FIELDS}
-    return said | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
+    fields = {name: getattr(entry, name) for name in _FIELDS}
+    return fields | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
 
 
 def _hash(fields: dict[str, Any]) -> str:

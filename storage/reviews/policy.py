@@ -32,15 +32,17 @@ def read_policy(store: Store) -> Policy:
     """
     file = store.root / "reviews" / "policy.json"
     try:
-        said = read_checked_json(file)
+        fields = read_checked_json(file)
         known = {"four_eyes", "signed"}
-        if not {"four_eyes"} <= set(said) <= known or not all(isinstance(value, bool) for value in said.values()):
+        if not {"four_eyes"} <= set(fields) <= known:
             raise ValueError("other keys")
+        if not all(isinstance(value, bool) for value in fields.values()):
+            raise ValueError("not true or false")
     except FileNotFoundError:
         return Policy()
     except (OSError, ValueError, TypeError) as error:
         raise StoreError("reviews/policy.json cannot be read; set the policy again.") from error
-    return Policy(**said)
+    return Policy(**fields)
 
 
 def write_policy(store: Store, policy: Policy) -> None:

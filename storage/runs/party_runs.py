@@ -71,29 +71,29 @@ def read_party_run(store: Store, session: str) -> PartyRun:
     """
     path = store.root / _FOLDER / f"{session}.json"
     try:
-        said = read_checked_json(path)
-        claimed = said["claimed"] or {}
+        fields = read_checked_json(path)
+        claimed = fields["claimed"] or {}
         return PartyRun(
-            session=str(said["session"]),
-            me=str(said["me"]),
-            finished=datetime.fromisoformat(said["finished"]),
-            seconds=float(said["seconds"]),
-            mechanism=str(said["mechanism"]["name"]),
-            agreement=str(said["agreement"]),
-            result=str(said["result"]),
-            parties={str(name): bool(party["cleared"]) for name, party in said["parties"].items()},
-            server=said["server"],
-            documents=int(said.get("documents", 0)),
-            of=int(said.get("of", 0)),
-            signer=said["clearance"]["signer"] if said.get("clearance") else None,
-            opens=str(said["opens"]),
-            rounds=int(said["rounds"]),
-            sent=int(said["bytes"]["sent"]),
-            received=int(said["bytes"]["received"]),
+            session=str(fields["session"]),
+            me=str(fields["me"]),
+            finished=datetime.fromisoformat(fields["finished"]),
+            seconds=float(fields["seconds"]),
+            mechanism=str(fields["mechanism"]["name"]),
+            agreement=str(fields["agreement"]),
+            result=str(fields["result"]),
+            parties={str(name): bool(party["cleared"]) for name, party in fields["parties"].items()},
+            server=fields["server"],
+            documents=int(fields.get("documents", 0)),
+            of=int(fields.get("of", 0)),
+            signer=fields["clearance"]["signer"] if fields.get("clearance") else None,
+            opens=str(fields["opens"]),
+            rounds=int(fields["rounds"]),
+            sent=int(fields["bytes"]["sent"]),
+            received=int(fields["bytes"]["received"]),
             epsilon=claimed.get("epsilon"),
             delta=claimed.get("delta"),
-            sound=bool(said["guarantee"]["sound"]),
-            spent=str(said["spent"]),
+            sound=bool(fields["guarantee"]["sound"]),
+            spent=str(fields["spent"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise StoreError(f"the run {session[:16]} of the store cannot be read.") from error

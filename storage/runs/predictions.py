@@ -34,11 +34,11 @@ def write_predictions(
     ----------
     users, items : names of the rows and of the columns
     """
-    found = list(suggested)
-    counts = [len(each.items) for each in found]
-    rows = np.repeat(np.array([each.user for each in found], dtype=np.int32), counts)
-    columns = np.concatenate([np.zeros(0, dtype=np.intp), *(each.items for each in found)]).astype(np.int32)
-    ratings = np.concatenate([np.zeros(0), *(each.ratings for each in found)])
+    suggestions = list(suggested)
+    counts = [len(each.items) for each in suggestions]
+    rows = np.repeat(np.array([each.user for each in suggestions], dtype=np.int32), counts)
+    columns = np.concatenate([np.zeros(0, dtype=np.intp), *(each.items for each in suggestions)]).astype(np.int32)
+    ratings = np.concatenate([np.zeros(0), *(each.ratings for each in suggestions)])
     names = pa.array([str(user) for user in users]), pa.array([str(item) for item in items])
     table = pa.table(
         {

@@ -156,9 +156,9 @@ def read_runs(store: Store, name: str) -> list[ScheduledRun]:
     sealed = False
     for number, line in enumerate(lines, start=1):
         try:
-            said = json.loads(line)
-            run = ScheduledRun.model_validate(said)
-            whole, sealed = is_whole(said) or not (sealed or "hash" in said), "hash" in said
+            fields = json.loads(line)
+            run = ScheduledRun.model_validate(fields)
+            whole, sealed = is_whole(fields) or not (sealed or "hash" in fields), "hash" in fields
         except (ValueError, TypeError):
             if not sealed and b'"hash"' not in line and not line.endswith(b"}"):
                 continue  # half a line from a crash, as versions before left it

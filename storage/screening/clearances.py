@@ -131,10 +131,10 @@ def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519Privat
     ValueError
         If a parameter of the mechanism is not JSON.
     """
-    said = _content(clearance)
-    signed = _signed_bytes(said)
+    content = _content(clearance)
+    signed = _signed_bytes(content)
     whole = {
-        "clearance": said,
+        "clearance": content,
         "signature": {
             "algorithm": "ed25519",
             "content": hashlib.sha256(signed).hexdigest(),

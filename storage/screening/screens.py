@@ -117,10 +117,10 @@ def read_screen(store: Store, screen: str) -> ScreenSummary:
         If it is not there, damaged, or of another version.
     """
     try:
-        told = dict(json.loads(read_sealed(_file(store, f"{screen}.json"), f"screen {screen!r}")))
+        fields = dict(json.loads(read_sealed(_file(store, f"{screen}.json"), f"screen {screen!r}")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error
-    return parsed(ScreenSummary.from_json, told, f"screen {screen!r}")
+    return parsed(ScreenSummary.from_json, fields, f"screen {screen!r}")
 
 
 def _sensitive_rows(verdicts: RoundVerdicts) -> pa.Table:
