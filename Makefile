@@ -53,10 +53,11 @@ lock:
 bill: setup
 	$(BIN)/python tools/bill.py docs/sbom.json docs/licences.md
 
-# Known faults of what the lock names. pip-audit asks a database on the network, and is no dependency of ours.
+# Known faults of what the lock names. pip-audit asks a database on the network, and is no dependency of ours; a package
+# that the database does not answer for is an error, and not one without faults.
 known-faults: setup
 	@$(BIN)/python -c 'import pip_audit' 2>/dev/null || { echo "Install pip-audit into .venv first: $(BIN)/python -m pip install pip-audit"; exit 1; }
-	$(BIN)/python -m pip_audit --require-hashes --disable-pip --requirement requirements.lock
+	$(BIN)/python -m pip_audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
 clean:
 	rm -rf .venv .setup-done build dist site *.egg-info

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.groups import Units
@@ -51,8 +52,6 @@ SHIFT = 16.0
 _SURE = 0.99
 # Below it, a bit was wrong; D is a difference of two sums of floats.
 _WHOLE = 1 - 1e-12
-
-Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.design import Literal, Shared
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output
@@ -27,7 +28,6 @@ from ksdp.audit.verdicts.certificate import certified_bound
 
 __all__ = ["Certifiable", "Certificate", "certify", "check_certifiable", "knows_all", "paired_advantages"]
 
-Floats = NDArray[np.float64]
 
 # A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
 _CONTRADICTION = 1e-5

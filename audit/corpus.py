@@ -53,6 +53,8 @@ class Corpus:
     """The person each document belongs to, shape (n_documents,)."""
     left_out: tuple[str, ...] = field(default=(), repr=False)
     """Ids of the rows kept out because they have no features."""
+    taken: tuple[str, ...] = field(default=(), repr=False)
+    """Names of the columns that a table was read by, where its spec names none."""
 
     def __post_init__(self) -> None:
         rows = self.matrix.shape[0]

@@ -24,6 +24,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import SpecError
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import DesignSpec, PartiesSpec
@@ -41,7 +42,6 @@ __all__ = [
 ]
 
 Rows = NDArray[np.int64]
-Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Bits, Block, Design, Rows
+from ksdp.audit.array_types import Bits
+from ksdp.audit.design import Block, Design, Rows
 from ksdp.audit.randomness import Purpose, generator
 
 __all__ = ["control_bits", "control_noise", "mechanism_rng", "permutation_rng", "shuffled_runs"]

@@ -22,14 +22,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits, Ints
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.randomness import Purpose, generator
 
 __all__ = ["best_every", "expected_arms", "kept_without", "levelled", "more_runs", "read_runs"]
 
-Bits = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 _RUN_COST = 0.75
 """What one more run costs, its observables kept, in units of looking at every document in it (measured)."""

@@ -8,13 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows
 
 __all__ = ["NONE", "Levers", "finished", "lift", "most_frequent", "narrowed"]
 
-Floats = NDArray[np.float64]
 _ORTHONORMAL = 1e-6
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Bits, Block, Rows
+from ksdp.audit.array_types import Bits
+from ksdp.audit.design import Block, Rows
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.statistics.arrays import statistics_of_arrays

@@ -1,4 +1,4 @@
-"""What a person may have meant by a key that there is not."""
+"""What a person may have meant by an unknown key."""
 
 from __future__ import annotations
 

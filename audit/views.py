@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
@@ -39,7 +40,6 @@ from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
 
 __all__ = ["Combined", "View", "ViewVerdicts", "combine", "make_views"]
 
-Floats = NDArray[np.float64]
 
 _CERTAIN = -1e6
 """Log10 p of what needs no test."""

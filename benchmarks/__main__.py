@@ -25,7 +25,6 @@ from benchmarks import (
     advantage,
     audit_cost,
     data_folder,
-    every_round,
     figure_3,
     forecasts,
     hidden,
@@ -42,7 +41,6 @@ from benchmarks import (
     ratings,
     raw_leak,
     scale,
-    secure_aggregation,
     secure_sum,
     share_costs,
     sigma_leak,
@@ -67,8 +65,7 @@ def main() -> None:
     always: dict[str, Callable[[argparse.Namespace], object]] = {
         "ks": lambda _: ks_cost.run(),
         "secure-sum": lambda _: secure_sum.run(),
-        "secure-aggregation": lambda _: secure_aggregation.run(),
-        "normed-sum": lambda _: normed_sum.run(),
+        "normed-sum": lambda chosen: normed_sum.run(tuple(chosen.cell) if chosen.cell else None),
         "shares": lambda _: share_costs.run(),
         "run": lambda _: protocol_run.run(),
         "peers": lambda _: peers.run(),
@@ -109,7 +106,7 @@ def main() -> None:
         ),
         "ratings": lambda _: ratings.run(),
         "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
-        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs),
+        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
         "raw-leak": lambda _: raw_leak.run(),
         "matched": lambda _: matched.run(),
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
@@ -117,7 +114,6 @@ def main() -> None:
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
         "forecasts": lambda chosen: forecasts.run(with_runs=chosen.with_runs),
         "verdicts-final": lambda chosen: verdicts.final(chosen.store),
-        "every-round": lambda chosen: every_round.run(chosen.spec or SPEC, chosen.runs, chosen.leak),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=[*always, *by_name, "all"], default="all")
@@ -143,7 +139,8 @@ def main() -> None:
     parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])
-    parser.add_argument("--leak", action="store_true")
+    parser.add_argument("--cell", nargs=2, type=int, help="parties and entries of one normed sum")
+    parser.add_argument("--protocols", nargs="+", choices=[*protocols_table.PROTOCOLS, "pem"])
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--whole", action="store_true")

@@ -111,6 +111,6 @@ def _line(name: str, mechanism: str, size: float, documents: int, with_runs: int
     m, n = float(np.median(tests.n_with[:, 0])), float(np.median(tests.n_without[:, 0]))
     noise = 0.8276 * np.sqrt((m + n) / (m * n))
     cells = (_best(plan, medians, family) for family in FAMILIES)
-    said = "  ".join(f"{value:6.3f} {column[:21]:>21}" for value, column in cells)
+    columns = "  ".join(f"{value:6.3f} {column[:21]:>21}" for value, column in cells)
     seconds = time.monotonic() - began
-    print(f"{name:13} {mechanism:9} {size:6.1%} {plan.runs:6} {seconds:5.0f}  {noise:.3f}  {said}", flush=True)
+    print(f"{name:13} {mechanism:9} {size:6.1%} {plan.runs:6} {seconds:5.0f}  {noise:.3f}  {columns}", flush=True)

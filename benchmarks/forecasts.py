@@ -1,4 +1,4 @@
-"""What `ksdp plan` says that an audit takes, beside what it takes: CPU seconds by stage, and bytes.
+"""The cost of an audit as `ksdp plan` forecasts it, beside the measured one: CPU seconds by stage, and bytes.
 
 In one process, so that a stage's CPU is what the process used meanwhile; start-up is left out, as it hangs on the
 machine's disk and on what else it does, and is the same for every audit.
@@ -25,13 +25,13 @@ SPECS = ("kos-svd", "enron-mail6-svd", "kos-nmf")
 
 def run(specs: tuple[str, ...] = (), with_runs: int = 60) -> None:
     """Print both for each spec, with so many runs in the smaller arm."""
-    print(f"{'spec':18} {'stage':8} {'said':>8} {'took':>8}  ratio")
+    print(f"{'spec':18} {'stage':8} {'planned':>8} {'took':>8}  ratio")
     for name in specs or SPECS:
         read, base = read_spec_file(ROOT / f"examples/specs/{name}.toml")
         spec = read.model_copy(update={"design": read.design.model_copy(update={"with_runs": with_runs})})
         plan = make_plan(spec, spec_corpus(spec, base))
         costs = calibrate(plan)
-        said = costs.stages(plan, plan.runs)
+        planned = costs.stages(plan, plan.runs)
         clock = SimpleNamespace(monotonic=time.process_time)
         with (
             patch("ksdp.flows.audits.audit.time", clock),
@@ -42,9 +42,10 @@ def run(specs: tuple[str, ...] = (), with_runs: int = 60) -> None:
             kept = sum(file.stat().st_size for file in Path(folder).glob("runs/**/*.parquet"))
         took = summary.seconds_by_stage
         for stage in ("sample", "test"):
-            print(f"{name:18} {stage:8} {said[stage]:8.1f} {took[stage]:8.1f}  {said[stage] / took[stage]:.2f}")
-        both = [sum(of[stage] for stage in ("sample", "test")) for of in (said, took)]
+            ratio = planned[stage] / took[stage]
+            print(f"{name:18} {stage:8} {planned[stage]:8.1f} {took[stage]:8.1f}  {ratio:.2f}")
+        both = [sum(of[stage] for stage in ("sample", "test")) for of in (planned, took)]
         print(f"{name:18} {'both':8} {both[0]:8.1f} {both[1]:8.1f}  {both[0] / both[1]:.2f}")
-        print(f"{name:18} {'confirm':8} {said['confirm']:8.1f} {took['confirm']:8.1f}  (at most)")
+        print(f"{name:18} {'confirm':8} {planned['confirm']:8.1f} {took['confirm']:8.1f}  (at most)")
         stored = bill(plan).kept
         print(f"{name:18} {'MB kept':8} {stored / 1e6:8.1f} {kept / 1e6:8.1f}  {stored / kept:.2f}", flush=True)

@@ -162,9 +162,9 @@ def _processes(read: Run, protocol: Path, folder: Path, out: Path, relay: Relay 
                     env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
                 )
             )
-        said = {name: process.communicate()[1] for name, process in started.items()}
+        errors = {name: process.communicate()[1] for name, process in started.items()}
         if any(process.returncode for process in started.values()):
-            raise SystemExit("\n".join(f"{name}: {text}" for name, text in said.items()))
+            raise SystemExit("\n".join(f"{name}: {text}" for name, text in errors.items()))
 
 
 def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...], delay: float) -> None:
@@ -177,7 +177,7 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...], delay
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         _processes(read, protocol, folder, Path(out), relay)
         lines = [json.loads(line) for line in (Path(out) / "ada" / "transcript.jsonl").read_text().splitlines()]
-        found = dict(np.load(Path(out) / "ada" / "result.npz"))
+        result = dict(np.load(Path(out) / "ada" / "result.npz"))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     moment = {line["what"]: datetime.fromisoformat(line["time"]) for line in lines}
     seconds = (moment["done"] - moment["all present"]).total_seconds()
@@ -185,25 +185,25 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...], delay
     rounds = len({line["round"] for line in lines if line["what"] == "sent"})
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     mechanism = read.terms.mechanism
-    held = f", {delay * 1000:g} ms each way" if delay else ""
+    lag = f", {delay * 1000:g} ms each way" if delay else ""
     print(
         f"{name:9} opens {opens_of(mechanism):11} {len(names)} parties, {read.terms.features} terms, rank "
-        f"{parameters_of(mechanism)['rank']}{held}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
+        f"{parameters_of(mechanism)['rank']}{lag}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
         f"{sent / 1e6:.1f} MB sent by one, "
-        f"{after.ru_maxrss / 1024:.0f} MB the largest process so far, {_off(read, folder, names, found)}",
+        f"{after.ru_maxrss / 1024:.0f} MB the largest process so far, {_off(read, folder, names, result)}",
         flush=True,
     )
 
 
-def _off(read: Run, folder: Path, names: tuple[str, ...], found: dict[str, np.ndarray]) -> str:
+def _off(read: Run, folder: Path, names: tuple[str, ...], result: dict[str, np.ndarray]) -> str:
     """How far from the result of the ideal functionality."""
     mechanism, rows = read.terms.mechanism, _rows(read, folder, names)
     if isinstance(mechanism, PDNMF):
         exact = mechanism.run(rows, np.random.default_rng(0))["T"]
-        off = np.abs(found["T"] - exact).max() / exact.max()
+        off = np.abs(result["T"] - exact).max() / exact.max()
         what = "users" if mechanism.weighted else "mails"
         return f"{rows.rows} {what}, T off by {off:.1e} of its largest entry"
     assert isinstance(mechanism, PDSVD)
     whole = sp.csr_array(sp.vstack(rows.parties, format="csr"))
     exact = PDSVD(rank=mechanism.rank).run(Database((whole,)), np.random.default_rng(0))["V"]
-    return f"sine to the exact result {subspace_sine(found['V'], exact):.1e}"
+    return f"sine to the exact result {subspace_sine(result['V'], exact):.1e}"

@@ -1,4 +1,4 @@
-"""What a run gives away that opens every round, and one that opens its final output alone: PD-SVD, PD-NMF, rank 7.
+"""The leak of runs that open every round, beside runs that open the final output only: PD-SVD, PD-NMF, rank 7.
 
 ::
 

@@ -1,4 +1,4 @@
-"""One code's plain loop in its own process, told part by part what to do: `benchmarks.speed` starts it.
+"""The plain loop of one version of the code, in its own process; `benchmarks.speed` starts it and names each part.
 
 Run by path, with the `src` of the code to measure first on the path: it must do with the modules of today and with
 those of the reference. Each line of input names a part; the answer is its CPU seconds in this process.

@@ -1,4 +1,4 @@
-"""NormedSecSum among real processes on this machine, beside the paper's Table 3.
+"""NormedSecSum among processes on this machine, beside the paper's Table 3.
 
 Every party is a process of its own, connected with every other by a local socket. Times are wall times of the
 slowest party. The base transfers are made once a session, the offline phase once a sum, without inputs; the
@@ -49,14 +49,15 @@ PAPER_SECONDS = {
 """Table 3 of https://arxiv.org/abs/1901.07986, by (M, d)."""
 
 
-def run(fraction_bits: int = 31, repeats: int = 5) -> None:
-    """Print the table, one row for each cell of the paper's."""
+def run(cell: tuple[int, int] | None = None, fraction_bits: int = 31, repeats: int = 5) -> None:
+    """Print the table, one row for each cell of the paper's; or for one of (parties, entries)."""
+    cells = PAPER_SECONDS if cell is None else {cell: PAPER_SECONDS.get(cell, float("nan"))}
     print(f"NormedSecSum, {fraction_bits} fraction bits, offline by oblivious transfer; seconds, slowest party:")
     print(
         "  M      d  base OT (CPU)  offline (CPU)    online  (CPU) rounds offline MB online kB err/bound  paper "
         "paper/online paper/all"
     )
-    for (parties, dimension), paper in PAPER_SECONDS.items():
+    for (parties, dimension), paper in cells.items():
         rows = _measure(parties, dimension, fraction_bits, repeats)
         base, offline, online = (
             (

@@ -50,10 +50,10 @@ def _one(folder: Path, counts: sp.csr_array, clients: int, servers: int) -> None
     hosts = {"field": "holder", **{f"server{j + 1}": "server" for j in range(servers)}, "hub": "aggregator"}
     sp.save_npz(folder / "field.npz", counts)
     with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in hosts]
-        for each in held:
+        sockets = [stack.enter_context(socket.socket()) for _ in hosts]
+        for each in sockets:
             each.bind(("127.0.0.1", 0))
-        ports = [each.getsockname()[1] for each in held]
+        ports = [each.getsockname()[1] for each in sockets]
     parties = ""
     for name, port in zip(hosts, ports, strict=True):
         make_identity(folder, name)
@@ -72,11 +72,11 @@ def _one(folder: Path, counts: sp.csr_array, clients: int, servers: int) -> None
             command += ["--data", "field.npz", "--clients", str(clients)]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         running[name] = subprocess.Popen(command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True)
-    said = {name: process.communicate() for name, process in running.items()}
+    outputs = {name: process.communicate() for name, process in running.items()}
     for name, process in running.items():
         if process.returncode:
-            raise RuntimeError(f"{name}: {said[name][1]}")
-    ends = {name: json.loads(out) for name, (out, _) in said.items()}
+            raise RuntimeError(f"{name}: {outputs[name][1]}")
+    ends = {name: json.loads(out) for name, (out, _) in outputs.items()}
     moved = ends["field"]["bytes"]["sent"] / 1e6
     per_server = float(np.mean([ends[name]["bytes"]["sent"] for name in names])) / 1e6
     print(

@@ -1,8 +1,8 @@
-"""What every protocol costs at 2, 3, 5 and 10 parties: bytes of one party, and CPU seconds of all together.
+"""The cost of every protocol with 2, 3, 5 and 10 parties: bytes per party, CPU seconds of all together.
 
 ::
 
-    python -m benchmarks protocols --party-counts 2 3 5 10
+    python -m benchmarks protocols --party-counts 2 3 5 10 [--protocols pd-nmf pem]
 
 Small on purpose (40 documents a party, 60 features, rank 3, 5 rounds; of NormedSecSum 2): all parties in this one
 process, without TLS and sockets, so that bytes are those of the messages alone and seconds those of computing.
@@ -56,15 +56,21 @@ PROTOCOLS: dict[str, dict[str, object]] = {
 """What parties can run, with parameters of a small run."""
 
 
-def run(sizes: list[int]) -> None:
-    """Print the table: a row a protocol, a column a number of parties."""
+def run(sizes: list[int], names: list[str] | None = None) -> None:
+    """Print the table: a row a protocol, or a row each of some, a column a number of parties."""
     print(f"kB that the busiest node sends / CPU s of all; {DOCUMENTS} documents a party, {FEATURES} features")
     print(f"{'':18}" + "".join(f"{f'{m} parties':>18}" for m in sizes))
-    for name, parameters in PROTOCOLS.items():
-        mechanism = make_mechanism(name, {"rank": RANK, **parameters}, installed=True)
-        print(f"{name:18}" + "".join(f"{_shown(mechanism, m):>18}" for m in sizes), flush=True)
-    pem = PemKMeans(RANK, FEATURES, bound=8.0, fraction_bits=0)
-    print(f"{'pem k-means':18}" + "".join(f"{_pem(pem, m):>18}" for m in sizes), flush=True)
+    for name in names or [*PROTOCOLS, "pem"]:
+        print(f"{name:18}", end="", flush=True)
+        for m in sizes:
+            print(f"{_cell(name, m):>18}", end="", flush=True)
+        print()
+
+
+def _cell(name: str, m: int) -> str:
+    if name == "pem":
+        return _pem(PemKMeans(RANK, FEATURES, bound=8.0, fraction_bits=0), m)
+    return _shown(make_mechanism(name, {"rank": RANK, **PROTOCOLS[name]}, installed=True), m)
 
 
 def _shown(mechanism: Mechanism, m: int) -> str:

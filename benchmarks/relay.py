@@ -1,4 +1,4 @@
-"""A relay between processes that holds back what it carries: a network's latency, where there is no `tc netem`."""
+"""A relay between processes that delays what it carries: network latency without `tc netem`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit of every document takes as documents grow: time by stage, memory, bytes.
+"""The cost of auditing every document as the corpus grows: time by stage, memory, bytes.
 
 ::
 
@@ -29,6 +29,7 @@ import scipy.sparse as sp
 from benchmarks import ROOT
 from ksdp.audit.document_parts import bytes_a_document
 from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.audit_here import HERE
 from ksdp.flows.audits.run import run_prepared
@@ -83,12 +84,12 @@ def run(sizes: Sequence[int], runs: int) -> None:
     for size in sizes:
         command = [sys.executable, "-c", "from benchmarks import scale; scale.one()", str(size), str(runs)]
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        found = json.loads(done.stdout.strip().splitlines()[-1])
-        took = found["seconds"]
+        measured = json.loads(done.stdout.strip().splitlines()[-1])
+        took = measured["seconds"]
         cells = [f"{took[stage]:.1f}" for stage in ("read", "sample", "test", "rest")]
-        cells += [f"{found['memory']:.2f}", f"{found['store']:.2f}", str(found["parts"])]
-        cells.append(f"{1e6 * (took['sample'] + took['test'] + took['rest']) / size / found['runs']:.2f}")
-        print(f"{size:>10} {found['entries']:>11}" + "".join(f"{cell:>10}" for cell in cells), flush=True)
+        cells += [f"{measured['memory']:.2f}", f"{measured['store']:.2f}", str(measured["parts"])]
+        cells.append(f"{1e6 * (took['sample'] + took['test'] + took['rest']) / size / measured['runs']:.2f}")
+        print(f"{size:>10} {measured['entries']:>11}" + "".join(f"{cell:>10}" for cell in cells), flush=True)
 
 
 def one() -> None:
@@ -103,7 +104,7 @@ def one() -> None:
         began = time.process_time()
         spec = Spec.model_validate(_spec(path, runs))
         corpus = spec_corpus(spec, Path(folder))
-        ready = prepare_stored(spec, corpus, Path(folder) / "store", may_sample=True)
+        ready = prepare_stored(make_plan(spec, corpus), Path(folder) / "store", may_sample=True)
         entries, parts = int(corpus.matrix.nnz), len(parts_of(ready.ref))
         path.unlink()
         del corpus
@@ -115,8 +116,8 @@ def one() -> None:
         stages = {name: summary.seconds_by_stage[name] * share for name in ("sample", "test")}
         kept = _bytes(Path(ready.ref.store))
     seconds = {"read": read, **stages, "rest": whole - sum(stages.values())}
-    told = {"seconds": seconds, "memory": _resident(), "store": kept / 1e9, "entries": entries}
-    print(json.dumps(told | {"runs": summary.runs, "parts": parts, "valid": summary.valid}))
+    measured = {"seconds": seconds, "memory": _resident(), "store": kept / 1e9, "entries": entries}
+    print(json.dumps(measured | {"runs": summary.runs, "parts": parts, "valid": summary.valid}))
 
 
 def write() -> None:
@@ -138,7 +139,7 @@ def store_parts(path: Path, blocks: int = 2) -> None:
     tables["store"] |= {"values": "all"}
     spec = Spec.model_validate(tables)
     with tempfile.TemporaryDirectory() as folder:
-        ready = prepare_stored(spec, spec_corpus(spec, base), Path(folder) / "store", may_sample=True)
+        ready = prepare_stored(make_plan(spec, spec_corpus(spec, base)), Path(folder) / "store", may_sample=True)
         plan, folders = ready.plan, folders_of(ready.ref)
         for block in plan.blocks[:blocks]:
             compute_block(ready.ref, block)

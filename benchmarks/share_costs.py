@@ -1,4 +1,4 @@
-"""What arithmetic on shares costs one of the three computing parties: CPU time and bytes a number.
+"""The cost of arithmetic on shares for one of the three computing parties: CPU time and bytes per number.
 
 ::
 

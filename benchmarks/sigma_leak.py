@@ -1,4 +1,4 @@
-"""What revealing the singular values gives away beside what PD-SVD announces anyway, by whole audits.
+"""What the singular values give away on top of what PD-SVD announces anyway, by whole audits.
 
 ::
 

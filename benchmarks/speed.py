@@ -55,13 +55,13 @@ def _reference() -> Path:
 def _install(tree: Path) -> None:
     """Its own entry points beside its code: those of the installed package name modules that it does not have."""
     project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    about = tree / "src" / f"ksdp-{project['version']}.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: ksdp\nVersion: {project['version']}\n")
+    metadata = tree / "src" / f"ksdp-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: ksdp\nVersion: {project['version']}\n")
     lines = []
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {where}" for name, where in entries.items())]
-    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
 def _environment(tree: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What an audit says of PD-NMF, everything that a run announces looked at: four corpora, three party sizes.
+"""The verdicts on PD-NMF where everything that a run announces is looked at: four corpora, three party sizes.
 
 ::
 
@@ -101,9 +101,9 @@ def _line(spec: Spec, base: Path, folder: Path, name: str) -> None:
     medians = table.groupby("statistic")["distance"].median()
     noise, arms = _noise(make_plan(spec, spec_corpus(spec, base)), folder, summary)
     counts = summary.verdicts
-    said = f"{counts.sensitive} / {counts.clear} / {counts.undecided}"
+    verdicts = f"{counts.sensitive} / {counts.clear} / {counts.undecided}"
     print(
-        f"{name:13} {spec.design.party_size:6.0%} {arms[0]:5} {arms[1]:6}  {said:>29}  "
+        f"{name:13} {spec.design.party_size:6.0%} {arms[0]:5} {arms[1]:6}  {verdicts:>29}  "
         f"{np.median(largest):5.3f} {np.quantile(largest, 0.95):5.3f}  "
         f"{np.median(noise):5.3f} {np.quantile(noise, 0.95):5.3f}  {seconds:6.0f}  "
         f"{medians.idxmax()} {medians.max():.3f}",
@@ -118,7 +118,7 @@ def _noise(plan: Plan, folder: Path, summary: Any) -> tuple[NDArray[np.float64],
     values = folder / stage.values
     cells = [read_values(values, b, stage.key, 0, names, plan.spec.store.precision) for b in plan.blocks]
     bits, columns = beside(cells, slice(0, min(DOCUMENTS, len(plan.audited))), plan.read_runs)
-    held = int(np.median(bits.sum(axis=1)))
+    with_runs = int(np.median(bits.sum(axis=1)))
     dealt = np.ascontiguousarray(bits[:, np.random.default_rng(0).permutation(bits.shape[1])])
-    found = [ks_table(np.ascontiguousarray(column), dealt).distance for column in columns]
-    return np.max(found, axis=0), (held, bits.shape[1] - held)
+    distances = [ks_table(np.ascontiguousarray(column), dealt).distance for column in columns]
+    return np.max(distances, axis=0), (with_runs, bits.shape[1] - with_runs)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from ksdp.audit.corpus import Corpus, twins
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import Spec
-from ksdp.storage.table_columns import taken_columns
+from ksdp.storage.corpora import MEMORY
 
 __all__ = ["corpus_notes"]
 
@@ -21,14 +19,8 @@ _FAR = 2.0
 """Rows longer than so many times the bound lose more than half of their length."""
 
 
-def corpus_notes(spec: Spec, base: Path, corpus: Corpus) -> list[str]:
-    """A sentence each, where there are any: rows left out, rows alike, columns taken, rows that are clipped.
-
-    Parameters
-    ----------
-    base : Path
-        Folder that the spec's paths are relative to.
-    """
+def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
+    """A sentence each, where there are any: rows left out, rows alike, columns taken, rows that are clipped."""
     notes = []
     if corpus.left_out:
         some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
@@ -37,9 +29,9 @@ def corpus_notes(spec: Spec, base: Path, corpus: Corpus) -> list[str]:
         )
     if alike := twins(corpus):
         notes.append(f"{alike} documents are twins of another: they look safer than they are.")
-    if columns := taken_columns(spec.corpus, base):
-        notes.append(_taken(columns))
-        if alone := _outweighing(corpus, columns):
+    if corpus.taken and spec.corpus.path != MEMORY:  # a program knows what it handed over
+        notes.append(_taken(corpus.taken))
+        if alone := _outweighing(corpus, corpus.taken):
             notes.append(alone)
     mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
     if clipped := _clipped(corpus, getattr(mechanism, "row_bound", None)):

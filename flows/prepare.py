@@ -98,11 +98,11 @@ def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
         If anything is refused; the store is then as it was.
     """
     corpus = spec_corpus(spec, base)
-    for line in corpus_notes(spec, base, corpus):
+    for line in corpus_notes(spec, corpus):
         current().say(line)
     if meant := _percent_meant(spec, len(corpus.ids)):
         current().say(meant)
-    return prepare_stored(spec, corpus, store, may_sample=True)
+    return prepare_stored(make_plan(spec, corpus), store, may_sample=True)
 
 
 def _percent_meant(spec: Spec, documents: int) -> str:
@@ -116,21 +116,10 @@ def _percent_meant(spec: Spec, documents: int) -> str:
     )
 
 
-def prepare_stored(
-    spec: Spec,
-    corpus: Corpus,
-    store: Path,
-    *,
-    may_sample: bool,
-    asked: GivenSpec | None = None,
-    plan: Plan | None = None,
-) -> Prepared:
-    """The same for a corpus that is loaded already; `asked`, where this is one audit of several, is for what.
-
-    `plan` is that of the spec and the corpus, where it was made before.
-    """
-    plan = plan or make_plan(spec, corpus)
+def prepare_stored(plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None) -> Prepared:
+    """Store the spec and the corpus of a plan; `asked`, where this is one audit of several, is for what."""
     try_own_code(plan)
+    spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
     asked = asked or GivenSpec(spec, corpus.hash)

@@ -9,12 +9,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits
 from ksdp.audit.kept_runs import read_runs
 from ksdp.storage.blocks import StoredCells
 
 __all__ = ["beside"]
 
-Bits = NDArray[np.bool_]
 Rows = slice | NDArray[np.int64]
 
 

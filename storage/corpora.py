@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,15 @@ from ksdp.audit.levers import finished, narrowed
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.weighting import weighed
 from ksdp.storage.readers.columns import Columns, open_columns
-from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_counts, read_docword, read_vocabulary
+from ksdp.storage.readers.counts import read_counts, read_docword, read_vocabulary
 from ksdp.storage.readers.demo import docstrings
-from ksdp.storage.readers.files import Refused, extension
-from ksdp.storage.readers.labels import Labels, named_columns, read_labels
+from ksdp.storage.readers.files import Refused, spec_path
+from ksdp.storage.readers.labels import Labels, read_labels
 from ksdp.storage.readers.levers import levered_names, read_levers
 from ksdp.storage.readers.ratings import read_ratings
-from ksdp.storage.readers.tables import read_table
+from ksdp.storage.readers.tables import chosen_columns, read_table
 from ksdp.storage.readers.text import read_texts, term_counts
+from ksdp.storage.source_file import DEMO, WEIGHTING, find_source
 
 __all__ = [
     "MEMORY",
@@ -34,7 +34,6 @@ __all__ = [
     "column_names",
     "corpus_columns",
     "corpus_features",
-    "find_source",
     "lent_corpus",
     "load_corpus",
     "read_columns",
@@ -42,7 +41,6 @@ __all__ = [
     "weighed_corpus",
 ]
 
-DEMO = "demo"
 MEMORY = "memory"
 """In place of a path: what a Python program handed over (`lent_corpus`)."""
 
@@ -57,17 +55,6 @@ def lent_corpus(corpus: Corpus) -> Iterator[None]:
         yield
     finally:
         _lent.reset(token)
-
-
-WEIGHTING = {
-    "counts": "tf-idf",
-    "demo": "tf-idf",
-    "docword": "tf-idf",
-    "ratings": "counts",
-    "table": "counts",
-    "text": "tf-idf",
-}
-"""By format, where the spec does not say."""
 
 
 def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
@@ -121,7 +108,7 @@ def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegati
     weighting = spec.weighting or WEIGHTING[source.kind]
     rows = spec.rows or ("l2" if weighting == "tf-idf" else "none")
     raw = source.matrix
-    levers = read_levers(spec, base, column_names(spec, base), raw.shape[1], raw)
+    levers = read_levers(spec, base, source.names, raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
         raise SpecError(
             "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
@@ -133,9 +120,8 @@ def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegati
         raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
-    return Corpus(
-        matrix[kept], documents.ids, documents.party, documents.group, tuple(labels.ids[absent].tolist())
-    )
+    left_out = tuple(labels.ids[absent].tolist())
+    return Corpus(matrix[kept], documents.ids, documents.party, documents.group, left_out, source.taken)
 
 
 def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
@@ -159,10 +145,10 @@ def corpus_columns(spec: CorpusSpec, base: Path) -> int:
     return int(read_source(spec, base, nonnegative=False).matrix.shape[1])
 
 
-def column_names(spec: CorpusSpec, base: Path) -> tuple[str, ...] | None:
-    """Names of the columns before any lever."""
+def column_names(spec: CorpusSpec, base: Path, features: int | None = None) -> tuple[str, ...] | None:
+    """Names of the columns before any lever, where the spec says them; so many, where that is known."""
     if spec.vocabulary is not None:
-        return read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
+        return read_vocabulary(spec_path(base, spec.vocabulary), spec.encoding, features)
     return spec.columns
 
 
@@ -172,28 +158,22 @@ class RawCorpus:
 
     path: Path
     matrix: sp.csr_array
+    """Canonical; a stored zero is a rating, and nothing elsewhere."""
     labels: Labels
     kind: str
     """The format, never `auto`."""
+    names: tuple[str, ...] | None = None
+    """Of the columns before any lever, where the spec says them."""
+    taken: tuple[str, ...] = ()
+    """The same of a table whose spec does not."""
 
-
-def _path(base: Path, name: str) -> Path:
-    """A path of the spec: relative to its folder, `$NAME` filled in from the environment."""
-    return base / os.path.expandvars(name)
-
-
-def find_source(spec: CorpusSpec, base: Path) -> tuple[Path, str, Columns | None]:
-    """The file, its format (never `auto`), and its columns where they had to be looked at to know it.
-
-    Raises
-    ------
-    InputError
-        If keys of the spec do not go with the format.
-    """
-    path = _path(base, spec.path)
-    kind, columns = _kind(spec, path)
-    _check_keys(spec, kind, path)
-    return path, kind, columns
+    @classmethod
+    def of(
+        cls, path: Path, matrix: sp.csr_array, labels: Labels, kind: str, names: Sequence[str] | None = None
+    ) -> RawCorpus:
+        """The same of a matrix in any form."""
+        known = None if names is None else tuple(names)
+        return cls(path, canonical(matrix, keep_zeros=kind == "ratings"), labels, kind, known)
 
 
 def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus:
@@ -204,86 +184,40 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus
     InputError
         As for `load_corpus`.
     """
-    path, kind, columns = find_source(spec, base)
+    file = find_source(spec, base)
+    path, kind = file.path, file.kind
     if kind == DEMO:
         matrix, labels = _demo(spec)
-    elif kind in ("counts", "docword"):
-        matrix = read_counts(path) if kind == "counts" else read_docword(path, spec.encoding)
-        if spec.vocabulary is not None:
-            check_vocabulary(_path(base, spec.vocabulary), spec.encoding, matrix.shape[1])
-        labelled = None if spec.labels is None else open_columns(_path(base, spec.labels), spec.encoding)
-        if labelled is not None:
-            check_labels(labelled, matrix.shape[0])
-        labels = read_labels(spec, labelled, matrix.shape[0])
-    else:
-        columns = columns or open_columns(path, spec.encoding)
-        agreed = spec.vocabulary and read_vocabulary(_path(base, spec.vocabulary), spec.encoding)
-        matrix, labels = read_columns(spec, kind, columns, agreed or None, nonnegative=nonnegative)
-    return RawCorpus(path, canonical(matrix, keep_zeros=kind == "ratings"), labels, kind)
+        return RawCorpus.of(path, matrix, labels, kind)
+    if kind not in ("counts", "docword"):
+        return read_columns(spec, kind, file.columns, column_names(spec, base), nonnegative=nonnegative)
+    matrix = read_counts(path) if kind == "counts" else read_docword(path, spec.encoding)
+    rows, features = matrix.shape
+    names = column_names(spec, base, features)
+    labelled = None if spec.labels is None else open_columns(spec_path(base, spec.labels), spec.encoding)
+    return RawCorpus.of(path, matrix, read_labels(spec, labelled, rows), kind, names)
 
 
 def read_columns(
-    spec: CorpusSpec, kind: str, columns: Columns, agreed: Sequence[str] | None = None, *, nonnegative: bool
-) -> tuple[sp.csr_array, Labels]:
+    spec: CorpusSpec, kind: str, columns: Columns, names: Sequence[str] | None = None, *, nonnegative: bool
+) -> RawCorpus:
     """What named columns hold, as text, ratings or a table, before weighting.
 
     Parameters
     ----------
-    agreed : sequence of str, optional
+    names : sequence of str, optional
         The only terms of a text that are counted, or items whose ratings are read.
     """
     nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
     if kind == "ratings":
-        return read_ratings(spec, columns, agreed, nonnegative=nonnegative)
+        matrix, labels = read_ratings(spec, columns, names, nonnegative=nonnegative)
+        return RawCorpus.of(columns.path, matrix, labels, kind, names)
     labels = read_labels(spec, columns, len(columns))
     if kind == "text":
-        return read_texts(spec, columns, agreed), labels
-    return read_table(spec, columns, nonnegative=nonnegative), labels
-
-
-def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
-    """The format, and the file's columns where they had to be looked at to know it."""
-    if spec.format != "auto":
-        return spec.format, None
-    if spec.path == DEMO:
-        return DEMO, None
-    if extension(path) in (".npz", ".mtx"):
-        return "counts", None
-    if path.name.startswith("docword") and extension(path) == ".txt":
-        return "docword", None
-    if spec.text is not None:
-        return "text", None
-    if spec.columns is not None:
-        return "table", None
-    columns = open_columns(path, spec.encoding)
-    triplet = {spec.user, spec.item, spec.rating}
-    return ("ratings" if triplet <= set(columns.names) else "table"), columns
-
-
-def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
-    """Refuse keys that would be passed over in silence."""
-    named = named_columns(spec)
-    if kind == DEMO and spec.path != DEMO:
-        raise SpecError(f"`corpus.path` must be {DEMO!r} for the demo corpus; got {path.name!r}.")
-    if kind == DEMO and named:
-        raise SpecError("`corpus.id`, `party` and `group` must be left out: the demo corpus has its own.")
-    matrix = kind in ("counts", "docword")
-    if matrix and named and spec.labels is None:
-        columns = ", ".join(f"`{name}`" for name in named)
-        raise CorpusError(f"{path.name}: a count matrix has no columns {columns}; set `corpus.labels`.")
-    for key, applies in (
-        ("labels", matrix),
-        ("vocabulary", matrix or kind in ("text", "ratings")),
-        ("text", kind == "text"),
-        ("columns", kind == "table"),
-    ):
-        if not applies and getattr(spec, key) is not None:
-            raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {path.name}.")
-    weighting = spec.weighting or WEIGHTING[kind]
-    if weighting == "standardised" and kind != "table":
-        raise SpecError(f"`corpus.weighting` standardised is for tables; {path.name} is read as {kind}.")
-    if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
-        raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
+        return RawCorpus.of(columns.path, read_texts(spec, columns, names), labels, kind, names)
+    chosen = chosen_columns(spec, columns)
+    read = RawCorpus.of(columns.path, read_table(columns, chosen, nonnegative=nonnegative), labels, kind, names)
+    return read if spec.columns is not None else replace(read, taken=chosen)
 
 
 def _demo(spec: CorpusSpec) -> tuple[sp.csr_array, Labels]:

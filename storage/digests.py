@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import canonical
 from ksdp.audit.spec import CorpusSpec
-from ksdp.storage.corpora import find_source, read_source
-from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.corpora import read_source
+from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.demo import docstrings
 from ksdp.storage.readers.labels import Labels, read_labels
 from ksdp.storage.readers.ratings import read_ratings
+from ksdp.storage.source_file import find_source
 from ksdp.storage.store import Store, write_whole
 
 __all__ = ["digest_key", "document_digests"]
@@ -53,21 +54,21 @@ def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]
     InputError
         If the file is refused.
     """
-    path, kind, columns = find_source(spec, base)
-    if kind == "demo":
+    file = find_source(spec, base)
+    if file.kind == "demo":
         documents = docstrings()
         labels = Labels(
             np.array([document.id for document in documents], dtype=np.str_),
             np.array([document.party for document in documents], dtype=np.str_),
         )
         return _digests(labels, (document.text.encode() for document in documents), key)
-    if kind == "text" and spec.text is not None:
-        columns = columns or open_columns(path, spec.encoding)
+    if file.kind == "text" and spec.text is not None:
+        columns = file.columns
         labels = read_labels(spec, columns, len(columns))
         texts = (text.encode("utf-8", "surrogatepass") for text in columns.text(spec.text))
         return _digests(labels, texts, key)
-    if kind == "ratings":
-        columns = columns or open_columns(path, spec.encoding)
+    if file.kind == "ratings":
+        columns = file.columns
         matrix, labels = read_ratings(spec, columns, nonnegative=False)
         return _digests(labels, _rated(canonical(matrix, keep_zeros=True), _items(spec, columns)), key)
     source = read_source(spec, base, nonnegative=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.spec import CorpusSpec
-from ksdp.storage.corpora import RawCorpus, read_columns, weighed_corpus
+from ksdp.storage.corpora import RawCorpus, column_names, read_columns, weighed_corpus
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.labels import Labels
 from ksdp.storage.readers.sources import Source
@@ -64,7 +65,7 @@ def corpus_in_memory(
     columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
     names = columns[0] if columns[0] is not None else np.arange(1, rows + 1).astype(np.str_)
     labels = Labels(names, columns[1], columns[2])
-    source = RawCorpus(_WHERE, canonical(matrix), labels, kind)
+    source = RawCorpus.of(_WHERE, matrix, labels, kind, column_names(spec, Path()))
     return weighed_corpus(source, spec, Path(), nonnegative=False)
 
 
@@ -112,5 +113,4 @@ def _table(data: Any, spec: CorpusSpec) -> RawCorpus:
     columns = Columns(Source(_WHERE, "utf-8", tuple(table.column_names), table.num_rows, True, read, types))
     triplet = {spec.user, spec.item, spec.rating} <= set(columns.names)
     kind = "text" if spec.text else "ratings" if triplet and spec.columns is None else "table"
-    matrix, labels = read_columns(spec, kind, columns, nonnegative=False)
-    return RawCorpus(_WHERE, canonical(matrix, keep_zeros=kind == "ratings"), labels, kind)
+    return replace(read_columns(spec, kind, columns, nonnegative=False), names=column_names(spec, Path()))

@@ -15,7 +15,15 @@ from pathlib import Path
 
 from ksdp.audit.errors import StoreError
 
-__all__ = ["is_locked", "lock", "shared_lock", "startable_lock", "try_lock"]
+__all__ = [
+    "held_until_closed",
+    "is_locked",
+    "lock",
+    "shared_lock",
+    "startable_lock",
+    "try_lock",
+    "unlink_unlocked",
+]
 
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 _TRIES, _TRY_SECONDS = 20, 0.01
@@ -134,6 +142,36 @@ def is_locked(path: Path) -> bool:
         return not _take(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except StoreError:
         return True
+    finally:
+        os.close(descriptor)
+
+
+def held_until_closed(descriptor: int) -> bool:
+    """Lock an open file until it is closed; whether it still has a name (see `unlink_unlocked`).
+
+    Where the file system has no locks, nothing is held.
+    """
+    with contextlib.suppress(StoreError):
+        _take(descriptor, fcntl.LOCK_EX)
+    return os.fstat(descriptor).st_nlink > 0
+
+
+def unlink_unlocked(path: Path) -> bool:
+    """Remove a file that nobody holds; whether it was.
+
+    Raises
+    ------
+    OSError
+        If it is gone, or cannot be opened or removed.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        free = _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if free:
+            path.unlink()
+        return free
+    except StoreError:
+        return False
     finally:
         os.close(descriptor)
 

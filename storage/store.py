@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
+from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.places import Place, RemotePlace, place_at
 
 __all__ = [
@@ -80,9 +81,7 @@ def write_whole(path: Place, write: Callable[[Path], object]) -> None:
 
 def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    part = Path(name)
+    handle, part = _new_part(path)
     try:
         write(part)
         with part.open("rb") as file:
@@ -95,6 +94,16 @@ def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
             os.close(folder)
     finally:
         part.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _new_part(path: Path) -> tuple[int, Path]:
+    """A temporary file beside `path`, locked until its descriptor is closed: no clock makes it a dead one's."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        if held_until_closed(handle):
+            return handle, Path(name)
+        os.close(handle)  # swept before it was locked
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -128,7 +137,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 _PART = re.compile(r"\..+\.part")
 _STALE_SECONDS = 3600.0
-"""A part that nobody has written to for this long is a dead process's."""
+"""A part that nobody has written to for this long, and that no living process holds, is a dead process's."""
 
 
 def _is_part(path: Path) -> bool:
@@ -148,8 +157,7 @@ def sweep_parts(root: Path, now: float) -> int:
     for path in root.rglob(".*.part"):
         with contextlib.suppress(OSError):  # somebody renamed or swept it meanwhile
             if _is_part(path) and now - path.stat().st_mtime > _STALE_SECONDS:
-                path.unlink()
-                swept += 1
+                swept += unlink_unlocked(path)
     return swept
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits, Floats
 from ksdp.audit.canaries import CANARY
 from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
@@ -33,8 +34,6 @@ _SLICE_BYTES = 256 * 2**20
 # Real documents of a slice that are tested in shuffled runs too.
 _SHUFFLED = 16
 
-Bits = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Values = list[NDArray[Any]]
 
 

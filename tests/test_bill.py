@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,17 +12,14 @@ from typing import Any
 
 import pytest
 
+from .scripts import script
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
 def tool() -> Any:
-    about = importlib.util.spec_from_file_location("bill", ROOT / "tools" / "bill.py")
-    assert about is not None
-    assert about.loader is not None
-    module = importlib.util.module_from_spec(about)
-    about.loader.exec_module(module)
-    return module
+    return script("bill")
 
 
 def test_the_bill_is_whole_and_the_same_twice(tool: Any, tmp_path: Path) -> None:

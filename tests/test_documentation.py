@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -17,16 +16,14 @@ from ksdp.flows.runs.budget import BudgetFile
 from ksdp.protocols.runs.protocol_file import RunSpec
 from ksdp.storage.schedules.schedule_files import Event
 
+from .scripts import script
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
 def test_generated_pages_are_those_of_the_code() -> None:
-    found = importlib.util.spec_from_file_location("reference_docs", ROOT / "tools" / "reference_docs.py")
-    assert found is not None
-    assert found.loader is not None
-    docs = importlib.util.module_from_spec(found)
-    found.loader.exec_module(docs)
+    docs = script("reference_docs")
     for name, page in docs.WRITTEN.items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(), "run tools/reference_docs.py"
     listed = {page for pages in docs.PAGES.values() for page in pages}

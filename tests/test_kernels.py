@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from numba.core.dispatcher import Dispatcher
+
+from .scripts import script
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,14 +25,7 @@ OTHER = "from numba import njit\nfrom ksdp.audit.inner import plain\n\n@njit\nde
 
 @pytest.fixture(scope="module")
 def kernels() -> ModuleType:
-    """The script, which is in no package."""
-    spec = importlib.util.spec_from_file_location("kernels", ROOT / "tools" / "kernels.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["kernels"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return script("kernels")
 
 
 @pytest.fixture

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from .scripts import script
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
 def table() -> ModuleType:
-    found = importlib.util.spec_from_file_location("lever_table", ROOT / "tools" / "lever_table.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return script("lever_table")
 
 
 def test_the_page_is_of_today(table: ModuleType) -> None:

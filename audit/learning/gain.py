@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.learners import Learnt, exact_of, learn, quickly
 from ksdp.audit.learning.measures import coherence, diversity, energy, foretold, rated, regression, topic_match
@@ -29,7 +30,7 @@ from ksdp.audit.randomness import Purpose, generator
 __all__ = ["ALL", "GainRows", "Interval", "Score", "gain_scores", "interval", "party_labels"]
 
 ALL = "everybody's documents"
-Floats = NDArray[np.float64]
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,20 +76,20 @@ class Interval:
     high: float
 
 
-def interval(values: Sequence[float], ratio: float, level: float = 0.05) -> Interval:
-    """Of a mean over random splits; `ratio` is documents held out over documents learnt from.
+def interval(values: Sequence[float], ratio: float) -> Interval:
+    """Of a mean over random splits, 95 %; `ratio` is documents held out over documents learnt from.
 
     Examples
     --------
     >>> interval([1.0, 2.0, 3.0], 0.0).low.__round__(2)
     -0.48
     """
-    found = np.asarray(values, dtype=np.float64)
-    mean, count = float(found.mean()), len(found)
+    gains = np.asarray(values, dtype=np.float64)
+    mean, count = float(gains.mean()), len(gains)
     if count < 2:
         return Interval(mean, -math.inf, math.inf)
-    deviation = float(found.std(ddof=1)) * math.sqrt(1 / count + ratio)
-    half = float(student.ppf(1 - level / 2, count - 1)) * deviation
+    deviation = float(gains.std(ddof=1)) * math.sqrt(1 / count + ratio)
+    half = float(student.ppf(1 - _LEVEL / 2, count - 1)) * deviation
     return Interval(mean, mean - half, mean + half)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.learning.ratings import predicts
 from ksdp.audit.mechanisms.contract import Database, Mechanism
@@ -21,8 +21,6 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.products import BASES
 
 __all__ = ["Learnt", "exact_of", "learn", "quickly"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.quality import residual_share
 from ksdp.audit.learning.ratings import Predictor
@@ -26,7 +27,6 @@ __all__ = [
     "topic_match",
 ]
 
-Floats = NDArray[np.float64]
 
 _TOP = 10
 """Terms that stand for a topic."""

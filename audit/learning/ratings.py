@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
@@ -16,7 +17,6 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coeffi
 
 __all__ = ["Predictor", "Suggested", "predicts"]
 
-Floats = NDArray[np.float64]
 _TOLERANCE = 1e-6
 _BLOCK = 512
 """Users whose dense predictions are held at once."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
@@ -20,7 +21,6 @@ from ksdp.audit.verdicts.ks import ks_table
 
 __all__ = ["LOOKS", "Leak", "chance_distance", "sampled_leak"]
 
-Floats = NDArray[np.float64]
 LOOKS = 3
 """How often a sample is looked at: after a quarter of the runs, a half, all of them."""
 _LOOKS = (1 / 16, 1 / 4, 1 / 2, 1.0)

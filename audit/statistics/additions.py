@@ -18,9 +18,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ksdp.audit.array_types import Floats
+
 __all__ = ["Additions", "at_even_steps"]
 
-Floats = NDArray[np.float64]
 
 MOST_ENTRIES = 4096
 """Entries of a sum whose whole covariance is looked at; of larger sums, the variance of each."""

@@ -7,20 +7,21 @@ not depend on the document, but whose law does, where it leaks.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import row_squares
 
 __all__ = ["ArrayDistance", "ArrayMatch", "ArrayProjection", "ArraySize", "ArraySum", "statistics_of_arrays"]
 
-Floats = NDArray[np.float64]
 
 FAMILY = "arrays"
 
@@ -112,8 +113,8 @@ class ArrayDistance(_Vectors):
 
 
 @dataclass(frozen=True)
-class ArraySum:
-    """Sum of the array's numbers: the same for every document of a run."""
+class _OneNumber(ABC):
+    """A number of the array: the same for every document of a run."""
 
     name: str
     needs: tuple[str, ...]
@@ -122,18 +123,23 @@ class ArraySum:
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
-        return np.full(len(documents), float(np.sum(observables[self.needs[0]], dtype=np.float64)))
+        return np.full(len(documents), self._number(np.asarray(observables[self.needs[0]])))
+
+    @abstractmethod
+    def _number(self, array: NDArray[Any]) -> float: ...
 
 
 @dataclass(frozen=True)
-class ArraySize:
-    """Euclidean length of the array's numbers: the same for every document of a run."""
+class ArraySum(_OneNumber):
+    """Sum of the array's numbers."""
 
-    name: str
-    needs: tuple[str, ...]
-    version: int = 1
-    family: str = FAMILY
+    def _number(self, array: NDArray[Any]) -> float:
+        return float(np.sum(array, dtype=np.float64))
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return np.full(len(documents), float(np.linalg.norm(np.asarray(observables[self.needs[0]], np.float64))))
+
+@dataclass(frozen=True)
+class ArraySize(_OneNumber):
+    """Euclidean length of the array's numbers."""
+
+    def _number(self, array: NDArray[Any]) -> float:
+        return float(np.linalg.norm(np.asarray(array, np.float64)))

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats, Singles
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import csr_arrays
 
 __all__ = ["wide_products"]
-
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
 
 
 def wide_products(observables: Observables, documents: Documents, name: Hashable, rows: Floats) -> Singles:

@@ -6,15 +6,13 @@ from typing import cast
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.lanes import add_scaled_lanes
 from ksdp.audit.statistics.products import padded_transpose
 
 __all__ = ["CAP", "TOLERANCE", "box_least_squares"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TOLERANCE = 1e-12
 """A document is done when no coordinate step of a sweep moves u T by more than this part of |x|."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram
@@ -21,8 +21,6 @@ __all__ = ["COEFFICIENTS", "Coefficient", "coefficients"]
 
 COEFFICIENTS = "coefficients"
 """The family; its columns are measured for learners and never tested on their own."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

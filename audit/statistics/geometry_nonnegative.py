@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import eight_products
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
@@ -26,7 +27,6 @@ from ksdp.audit.statistics.products import (
 
 __all__ = ["FLOOR", "GEOMETRY_NONNEGATIVE", "MixtureLogDensity", "NonnegativeResidual", "nonnegative_coefficients"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[Any]
 
 FLOOR = 1e-12

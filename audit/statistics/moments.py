@@ -13,15 +13,14 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
 
 __all__ = ["MOMENTS", "MomentEnergy", "MomentLeverage", "MomentMatch"]
 
-Floats = NDArray[np.float64]
 
 _FLOOR = 1e-6
 """Of the largest eigenvalue: smaller ones, and the negative ones that noise makes, count as this."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
@@ -14,8 +12,6 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced, gram, products, rows_times
 
 __all__ = ["PAPER_NMF", "Sigma"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced
 
 __all__ = ["OWN_COUNTS", "OWN_GRADIENT", "OWN_SUM", "PEM", "OwnCounts", "OwnGradient", "OwnSum"]
-
-Floats = NDArray[np.float64]
 
 
 def _own_cluster(documents: Documents, centres: Floats) -> NDArray[np.int64]:

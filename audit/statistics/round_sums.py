@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.blocked import wide_products
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -25,8 +26,6 @@ from ksdp.audit.statistics.products import announced, csr_arrays, row_squares, r
 from ksdp.audit.statistics.support import NEAR_ZERO
 
 __all__ = ["ROUND_SUMS", "RowsEnergy", "SumsLogSupport", "SumsShare", "WeightsSum", "row_space"]
-
-Floats = NDArray[np.float64]
 
 
 def row_space(observables: Observables, names: Iterable[str]) -> Floats:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.blocked import wide_products
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -19,8 +19,6 @@ from ksdp.audit.statistics.geometry import SIGMA_FLOOR
 from ksdp.audit.statistics.products import announced, has_mean, row_squares, rows_times
 
 __all__ = ["ROUNDS", "LargestScale", "RoundCount", "SpanEnergy", "SpanLeverage"]
-
-Floats = NDArray[np.float64]
 
 
 def _span_products(observables: Observables, documents: Documents) -> Floats:

@@ -17,12 +17,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.verdicts.binomial_gap import LIKELY
 from ksdp.audit.verdicts.margin import SIDES
 
 __all__ = ["band_width", "distance_band"]
-
-Floats = NDArray[np.float64]
 
 
 def band_width(n_with: NDArray[np.int64], n_without: NDArray[np.int64], level: float) -> Floats:

@@ -23,12 +23,11 @@ from functools import lru_cache
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Floats, Ints
 
 __all__ = ["LIKELY", "hoeffding_log10_p", "largest_log10_tail", "spread"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _CELLS = 16
 """Cells of the grid of rates in a standard deviation."""

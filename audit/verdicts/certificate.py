@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
+from ksdp.audit.array_types import Floats
+
 __all__ = ["certified_bound", "knows_all_others", "pair_advantage"]
 
-Floats = NDArray[np.float64]
 
 _STEPS = 32
 _CHUNK = 2**15

@@ -27,6 +27,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
@@ -46,9 +47,6 @@ __all__ = [
     "decide",
     "flagged_by",
 ]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Verdict(StrEnum):

@@ -22,15 +22,14 @@ from functools import lru_cache
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.bisection import halve
 from ksdp.audit.verdicts.law import log10_p, smallest_log10_p
 
 __all__ = ["continuous_critical", "critical_distance", "event_power", "first_true", "shift_power"]
 
-Floats = NDArray[np.float64]
 
 _LN10 = math.log(10)
 _TIMES = 64

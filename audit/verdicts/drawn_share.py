@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
+from ksdp.audit.array_types import Floats
 
 __all__ = ["share_bounds", "share_lower_limit", "share_upper_limit", "surely"]
 
-Floats = NDArray[np.float64]
 
 _SLACK = 0.01
 """Part of the documents that may be wrongly counted, so that not each of them must be proved beyond n / error."""

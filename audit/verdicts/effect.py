@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-__all__ = ["TprAtFpr", "epsilon_lower_bound", "share_interval", "tpr_at_fpr"]
+from ksdp.audit.array_types import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["TprAtFpr", "epsilon_lower_bound", "share_interval", "tpr_at_fpr"]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits, Floats
 from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, share_interval, tpr_at_fpr
 from ksdp.audit.verdicts.effect_measures import Effect
@@ -25,9 +26,6 @@ from ksdp.audit.verdicts.learned import attack_scores
 from ksdp.audit.verdicts.margin import attack_above_log10_p
 
 __all__ = ["Attack", "best_threshold", "learned_scores", "measure_effect"]
-
-Floats = NDArray[np.float64]
-Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -120,9 +120,7 @@ def ks_table(
 
     Parameters
     ----------
-    values : shape (n_documents, n_runs)
-    inclusion : bool, shape (n_documents, n_runs)
-    ordered : shape of `values`, optional
+    values, inclusion, ordered
         As for `ks_distances`.
 
     Examples

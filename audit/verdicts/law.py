@@ -26,12 +26,11 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Floats, Ints
 
 __all__ = ["log10_p", "smallest_log10_p"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _LANES = 8
 _BODY = math.log(1e-4)

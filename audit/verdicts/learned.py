@@ -42,6 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits, Floats, Ints
 from ksdp.audit.verdicts.boosted import boosted_scores
 from ksdp.audit.verdicts.folds import FOLDS, fisher, folds_of
 from ksdp.audit.verdicts.ks import ks_table
@@ -57,9 +58,6 @@ __all__ = [
     "scored_tests",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bits = NDArray[np.bool_]
 
 BOOSTED = "boosted"
 """Gradient-boosted trees, a model a document and fold: seconds where the others take milliseconds."""

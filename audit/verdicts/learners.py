@@ -23,6 +23,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits, Floats, Ints
+
 __all__ = [
     "CLIP",
     "GAUSSIAN",
@@ -35,9 +37,6 @@ __all__ = [
     "score",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bits = NDArray[np.bool_]
 
 GAUSSIAN = ("matched-filter", "lda", "lira")
 """Names of the learners."""

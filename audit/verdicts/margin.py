@@ -37,8 +37,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, hoeffding_log10_p, largest_log10_tail
@@ -46,8 +46,6 @@ from ksdp.audit.verdicts.sequential import anytime_log10_p
 
 __all__ = ["SIDES", "attack_above_log10_p", "log10_above", "log10_below", "over_log10_p"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SIDES = 2.4
 """Both signs of a difference, and a fifth more for finite arms: of those counted, none needs more than 2.06."""

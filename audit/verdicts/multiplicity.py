@@ -18,7 +18,8 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Floats
 
 __all__ = [
     "EXACT_SHARE",
@@ -33,7 +34,6 @@ __all__ = [
     "weighted_minimum",
 ]
 
-Floats = NDArray[np.float64]
 TAIL_SHARE = 0.2
 """Part of each test's level that goes to the tails; the distance has the rest."""
 EXACT_SHARE = 0.2

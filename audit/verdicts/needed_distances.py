@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, spread
@@ -24,9 +24,6 @@ __all__ = [
     "runs_to_decide",
     "sensitive_distance",
 ]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def detectable_distance(

@@ -14,6 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.bisection import first_whole
 from ksdp.audit.verdicts.multiplicity import (
     EXACT_SHARE,
@@ -25,8 +26,6 @@ from ksdp.audit.verdicts.multiplicity import (
 from ksdp.audit.verdicts.permutation import max_t
 
 __all__ = ["documents_feasible", "over_statistics", "permutations_needed"]
-
-Floats = NDArray[np.float64]
 
 
 def over_statistics(

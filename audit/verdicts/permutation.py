@@ -35,12 +35,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.verdicts.detection import critical_distance
 from ksdp.audit.verdicts.tied import tied_critical
 
 __all__ = ["max_t"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 _REFERENCE = -3.0

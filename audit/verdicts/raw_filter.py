@@ -26,14 +26,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits, Floats, Ints
 from ksdp.audit.verdicts.folds import FOLDS, folds_of
 from ksdp.audit.verdicts.learned import LearnedTests, scored_tests
 
 __all__ = ["RAW", "SHRINKAGE", "filter_scores", "gram_of_runs", "raw_scores", "raw_tests"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bits = NDArray[np.bool_]
 
 RAW = "raw"
 """Name of the learner."""

@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from ksdp.audit.array_types import Floats
+
 __all__ = ["anytime_band_width", "anytime_log10_p", "look_levels", "spent"]
 
-Floats = NDArray[np.float64]
 Spending = Literal["obrien-fleming", "pocock"]
 
 

@@ -25,12 +25,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.verdicts.ks import checked_order
 
 __all__ = ["TailTable", "tail_sizes", "tail_table"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _FRACTIONS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05)
 _FEWEST = 3
@@ -152,12 +151,8 @@ def tail_table(
 
     Parameters
     ----------
-    values : shape (n_documents, n_runs)
-        A statistic of each document in each run, without NaN.
-    inclusion : bool, shape (n_documents, n_runs)
-        Whether the run's database held the document.
-    ordered : shape of `values`, optional
-        `np.sort(values, axis=1)`, for who has it already.
+    values, inclusion, ordered
+        As for `ks_distances`.
 
     Examples
     --------

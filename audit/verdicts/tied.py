@@ -27,14 +27,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.verdicts.detection import critical_distance, first_true
 from ksdp.audit.verdicts.ks import KSTable
 from ksdp.audit.verdicts.law import log10_p
 
 __all__ = ["tied_critical", "tied_log10_p", "tied_table"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _LN10 = math.log(10)
 # Where a side is counted alone; the sums of both sides still hold 150 decades above the smallest float here.

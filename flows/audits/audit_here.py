@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.flows.audits.steps import FlaggedParts
 from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
@@ -68,11 +68,7 @@ class _Calls:
         return self._each(test_slice, [(ref, part) for part in parts], done, attempt)
 
     async def confirm(
-        self,
-        ref: AuditRef,
-        fresh: AuditRef,
-        parts: Sequence[tuple[Slice, Sequence[Flagged]]],
-        done: Callable[[SliceEffects], None],
+        self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
     ) -> list[SliceEffects]:
         return self._each(effects, [(ref, fresh, *part) for part in parts], done)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.audits.audit_here import HERE
@@ -36,11 +37,11 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
     specs = demo_specs()
     current().stage("prepare", len(specs))
     corpus = spec_corpus(specs[0], Path.cwd())
-    for line in corpus_notes(specs[0], Path.cwd(), corpus):
+    for line in corpus_notes(specs[0], corpus):
         current().say(line)
     prepared = []
     for spec in specs:
-        prepared.append(prepare_stored(spec, corpus, store, may_sample=True))
+        prepared.append(prepare_stored(make_plan(spec, corpus), store, may_sample=True))
         advance(1)
     return run_prepared(prepared, workers=workers, dask=HERE if workers is None else None)
 

@@ -52,8 +52,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     """
     corpus = spec_corpus(spec, base)
     if spec.views is not None:
-        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(spec, base, corpus)}
-    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(spec, base, corpus)}
+        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(spec, corpus)}
+    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(spec, corpus)}
 
 
 def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from prefect import flow
 from ksdp.audit.design import Block
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.audits.artifacts import publish_audit, shown
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
+from ksdp.flows.audits.steps import FlaggedParts
 from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
@@ -66,11 +66,7 @@ class _Tasks:
         return await test_slices(ref, self.address, parts, done, attempt=attempt)
 
     async def confirm(
-        self,
-        ref: AuditRef,
-        fresh: AuditRef,
-        parts: Sequence[tuple[Slice, Sequence[Flagged]]],
-        done: Callable[[SliceEffects], None],
+        self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
     ) -> list[SliceEffects]:
         return await measure_flagged(ref, fresh, self.address, parts, done)
 

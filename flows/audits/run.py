@@ -13,6 +13,7 @@ from pathlib import Path
 from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import AGAIN, DRAWN
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.audits.report import render_report
@@ -183,5 +184,5 @@ def run_test(
         "statistics": {"families": [], "names": list(statistics), "sees": spec.statistics.sees}
     }
     corpus = open_corpus(opened.corpus(summary.corpus))
-    prepared = prepare_stored(Spec.model_validate(changed), corpus, opened.root, may_sample=False)
+    prepared = prepare_stored(make_plan(Spec.model_validate(changed), corpus), opened.root, may_sample=False)
     return run_prepared([prepared], workers=workers, dask=dask)[0]

@@ -19,9 +19,12 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
 
-__all__ = ["Steps"]
+__all__ = ["FlaggedParts", "Steps"]
 
 Result = TypeVar("Result")
+
+FlaggedParts = Sequence[tuple[Slice, Sequence[Flagged]]]
+"""Parts of a look, each with what was flagged in it."""
 
 
 class Steps(Protocol):
@@ -42,11 +45,7 @@ class Steps(Protocol):
         ...
 
     async def confirm(
-        self,
-        ref: AuditRef,
-        fresh: AuditRef,
-        parts: Sequence[tuple[Slice, Sequence[Flagged]]],
-        done: Callable[[SliceEffects], None],
+        self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
     ) -> list[SliceEffects]:
         """Effects of flagged documents on fresh runs, and these runs' canaries."""
         ...

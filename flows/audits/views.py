@@ -44,10 +44,9 @@ def run_views(
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
     views = make_views(spec, corpus)
-    for view in views[1:]:
-        make_plan(view.spec, corpus)  # refused before the first is written
+    plans = [make_plan(view.spec, corpus) for view in views]  # refused before the first is written
     asked = GivenSpec(spec, corpus.hash)
-    prepared = [prepare_stored(view.spec, corpus, store, may_sample=True, asked=asked) for view in views]
+    prepared = [prepare_stored(plan, store, may_sample=True, asked=asked) for plan in plans]
     summaries = run_prepared(prepared, workers=workers, dask=dask)
     opened = Store.open(store)
     tables = [read_verdicts(opened.audit(about.audit)) for about in summaries]

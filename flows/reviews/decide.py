@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.more_runs import topped_up, wanted_factor
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import Decision, Entry, Proposal
 from ksdp.audit.spec import Spec
@@ -215,7 +216,7 @@ def more_runs(
             asked = _asked(opened, audit, wanted)  # the wait may have been long
             more = _more(opened, audit, asked, wanted.with_runs)
             corpus = open_corpus(opened.corpus(summary.corpus))
-            prepared = prepare_stored(more, corpus, opened.root, may_sample=True)
+            prepared = prepare_stored(make_plan(more, corpus), opened.root, may_sample=True)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
             progress = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}

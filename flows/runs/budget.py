@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, spent_together, worst_price
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_together
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec import Section, validated
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
+from ksdp.flows.runs.prices import PartyRunPrices, Priced
 from ksdp.flows.runs.terms import Run
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.ledger import Ledger
@@ -27,8 +27,6 @@ from ksdp.storage.runs.ledger import Ledger
 __all__ = [
     "BudgetSpec",
     "Entry",
-    "PartyRunPrices",
-    "Priced",
     "Purse",
     "entries",
     "open_purse",
@@ -73,46 +71,6 @@ class Entry:
     """The mechanism: name, version, parameters."""
 
 
-class Priced(Protocol):
-    """A run that a ledger can hold."""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The mechanism: name, version, parameters."""
-        ...
-
-    def worst(self, own: int) -> Price:
-        """The highest price that it may have for a party that enters so many documents."""
-        ...
-
-    def final(self, own: int, about: dict[str, Any]) -> Price:
-        """What it came to; `about` is what `run.json` says."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class PartyRunPrices:
-    """Of a run among parties."""
-
-    run: Run
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The mechanism with its parameters."""
-        mechanism = self.run.terms.mechanism
-        return {"name": mechanism.name, "version": mechanism.version, **parameters_of(mechanism)}
-
-    def worst(self, own: int) -> Price:
-        """Before the others' sizes are known."""
-        terms = self.run.terms
-        return worst_price(terms.mechanism, own, terms.parties, terms.features)
-
-    def final(self, own: int, about: dict[str, Any]) -> Price:
-        """Of the true sizes, where they are public."""
-        terms = self.run.terms
-        return price_of(terms.mechanism, about["sizes"], terms.features) if about["sizes"] else self.worst(own)
-
-
 @dataclass(frozen=True, eq=False)
 class Purse:
     """A party's ledger and its budget, for one run."""
@@ -121,7 +79,8 @@ class Purse:
     budget: BudgetSpec
     priced: Priced
     corpus: str
-    """Hash of the whole corpus."""
+    """Hash of what enters. A joint audit covers runs that all documents of its corpus entered, and no others: the
+    difference of two runs, one without a document, is none that it has simulated."""
     own: int
     """Documents that enter."""
     clock: Callable[[], datetime]
@@ -136,7 +95,12 @@ class Purse:
         InputError
             Saying which limit, what was spent and what this run costs.
         """
-        self._within()
+        if not self._begun():
+            self._within()
+
+    def _begun(self) -> bool:
+        """Whether this run is in the ledger: begun by an earlier process."""
+        return any(line.get("run") == self.name for line in self.ledger.read())
 
     def _within(self) -> Price:
         """What this run costs at most, if that is within the budget."""
@@ -168,6 +132,8 @@ class Purse:
             If another run was faster, and there is not enough left.
         """
         with self.ledger.locked():
+            if self._begun():
+                return
             price = self._within()
             self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=self.priced.identity)
 
@@ -197,7 +163,13 @@ def purse_files(
 
 
 def open_purse(
-    run: Run | Priced, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Callable[[], datetime]
+    run: Run | Priced,
+    corpus: str,
+    own: int,
+    ledger: Path,
+    budget: Path | None,
+    clock: Callable[[], datetime],
+    name: str = "",
 ) -> Purse:
     """The purse of one run, within the budget as the ledger stands.
 
@@ -205,6 +177,8 @@ def open_purse(
     ----------
     budget : Path, optional
         The party's file with `[budget]`; nothing is limited without.
+    name : str
+        Of the run in the ledger, where it survives its process: it is there once. A new one unless given.
 
     Raises
     ------
@@ -217,7 +191,7 @@ def open_purse(
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
     priced = PartyRunPrices(run) if isinstance(run, Run) else run
-    purse = Purse(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
+    purse = Purse(Ledger(ledger), limits, priced, corpus, own, clock, name or os_random(8).hex())
     purse.check()
     return purse
 

@@ -11,13 +11,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.flows.runs.budget import open_purse, spent, spent_words
-from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, mend
+from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, Meant, mend
 from ksdp.flows.runs.party_run import Entered, enter_documents
 from ksdp.flows.runs.terms import Run, read_run
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.pem.pem_file import is_pem
 from ksdp.storage.keys import load_public
+from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.results import require_no_result
 
-__all__ = ["Here", "Question", "check_here"]
+__all__ = ["Here", "Question", "check_here", "check_key", "one_line"]
 
 _COLUMNS = ("features", "columns", "vocabulary", "rows are not made")
 """Words of refusals that are about columns, not about the file."""
@@ -46,7 +49,7 @@ class Here:
     """What was found, and what the rest of the check needs."""
 
     findings: tuple[Finding, ...]
-    run: Run | None
+    run: Meant | None
     identity: Ed25519PrivateKey | None
     """None where the key cannot be used for this run."""
     grounds: str
@@ -56,19 +59,18 @@ def check_here(question: Question, now: datetime) -> Here:
     """Look at everything that needs no network; a fault ends no more than it must."""
     me, findings = question.me, []
     try:
+        if is_pem(read_toml(question.protocol, "the protocol file")):
+            fault = f"{question.protocol.name} is of a run of PEM"
+            what = mend("pem", protocol=question.protocol, me=me, key=question.key)
+            return Here((Finding(me, "protocol", fault, "pem", what),), None, None, "not said")
         run = read_run(question.protocol)
     except KsdpError as error:
-        fault = _one_line(str(error))
-        return Here(
-            (Finding(me, "protocol", fault, "file", mend("file", protocol=question.protocol)),),
-            None,
-            None,
-            "not said",
-        )
+        what = mend("file", protocol=question.protocol)
+        return Here((Finding(me, "protocol", one_line(str(error)), "file", what),), None, None, "not said")
     findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {run.terms.digest.hex()[:16]}"))
-    identity = _key(question, run, findings)
+    identity = check_key(question.me, question.key, question.load, question.protocol, run.who, findings)
     grounds = "collects" if question.me == run.server else "not said"
-    if question.me != run.server and question.me in _names(run):
+    if question.me != run.server and question.me in {node.name for node in run.who}:
         grounds = _documents(question, run, identity, now, findings)
     if question.out is not None:
         try:
@@ -78,23 +80,27 @@ def check_here(question: Question, now: datetime) -> Here:
     return Here(tuple(findings), run, identity, grounds)
 
 
-def _names(run: Run) -> tuple[str, ...]:
-    return tuple(node.name for node in run.terms.nodes)
-
-
-def _key(question: Question, run: Run, findings: list[Finding]) -> Ed25519PrivateKey | None:
-    me, path = question.me, question.key
-    if me not in _names(run):
-        fault = f"{me!r} is not named in {question.protocol.name}"
-        findings.append(Finding(me, "protocol", fault, "me", mend("me", names=", ".join(_names(run)))))
+def check_key(
+    me: str,
+    path: Path,
+    load: Callable[[Path], Ed25519PrivateKey],
+    protocol: Path,
+    who: tuple[Participant, ...],
+    findings: list[Finding],
+) -> Ed25519PrivateKey | None:
+    """The key, if it is the one that the protocol file names; what is wrong is added to the findings."""
+    names = [node.name for node in who]
+    if me not in names:
+        fault = f"{me!r} is not named in {protocol.name}"
+        findings.append(Finding(me, "protocol", fault, "me", mend("me", names=", ".join(names))))
         return None
     try:
-        identity = question.load(path)
+        identity = load(path)
     except InputError as error:
         code = "mode" if "chmod" in str(error) else "key"
-        findings.append(Finding(me, "key", _one_line(str(error)), code, mend(code, key=path, me=me)))
+        findings.append(Finding(me, "key", one_line(str(error)), code, mend(code, key=path, me=me)))
         return None
-    whose = {node.identity: node.name for node in run.terms.nodes}
+    whose = {node.identity: node.name for node in who}
     mine = identity.public_key().public_bytes_raw()
     if whose.get(mine) == me:
         findings.append(Finding(me, "key", f"{path.name} is the key that is named for {me}"))
@@ -104,7 +110,7 @@ def _key(question: Question, run: Run, findings: list[Finding]) -> Ed25519Privat
         fault = f"{path.name} is the key of {other}, not of {me}: the names are swapped"
         findings.append(Finding(me, "key", fault, "whose", mend("whose", other=other, me=me)))
     else:
-        fault = f"{path.name} is not the key that {question.protocol.name} names for {me}"
+        fault = f"{path.name} is not the key that {protocol.name} names for {me}"
         findings.append(Finding(me, "key", fault, "key-there", mend("key-there", peer="the organiser")))
     return None
 
@@ -135,11 +141,11 @@ def _documents(
         )
     except ClearanceError as error:
         what = CLEARANCE_MENDS[error.failed].format(key=question.key, protocol=protocol)
-        findings.append(Finding(me, "clearance", _one_line(str(error)), f"clearance-{error.failed}", what))
+        findings.append(Finding(me, "clearance", one_line(str(error)), f"clearance-{error.failed}", what))
         return "not said"
     except KsdpError as error:
         code = "columns" if any(word in str(error) for word in _COLUMNS) else "documents"
-        findings.append(Finding(me, "documents", _one_line(str(error)), code, mend(code, protocol=protocol)))
+        findings.append(Finding(me, "documents", one_line(str(error)), code, mend(code, protocol=protocol)))
         return "not said"
     _budget(question, run, entered, now, findings)
     on = "WITHOUT A CLEARANCE" if question.uncleared else "on their clearance"
@@ -163,9 +169,10 @@ def _budget(question: Question, run: Run, entered: Entered, now: datetime, findi
     except KsdpError as error:
         limits = question.budget or "--budget"
         findings.append(
-            Finding(me, "budget", _one_line(str(error)), "budget", mend("budget", ledger=ledger, budget=limits))
+            Finding(me, "budget", one_line(str(error)), "budget", mend("budget", ledger=ledger, budget=limits))
         )
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A refusal without its line feeds."""
     return " ".join(text.split())

@@ -13,11 +13,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import KsdpError, ProtocolError
-from ksdp.flows.runs.check_words import Finding, about_of, mend
+from ksdp.flows.runs.check_words import Finding, Meant, about_of, mend
 from ksdp.flows.runs.kit_files import KIT, changes
 from ksdp.flows.runs.kit_folder import KitFolder
 from ksdp.flows.runs.kit_party import check_kit
-from ksdp.flows.runs.terms import Run
 from ksdp.protocols.network.certificates import Credentials, make_credentials
 from ksdp.protocols.network.knocking import Doorway, KnockError, knock
 from ksdp.protocols.network.mesh import Address, Peer
@@ -38,7 +37,7 @@ _AGAIN = frozenset({"refused", "mute", "silent", "hung-up", "name"})
 class Knocks:
     """Who looks, how long, and by which clock."""
 
-    run: Run
+    run: Meant
     me: str
     identity: Ed25519PrivateKey
     grounds: str
@@ -71,9 +70,8 @@ def check_peers(asked: Knocks, tell: Callable[[Finding], None]) -> tuple[Finding
 async def look(asked: Knocks, note: Callable[[Finding], None]) -> None:
     """The same within an event loop."""
     run, me = asked.run, asked.me
-    keys = {
-        node.name: Ed25519PublicKey.from_public_bytes(node.identity) for node in run.terms.nodes if node.name != me
-    }
+    there = run.speaks_with(me)
+    keys = {node.name: Ed25519PublicKey.from_public_bytes(node.identity) for node in run.who if node.name in there}
     credentials = make_credentials(asked.identity, keys, now=asked.clock())
     listen = asked.listen or run.address(me)
 
@@ -162,7 +160,7 @@ async def _await(asked: Knocks, door: Doorway, name: str, note: Callable[[Findin
         note(finding)
 
 
-def compare(run: Run, peer: str, heard: bytes, now: datetime) -> list[Finding]:
+def compare(run: Meant, peer: str, heard: bytes, now: datetime) -> list[Finding]:
     """What a peer says of itself beside what is so here."""
     try:
         there = About.from_bytes(heard)
@@ -183,8 +181,7 @@ def compare(run: Run, peer: str, heard: bytes, now: datetime) -> list[Finding]:
     findings += _kits(run, peer, there)
     if not any(finding.hop == "kit" for finding in findings):
         findings += [
-            Finding(peer, "terms", line, "terms", mend("terms"))
-            for line in different_terms(run.terms, there.terms)
+            Finding(peer, "terms", line, "terms", mend("terms")) for line in different_terms(run.said, there.terms)
         ]
     if there.grounds == "uncleared":
         findings.append(Finding(peer, "clearance", f"{peer} enters its documents WITHOUT A CLEARANCE"))
@@ -193,7 +190,7 @@ def compare(run: Run, peer: str, heard: bytes, now: datetime) -> list[Finding]:
     return findings
 
 
-def _kits(run: Run, peer: str, there: About) -> list[Finding]:
+def _kits(run: Meant, peer: str, there: About) -> list[Finding]:
     """Who has the older edition; a newer one is kept beside the one in force, to be accepted."""
     folder = KitFolder(run.base)
     if there.kit is None or not folder.accepted_path.is_file():

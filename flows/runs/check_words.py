@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from ksdp.audit.errors import InputError
-from ksdp.flows.runs.terms import Run
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.about import About
 from ksdp.storage.runs.sealed import read_sealed
 from ksdp.tasks.provenance import code_hash
 
-__all__ = ["CLEARANCE_MENDS", "MENDS", "Finding", "about_of", "mend"]
+__all__ = ["CLEARANCE_MENDS", "MENDS", "Finding", "Meant", "about_of", "mend"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,34 @@ class Finding:
         return {name: getattr(self, name) for name in names} | {"fine": self.fine}
 
 
-def about_of(run: Run, grounds: str, now: datetime) -> About:
+class Meant(Protocol):
+    """What a protocol file says that a check compares: of a run among parties, or of PEM between hosts."""
+
+    @property
+    def base(self) -> Path:
+        """Folder that its paths are relative to."""
+        ...
+
+    @property
+    def who(self) -> tuple[Participant, ...]:
+        """All that take part, with their keys."""
+        ...
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """Every term by its name."""
+        ...
+
+    def speaks_with(self, name: str) -> tuple[str, ...]:
+        """Who has a connection with one of them."""
+        ...
+
+    def address(self, name: str) -> Address:
+        """Where one listens."""
+        ...
+
+
+def about_of(run: Meant, grounds: str, now: datetime) -> About:
     """What this end says of itself in a check; with the kit, where the protocol file came with one."""
     kit = None
     if (run.base / "accepted.kit").is_file():
@@ -52,7 +81,7 @@ def about_of(run: Run, grounds: str, now: datetime) -> About:
             kit = dict(read_sealed(run.base / "accepted.kit", "kit").whole)
         except InputError:
             kit = None  # `ksdp kit` says what is wrong with it
-    return About(version("ksdp"), code_hash(), now.timestamp(), run.terms.terms, grounds, kit)
+    return About(version("ksdp"), code_hash(), now.timestamp(), run.said, grounds, kit)
 
 
 MENDS: Mapping[str, str] = {
@@ -62,6 +91,10 @@ MENDS: Mapping[str, str] = {
     "key": "ksdp keys {me}, or --key where it is",
     "mode": "chmod 600 {key}",
     "documents": "--corpus with the spec or count matrix of this party's documents",
+    "pem": "ksdp pem {protocol} --me {me} --key {key} --check",
+    "records": "--data with a file whose records are as [records] of {protocol} says; or --live",
+    "functions": "--functions MODULE:OBJECT of the file that all agreed on, in this folder",
+    "none-held": "leave --data and --live out: {me} holds no clients",
     "columns": "[corpus] vocabulary = the vocabulary of {protocol}; `ksdp columns SPEC` shows what it has",
     "clearance": "--clearance FILE (`ksdp screen` or `ksdp clear` makes it), or --uncleared",
     "budget": "ksdp budget {ledger}; more noise in the protocol, or another limit in {budget}",

@@ -13,6 +13,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.budget import tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Vetted
 from ksdp.flows.runs.budget import Purse
+from ksdp.flows.runs.check_words import about_of
 from ksdp.flows.runs.node_run import Clock, NotedRun, utc_now
 from ksdp.flows.runs.pem_records import HeldRecords, deal_out
 from ksdp.flows.runs.pem_terms import PemHosts, promise
@@ -130,6 +131,7 @@ def _mesh(hosts: PemHosts, name: str, key: Ed25519PrivateKey, listen: Address, n
         limit=LARGEST,
         times=LinkTimes(message=message, reconnect=times.reconnect),
         observe=lambda what, peer: note(what=what, peer=peer),
+        about=lambda: about_of(hosts, "not said", clock()).to_bytes(),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
 from ksdp.flows.runs.terms import public_key
+from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.pem.pem_file import PemProtocol, parse_pem_protocol
 from ksdp.protocols.pem.rolls import PemNodes
@@ -26,6 +28,28 @@ class PemHosts:
     spec: PemProtocol
     nodes: PemNodes
     keys: Mapping[str, Ed25519PublicKey]
+    base: Path
+    """Folder that its paths are relative to."""
+
+    @property
+    def who(self) -> tuple[Participant, ...]:
+        """All hosts with their keys."""
+        return tuple(Participant(name, key.public_bytes_raw()) for name, key in sorted(self.keys.items()))
+
+    @cached_property
+    def said(self) -> Mapping[str, Any]:
+        """Every line of the file by its name, but where hosts are and how long they wait for each other."""
+        tables = self.spec.model_dump(mode="json", exclude={"parties": True, "timeouts": True})
+        lines: dict[str, Any] = {}
+        for name, value in tables.items():
+            lines |= (
+                {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
+            )
+        return lines | {"parties": [[each.name, each.identity.hex()] for each in self.who]}
+
+    def speaks_with(self, name: str) -> tuple[str, ...]:
+        """The hosts that a host has a connection with."""
+        return tuple(self.spec.peers(name))
 
     def address(self, name: str) -> Address:
         """Where a host listens."""
@@ -80,4 +104,4 @@ def read_pem_hosts(path: Path) -> PemHosts:
     for node in spec.parties:
         Address.parse(node.address)
         keys[node.name] = public_key(base, node.key)
-    return PemHosts(spec, spec.nodes(keys), keys)
+    return PemHosts(spec, spec.nodes(keys), keys, base)

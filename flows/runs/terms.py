@@ -19,6 +19,7 @@ from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.final_terms import final_terms, opens_final
 from ksdp.protocols.runs.programs import Precision, check_program, is_noisy, needs_norms
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
+from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
@@ -41,6 +42,20 @@ class Run:
     def address(self, name: str) -> Address:
         """Where a party, or the server, listens."""
         return next(Address.parse(node.address) for node in self.spec.nodes if node.name == name)
+
+    @property
+    def who(self) -> tuple[Participant, ...]:
+        """All nodes with their keys."""
+        return self.terms.nodes
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """Every term by its name."""
+        return self.terms.terms
+
+    def speaks_with(self, name: str) -> tuple[str, ...]:
+        """All other nodes."""
+        return self.terms.others(name)
 
     @property
     def server(self) -> str:
@@ -108,6 +123,7 @@ def read_run(path: Path) -> Run:
         from ksdp.protocols.runs.normed_rounds import check_normed
 
         check_normed(terms)
+    seconds_to_restart(terms, spec.timeouts)
     return Run(spec, base, terms, names)
 
 

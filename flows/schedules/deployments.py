@@ -32,6 +32,7 @@ from ksdp.flows.schedules.notices import send_waiting, utc_now
 from ksdp.flows.schedules.run_lines import NewRuns, run_line
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
 from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_runs
+from ksdp.storage.schedules.outbox import set_damaged_aside
 from ksdp.storage.schedules.running import begin, finish, hold, interrupted, running
 from ksdp.storage.schedules.schedule_files import Schedule, asked, forget_asked, read_schedules, set_paused
 from ksdp.storage.store import Store, content_key
@@ -43,6 +44,8 @@ _AGAIN = timedelta(seconds=30)
 
 _SELDOM = 5
 """Ticks between looks at Prefect's pages' switches, and at notices that wait."""
+
+_DAMAGED = "{file} of schedule {name} is damaged: a run of every document is made in its place"
 
 
 class Follower:
@@ -136,6 +139,8 @@ class Follower:
         if self._ticks % _SELDOM == 0:
             await self._switches()
             for name in self._applied:
+                for file in await asyncio.to_thread(set_damaged_aside, self._store, name):
+                    current().say(f"notice {file} of schedule {name} is damaged and is not sent; see its history")
                 await asyncio.to_thread(send_waiting, self._store, name, utc_now)
         self._ticks += 1
         for schedule, deployment in list(self._applied.values()):
@@ -158,11 +163,15 @@ class Follower:
             return
         wanted = asked(self._store, schedule.name)
         if wanted is not None:
+            if wanted.damaged:
+                current().say(_DAMAGED.format(name=schedule.name, file="asked.json"))
             await self._start(schedule, deployment, full=wanted.full, only_due=False)
             forget_asked(self._store, schedule.name)
             return
         mark = interrupted(self._store, schedule.name)
         if mark is not None:
+            if mark.damaged:
+                current().say(_DAMAGED.format(name=schedule.name, file="running.json"))
             if not mark.stopped and await self._cancelled(mark.flow_run):
                 self._write_cancelled(schedule)
             else:

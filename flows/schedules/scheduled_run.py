@@ -27,6 +27,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
 from ksdp.audit.errors import InvalidAudit, KsdpError, StoreError
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
@@ -71,7 +72,8 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
     seen = await asyncio.to_thread(due_audit, opened, schedule, full=full)
     if seen.spec is None:
         return _Attempted(seen, None)
-    ref = (await asyncio.to_thread(prepare_stored, seen.spec, seen.corpus, opened.root, may_sample=True)).ref
+    plan = await asyncio.to_thread(make_plan, seen.spec, seen.corpus)
+    ref = (await asyncio.to_thread(prepare_stored, plan, opened.root, may_sample=True)).ref
     with ExitStack() as held:
         await _hold_store(opened, held)
         cluster = held.enter_context(open_workers(schedule.workers, asked=seen.spec.cluster))

@@ -111,7 +111,7 @@ class _Series:
         plan = make_plan(spec, corpus)
         if number == 1 and "undecided" in self.rules.allowed:
             check_undecided(plan)
-        return prepare_stored(spec, corpus, self.store, may_sample=True, asked=asked, plan=plan)
+        return prepare_stored(plan, self.store, may_sample=True, asked=asked)
 
     def remembered(self) -> frozenset[str]:
         """What other audits of this question proved to be above the margin: no new seed makes it clear."""

@@ -1,1 +1,1 @@
-"""What every protocol says and how: keys, messages, and machines that take them in order."""
+"""What every protocol is built on: keys, messages, and state machines that take messages in order."""

@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
 __all__ = ["pack_array", "pack_arrays", "unpack_array", "unpack_arrays"]
 
-Floats = NDArray[np.float64]
 _MOST_AXES = 8
 
 

@@ -1,9 +1,10 @@
 """Who takes part, who signs what, and the keys that two of them share.
 
-An identity is an Ed25519 key that lasts; agreement keys (X25519) are made afresh for every session and never
-written down. Whoever carries messages between the parties can stop them, not read or change them: every message
-is an `Envelope`, signed over the session, the kind, both names and the body, or authenticated under a key that
-only the two ends have.
+An identity is an Ed25519 key that lasts; agreement keys (X25519) are made afresh for every session, and are not
+written down, but for a party that may be started anew within it (encrypted, and gone at its end: `kept_run`).
+Whoever carries messages between the parties can stop them, not read or change them: every message is an
+`Envelope`, signed over the session, the kind, both names and the body, or authenticated under a key that only the
+two ends have.
 
 Key of a purpose between a and b: HKDF-SHA256 over the X25519 secret, with the session and both agreement keys as
 salt and (version, purpose, both identities) as info, so that no key serves two sessions, pairs or purposes.
@@ -145,7 +146,7 @@ def open_envelope(
 
 
 class AgreementKey:
-    """One party's half of a key agreement: made for one session, kept in memory only.
+    """One party's half of a key agreement: made for one session.
 
     Parameters
     ----------
@@ -195,7 +196,7 @@ class AgreementKey:
         return HKDF(SHA256(), length, salt, info).derive(secret)
 
 
-def derive_alone(secret: bytes, purpose: str, session: bytes, owner: str, *, length: int = 16) -> bytes:
+def derive_alone(secret: bytes, purpose: str, session: bytes, owner: str) -> bytes:
     """A key of a purpose from one party's own secret: HKDF-SHA256 as between two, with one name."""
     info = pack("key", VERSION, purpose.encode(), owner.encode())
-    return HKDF(SHA256(), length, session, info).derive(secret)
+    return HKDF(SHA256(), 16, session, info).derive(secret)

@@ -1,4 +1,4 @@
-"""The round engine: every node tells every other node one thing, which may be nothing, waits for all, goes on.
+"""The round engine: every node sends every other node one message, possibly empty, and waits for theirs.
 
 A protocol is a generator. It yields a `Round` (what it sends), is sent what arrived, by sender, and returns its
 result. It knows no sockets: `ksdp.protocols.network` carries rounds among hosts, `run_together` within one
@@ -103,7 +103,7 @@ class RoundEngine:
         """
         messages = {peer: self._packed(kind, bodies.get(peer, b"")) for peer in self.others}
         arrived = yield Round(self._number, kind, messages)
-        found = {}
+        taken = {}
         for peer in self.others:
             theirs, number, body = unpack("round", arrived[peer], 3)
             if (theirs, number_of(number)) != (kind.encode(), self._number):
@@ -113,9 +113,9 @@ class RoundEngine:
             if due is not None and (peer in due) != bool(body):
                 what = "nothing where something is" if peer in due else "something where nothing is"
                 raise ProtocolError(f"{peer} said {what} due ({kind}).")
-            found[peer] = body
+            taken[peer] = body
         self._number += 1
-        return found if due is None else {peer: found[peer] for peer in self.others if peer in due}
+        return taken if due is None else {peer: taken[peer] for peer in self.others if peer in due}
 
     def tell(self, kind: str, bodies: Bodies) -> Rounds[None]:
         """Tell some of the others, in a round in which nobody else says anything."""

@@ -1,4 +1,4 @@
-"""What every protocol machine has in common: steps in order, each once, and an end that forgets."""
+"""What all protocol state machines share: steps in order, each taken once; secrets are wiped at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields to bytes and back, in exactly one way.
+"""Fields to bytes and back: an encoding with exactly one form for each message.
 
 What is signed, hashed into a key or sent is written by `pack`: a label, then every field with its length. Two
 different lists of fields never give the same bytes, and `unpack` accepts nothing but what `pack` wrote.

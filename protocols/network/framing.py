@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import enum
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from ksdp.audit.errors import ProtocolError
 
@@ -24,7 +24,7 @@ __all__ = ["HEADER_BYTES", "Frame", "FrameStream", "Kind", "Resume", "read_frame
 
 _HEADER = struct.Struct(">4sBQQQ")
 _MAGIC = b"KSF1"
-_RESUME = struct.Struct(">16s16sQ")
+_RESUME = struct.Struct(">16s16s16sQQQ")
 HEADER_BYTES = _HEADER.size
 _SMALL = 256
 """Longest payload of a frame that is not `DATA`."""
@@ -47,7 +47,7 @@ class Frame:
     number: int = 0
     """Of a `DATA` frame."""
     received: int = 0
-    """`DATA` frames that the sender has taken in; the other end need not keep them."""
+    """`DATA` frames that the sender has; the other end need not keep them."""
     payload: bytes = b""
 
     def to_bytes(self) -> bytes:
@@ -60,15 +60,21 @@ class Resume:
     """The first thing that either end says on a connection."""
 
     own: bytes
+    """16 random bytes that name this end's place in the run; a party that was started anew has it again."""
+    process: bytes
     """16 random bytes that name this end's process."""
     other: bytes
-    """Those of the other end, as last heard; zeros before the first connection."""
+    """The other end's place, as last heard; zeros before the first connection."""
+    attempt: int
+    """Processes that had this place so far."""
     received: int
     """`DATA` frames taken in so far: the other end goes on from there."""
+    stored: int
+    """Of these, how many the other end need not keep."""
 
     def to_bytes(self) -> bytes:
         """As the payload of a `RESUME` frame."""
-        return _RESUME.pack(self.own, self.other, self.received)
+        return _RESUME.pack(*astuple(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Resume:

@@ -1,23 +1,23 @@
 """One peer: messages in both directions, in order, each once, over connections that may be lost and come back.
 
 What was sent is kept until the peer has acknowledged it, and sent again on the next connection. A frame out of
-order or a second time is refused and ends the run, as does a peer that was started anew: its keys are gone.
+order or a second time is refused and ends the run, as does a peer that was started anew, unless it kept its place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.framing import Frame, Kind, Resume, read_frame
+from ksdp.protocols.network.places import LinkError, Place, Ticket
 
-__all__ = ["ABORTS", "Link", "LinkError", "LinkTimes", "Observer"]
+__all__ = ["ABORTS", "Link", "LinkTimes", "Observer"]
 
 Observer = Callable[[str, str], None]
 """Told (what, peer) of connections that come and go."""
@@ -33,7 +33,6 @@ ABORTS = {
 """Why a party ends a run, in words that say nothing about its data."""
 _AHEAD = 4
 """Messages that may wait to be taken: a peer is at most one round ahead."""
-_NOBODY = bytes(16)
 
 
 @dataclass(frozen=True)
@@ -43,23 +42,7 @@ class LinkTimes:
     message: float = 600.0
     """Until the next message of a peer; longer than the longest step of its algorithm."""
     reconnect: float = 30.0
-    """Until a lost connection is back."""
-
-
-class LinkError(ProtocolError):
-    """There is no way on with one peer.
-
-    Parameters
-    ----------
-    peer : str
-        Which.
-    word : str
-        The reason, of `ABORTS`, as the others are told.
-    """
-
-    def __init__(self, message: str, peer: str, word: str) -> None:
-        super().__init__(message)
-        self.peer, self.word = peer, word
+    """Until a lost connection is back, or a party that was started anew."""
 
 
 class Link:
@@ -71,14 +54,26 @@ class Link:
         Names of the two ends.
     limit : int
         Most bytes of one message.
+    ticket : Ticket, optional
+        Where messages are written down: they are acknowledged when `store` says so.
     """
 
-    def __init__(self, own: str, peer: str, *, limit: int, times: LinkTimes, observe: Observer) -> None:
+    def __init__(
+        self,
+        own: str,
+        peer: str,
+        *,
+        limit: int,
+        times: LinkTimes,
+        observe: Observer,
+        ticket: Ticket | None = None,
+    ) -> None:
         self.own, self.peer = own, peer
         self._limit, self._times, self._observe = limit, times, observe
-        self._self_id, self._peer_id = secrets.token_bytes(16), _NOBODY
+        self._place = Place(peer, ticket)
         self._kept: deque[Frame] = deque()
-        self._next, self._received = 0, 0
+        self._next = self._received = ticket.rounds if ticket else 0
+        self._stored = ticket.rounds if ticket else None
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD)
         self._writer: asyncio.StreamWriter | None = None
         self._connection: asyncio.Task[None] | None = None
@@ -87,7 +82,7 @@ class Link:
         self.failed: asyncio.Future[LinkError] = self._loop.create_future()
         """Set once, when there is no way on."""
         self.connected, self._over = asyncio.Event(), asyncio.Event()
-        self._begun = False
+        self._begun = self._parting = False
 
     def attach(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> asyncio.Task[None]:
         """Go on over this connection; an earlier one is dropped. Ends when the connection does."""
@@ -101,6 +96,8 @@ class Link:
             await self._resume(reader, writer)
             while True:
                 await self._take(await read_frame(reader, self._limit))
+        except LinkError as error:
+            self._end(error)
         except ProtocolError as error:
             self.fail(f"{self.peer} {error}.")
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
@@ -111,32 +108,54 @@ class Link:
             writer.close()
 
     async def _resume(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = Resume(self._self_id, self._known(), self._received)
+        hello = self._place.hello(self._received, self._acknowledges, fixed=self._fixed)
         writer.write(Frame(Kind.RESUME, payload=hello.to_bytes()).to_bytes())
-        first = await asyncio.wait_for(read_frame(reader, 0), self._times.reconnect)
-        if first.kind is not Kind.RESUME:
+        opening = await asyncio.wait_for(read_frame(reader, 0), self._times.reconnect)
+        if opening.kind is not Kind.RESUME:
             raise ProtocolError("did not begin with a greeting")
-        theirs = Resume.from_bytes(first.payload)
-        if self._known() not in (_NOBODY, theirs.own) or theirs.other not in (_NOBODY, self._self_id):
-            raise ProtocolError("was started anew within a run: all parties must begin again")
-        if not self._next - len(self._kept) <= theirs.received <= self._next:
+        theirs = Resume.from_bytes(opening.payload)
+        what = self._place.meet(theirs, fixed=self._fixed)
+        first = self._next - len(self._kept)
+        if not first <= theirs.received <= self._next or theirs.stored > theirs.received:
             raise ProtocolError("asked for messages that it has acknowledged, or that were never sent")
-        again = self._peer_id != _NOBODY
-        self._peer_id = theirs.own
-        self._acknowledged(theirs.received)
+        self._acknowledged(theirs.stored)
         self._writer = writer
         for frame in self._kept:
-            writer.write(frame.to_bytes())
+            if frame.number >= theirs.received:
+                writer.write(frame.to_bytes())
+        if self._parting:
+            writer.write(Frame(Kind.BYE, received=self._acknowledges).to_bytes())
         await writer.drain()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self.connected.set()
-        self._observe("reconnected" if again else "connected", self.peer)
+        self._observe(what, self.peer)
 
-    def _known(self) -> bytes:
-        """The peer's process, once messages have passed; until then it may start over."""
-        return self._peer_id if self._begun or self._received else _NOBODY
+    @property
+    def _acknowledges(self) -> int:
+        """Messages that the peer need not keep."""
+        return self._received if self._stored is None else self._stored
+
+    def store(self, rounds: int) -> None:
+        """So many messages are on the disk here: the peer may forget them."""
+        self._stored = rounds
+
+    def send_again(self, payloads: Sequence[bytes], number: int) -> None:
+        """Keep what an earlier process sent last, up to before this number, for a peer that does not have it."""
+        self._next = number
+        first = number - len(payloads)
+        self._kept.extend(Frame(Kind.DATA, first + at, 0, payload) for at, payload in enumerate(payloads))
+
+    @property
+    def peer_ticket(self) -> bytes:
+        """The peer's place in the run."""
+        return self._place.theirs
+
+    @property
+    def _fixed(self) -> bool:
+        """Whether messages have passed: until then the peer may start over."""
+        return self._begun or self._received > 0
 
     async def _take(self, frame: Frame) -> None:
         if frame.kind is Kind.ABORT:
@@ -186,8 +205,11 @@ class Link:
 
     def fail(self, message: str, word: str = "fault") -> None:
         """There is no way on with this peer; the first reason stays."""
+        self._end(LinkError(message, self.peer, word))
+
+    def _end(self, error: LinkError) -> None:
         if not self.failed.done():
-            self.failed.set_result(LinkError(message, self.peer, word))
+            self.failed.set_result(error)
 
     async def send(self, payload: bytes) -> None:
         """Hand over one message; it is kept until the peer has it.
@@ -198,7 +220,7 @@ class Link:
             If there is no way on.
         """
         self._check()
-        frame = Frame(Kind.DATA, self._next, self._received, payload)
+        frame = Frame(Kind.DATA, self._next, self._acknowledges, payload)
         self._next += 1
         self._kept.append(frame)
         await self._write(frame)
@@ -236,7 +258,8 @@ class Link:
 
     async def finish(self, wait: float) -> None:
         """Say that all has arrived, and wait a while for the peer to say so."""
-        await self._write(Frame(Kind.BYE, received=self._received))
+        self._parting = True
+        await self._write(Frame(Kind.BYE, received=self._acknowledges))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), wait)
 

@@ -1,4 +1,4 @@
-"""Shares that carry a MAC for every other party, and their opening: nobody tells a false share.
+"""Shares that carry a MAC for every other party, and their opening: a false share is detected.
 
 Party m holds its share z of a value and, for every peer j, a tag; j holds a key alpha_j of 48 bits, the same for
 all values, and a beta for this one, with
@@ -141,11 +141,11 @@ class Holder:
             numbers = [
                 int.from_bytes(data[at : at + ring.width], "little") for at in range(0, len(data), ring.width)
             ]
-            told, tags = numbers[: len(shares)], numbers[len(shares) :]
-            for share, value, tag in zip(shares, told, tags, strict=True):
+            sent, tags = numbers[: len(shares)], numbers[len(shares) :]
+            for share, value, tag in zip(shares, sent, tags, strict=True):
                 if (self._key * value + share.betas[peer] - tag) % ring.modulus:
                     raise _false(peer)
-            totals = [total + value for total, value in zip(totals, told, strict=True)]
+            totals = [total + value for total, value in zip(totals, sent, strict=True)]
         return [total % ring.modulus for total in totals]
 
     def open_vector(self, share: VectorShare) -> Script[Limbs]:
@@ -156,11 +156,11 @@ class Holder:
         arrived = yield Exchange(payloads, dict.fromkeys(self._peers, 2 * len(value)))
         terms = [share.value]
         for peer, data in arrived.items():
-            told = ring.from_bytes(data[: len(value)], length)
+            sent = ring.from_bytes(data[: len(value)], length)
             tag = ring.from_bytes(data[len(value) :], length)
-            if (ring.add(ring.multiply(self._key, told), share.betas[peer]) != tag).any():
+            if (ring.add(ring.multiply(self._key, sent), share.betas[peer]) != tag).any():
                 raise _false(peer)
-            terms.append(told)
+            terms.append(sent)
         return ring.add(*terms)
 
 

@@ -1,4 +1,4 @@
-"""What carries MACs in a normed sum, in which order, and how the parties make them.
+"""Which values of a normed sum carry MACs, in what order, and how the parties compute them.
 
 After its products are made, every party m holds shares z_m of numbers (the masks, the products of masks) and of
 two vectors (U, and mu U less the noise). Of alpha_j z_m, alpha_j the key of j, the two get shares by one oblivious
@@ -109,7 +109,7 @@ def scalars_of(
     """The numbers that carry MACs, below 2^bits of `checked_scalar_ring`."""
     p = own.parameters
     above, high = p.scalar_ring.bits, iter(own.high)
-    found = [
+    scalars = [
         own.square,
         (square % p.ring.modulus) + (next(high) << p.ring.bits),
         own.factor,
@@ -118,7 +118,7 @@ def scalars_of(
     ]
     for k in range(len(p.steps)):
         t_high, y_high = own.t[k] >> p.t_shift, own.y[k] >> cut_of_y(p, k)
-        found += [
+        scalars += [
             squares[k] % p.scalar_ring.modulus,
             cubes[k] % p.scalar_ring.modulus,
             crosses[k] % p.scalar_ring.modulus,
@@ -127,7 +127,7 @@ def scalars_of(
             y_high,
             own.y[k] - (y_high << cut_of_y(p, k)) + (next(high) << above),
         ]
-    return found
+    return scalars
 
 
 def masked_product(own: OwnMasks, product: Limbs) -> Limbs:

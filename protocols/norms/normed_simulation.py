@@ -37,11 +37,9 @@ def deliver(scripts: Sequence[Script[_Result]]) -> tuple[tuple[_Result, ...], li
     return tuple(results[name][0] for name in places), sent
 
 
-def simulate_setup(
-    parties: int, session: bytes | None = None, *, random_bytes: RandomBytes = os_random
-) -> tuple[OtSetup, ...]:
+def simulate_setup(parties: int, *, random_bytes: RandomBytes = os_random) -> tuple[OtSetup, ...]:
     """Base transfers between all pairs."""
-    session = random_bytes(32) if session is None else session
+    session = random_bytes(32)
     return deliver([setup_script(session, me, parties, random_bytes=random_bytes) for me in range(parties)])[0]
 
 

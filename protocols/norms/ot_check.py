@@ -1,4 +1,4 @@
-"""The consistency check of extended oblivious transfers: a receiver with other choices in other columns is found.
+"""The consistency check of extended oblivious transfers: it catches a receiver whose columns differ.
 
 In the extension (`ot_extension`) the sender's columns must satisfy q_i = t_i + Delta_i r with *one* r for all i. A
 receiver that announces u_i with different r_i learns bits of Delta from what the products then show, and with

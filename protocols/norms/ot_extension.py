@@ -138,10 +138,10 @@ def extend_receiver(
     for i, (zero, one) in enumerate(pairs):
         columns[i] = keystream(zero, len(packed), number)
         announced[i] = columns[i] ^ keystream(one, len(packed), number) ^ packed
-    told = announced.tobytes()
-    hashed = ColumnHash(told, number, len(packed))
+    body = announced.tobytes()
+    hashed = ColumnHash(body, number, len(packed))
     check = b"".join(hashed(column).tobytes() for column in (packed, *columns))
-    return ReceiverRows(bits, transpose_bits(columns)[_UNUSED:], number), told + check
+    return ReceiverRows(bits, transpose_bits(columns)[_UNUSED:], number), body + check
 
 
 def extend_sender(seeds: Sequence[bytes], delta: Bytes, announced: bytes, number: int) -> SenderRows:
@@ -163,9 +163,9 @@ def extend_sender(seeds: Sequence[bytes], delta: Bytes, announced: bytes, number
     ProtocolError
         If the receiver's columns are not of one and the same choices.
     """
-    told, check = announced[: -HASH_BYTES * (1 + SECURITY)], announced[-HASH_BYTES * (1 + SECURITY) :]
-    columns = np.frombuffer(told, dtype=np.uint8).reshape(SECURITY, -1).copy()
-    hashed = ColumnHash(told, number, columns.shape[1])
+    body, check = announced[: -HASH_BYTES * (1 + SECURITY)], announced[-HASH_BYTES * (1 + SECURITY) :]
+    columns = np.frombuffer(body, dtype=np.uint8).reshape(SECURITY, -1).copy()
+    hashed = ColumnHash(body, number, columns.shape[1])
     of_choices, *of_columns = np.frombuffer(check, dtype=np.uint8).reshape(1 + SECURITY, HASH_BYTES)
     for i, seed in enumerate(seeds):
         stream = keystream(seed, columns.shape[1], number)

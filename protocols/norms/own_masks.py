@@ -1,4 +1,4 @@
-"""What one party of a normed sum draws alone: masks of all that is opened, and its key of the MACs."""
+"""What each party of a normed sum draws for itself: masks for everything that is opened, and its MAC key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of integers modulo 2^(16 L), for L up to some dozens: wider than any machine word.
+"""Vectors of integers modulo 2^(16 L), for L up to a few dozen: wider than any machine word.
 
 An entry is L limbs of 16 bits, the lowest first; a vector is a uint16 array of shape (L, d), so a row holds one
 limb of every entry. Three things follow. The bytes of the array are the message. Products of two limbs, summed

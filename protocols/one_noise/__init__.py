@@ -1,1 +1,1 @@
-"""Remove every device's noise but one, nobody knowing whose is left (FedPower, Algorithm 2)."""
+"""Remove the noise of all devices but one, so that nobody knows whose is left (FedPower, Algorithm 2)."""

@@ -33,8 +33,8 @@ def _challenges(n: int) -> list[mpz]:
     width = (n.bit_length() + 7) // 8
     out = []
     for number in range(_ROOTS):
-        asked = b"ksdp-paillier-modulus-1" + number.to_bytes(1, "big") + n.to_bytes(width, "big")
-        out.append(mpz(int.from_bytes(hashlib.shake_256(asked).digest(width + 16), "big")) % n)
+        seed = b"ksdp-paillier-modulus-1" + number.to_bytes(1, "big") + n.to_bytes(width, "big")
+        out.append(mpz(int.from_bytes(hashlib.shake_256(seed).digest(width + 16), "big")) % n)
     return out
 
 

@@ -1,4 +1,4 @@
-"""Remove from a noisy sum every device's noise but one, nobody knowing whose is left (FedPower, Algorithm 2).
+"""Remove all devices' noise but one from a noisy sum; nobody knows whose is left (FedPower, Algorithm 2).
 
 After a secure aggregation the server has the sum of Y_i + N_i. This tells it the sum of all N_i but one. The
 server holds a Paillier key; devices D_1, ..., D_n in the order of their names:
@@ -96,9 +96,9 @@ class RemovalServer(Machine):
             last = terms.participants[-1]
             body = open_envelope(message, terms.session, "removal-total", last, receiver=terms.server.name)
             products = terms.read(body, terms.slots.plaintexts(terms.entries))
-            found = terms.slots.unpack([self._key.decrypt(c) for c in products], terms.entries)
+            noise = terms.slots.unpack([self._key.decrypt(c) for c in products], terms.entries)
             self._forget()
-            return found
+            return noise
 
     def _forget(self) -> None:
         self._key = None

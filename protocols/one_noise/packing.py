@@ -1,4 +1,4 @@
-"""Many small whole numbers in one plaintext of an additively homomorphic encryption.
+"""Many small integers packed into one plaintext of an additively homomorphic encryption.
 
 Several whole numbers of a stated size travel in one plaintext, each in a slot wide enough for the
 sum of so many (`Slots`). A multiplication by 0 or 1, and additions, act on all slots at once.
@@ -101,7 +101,7 @@ class Slots:
             if shifted < 0 or shifted >> self.width * self.count:
                 raise ProtocolError("a packed sum is larger than the bounds allow.")
             out += [(shifted >> self.width * k & mask) - largest for k in range(self.count)]
-        found = np.array(out[:entries], dtype=np.int64)
-        if any(out[entries:]) or (found.size and int(np.abs(found).max()) > largest):
+        sums = np.array(out[:entries], dtype=np.int64)
+        if any(out[entries:]) or (sums.size and int(np.abs(sums).max()) > largest):
             raise ProtocolError("a packed sum is larger than the bounds allow.")
-        return found
+        return sums

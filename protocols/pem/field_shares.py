@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Words
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes, os_random
 
@@ -25,7 +26,6 @@ __all__ = ["PRIMES", "PrimeField"]
 PRIMES = {32: 2**32 - 5, 64: 2**64 - 59}
 """Bits of an entry to the prime."""
 
-Words = NDArray[np.uint64]
 Signed = NDArray[np.int64]
 
 

@@ -87,6 +87,11 @@ class PemDraft(Section, frozen=True):
             raise ValueError("`algorithm.says` and `code` must say which functions all mean.")
         if len({*self.servers, self.aggregator}) != len(self.servers) + 1:
             raise ValueError("`servers` and `aggregator` must be different hosts.")
+        if self.timeouts.restart:
+            raise ValueError(
+                "`timeouts.restart` must be left out of a run of PEM: a host that fails is out with its clients, "
+                "and the run goes on without it; what its clients sent may not be sent again."
+            )
         return self
 
 
@@ -193,22 +198,10 @@ def is_pem(tables: Mapping[str, Any]) -> bool:
 
 
 def parse_pem_protocol(tables: Mapping[str, Any]) -> PemProtocol:
-    """Check the tables of a protocol file.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file; `SpecError` as by `validated`."""
     return validated(PemProtocol, tables, "protocol file")
 
 
 def parse_pem_draft(tables: Mapping[str, Any]) -> PemDraft:
-    """Check the tables of a protocol file that names no hosts yet.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file that names no hosts yet; `SpecError` as by `validated`."""
     return validated(PemDraft, tables, "draft of a protocol file")

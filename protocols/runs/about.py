@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.runs.run_terms import RunTerms
 
 __all__ = ["GROUNDS", "LARGEST_ABOUT", "About", "different_terms"]
 
@@ -37,7 +36,7 @@ class About:
     clock: float
     """Seconds since 1970."""
     terms: Mapping[str, Any]
-    """As `RunTerms.terms`."""
+    """Every term by its name, as `RunTerms.terms`."""
     grounds: str = "not said"
     """On what grounds it will take part, one of `GROUNDS`."""
     kit: Mapping[str, Any] | None = None
@@ -57,16 +56,16 @@ class About:
             If it is something else.
         """
         try:
-            said = json.loads(data)
-            found = cls(**said)
-            texts = all(_plain(text) for text in (found.ksdp, found.code))
-            fits = texts and isinstance(found.clock, float) and math.isfinite(found.clock)
-            fits = fits and isinstance(found.terms, dict) and len(found.terms) <= _MOST_TERMS
-            if not (fits and found.grounds in GROUNDS and isinstance(found.kit, dict | None)):
+            fields = json.loads(data)
+            about = cls(**fields)
+            texts = all(_plain(text) for text in (about.ksdp, about.code))
+            fits = texts and isinstance(about.clock, float) and math.isfinite(about.clock)
+            fits = fits and isinstance(about.terms, dict) and len(about.terms) <= _MOST_TERMS
+            if not (fits and about.grounds in GROUNDS and isinstance(about.kit, dict | None)):
                 raise ValueError
         except (TypeError, ValueError, RecursionError):
             raise ProtocolError("said something that no check says") from None
-        return found
+        return about
 
 
 def _plain(text: Any) -> bool:
@@ -74,14 +73,14 @@ def _plain(text: Any) -> bool:
     return isinstance(text, str) and len(text) <= _LONGEST and text.isascii() and text.isprintable()
 
 
-def different_terms(own: RunTerms, theirs: Mapping[str, Any]) -> tuple[str, ...]:
+def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[str, ...]:
     """The lines of two protocol files that differ: what stands here and what stands there.
 
     Of the parties only those are named that are not the same. Terms that only the other end knows are its own
     words, and are not repeated.
     """
     lines = []
-    for name, here in own.terms.items():
+    for name, here in own.items():
         there = theirs.get(name)
         if _same(here, there):
             continue
@@ -89,7 +88,7 @@ def different_terms(own: RunTerms, theirs: Mapping[str, Any]) -> tuple[str, ...]
             lines += _different_parties(here, there)
         else:
             lines.append(f"`{name}` is {_shown(here)} here and {_shown(there)} there")
-    if theirs.keys() - own.terms.keys():
+    if theirs.keys() - own.keys():
         lines.append("the other end has a term that is not known here")
     return tuple(lines)
 

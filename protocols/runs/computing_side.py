@@ -1,4 +1,4 @@
-"""One party's side of what every run on shares does: share, compute, learn what was opened."""
+"""One party's side of every run on shares: share the input, compute, learn what is opened."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class ComputingSide:
         entries : mapping from name to list of int
             Of every party's blocks.
         """
-        found: dict[str, list[Entered]] = {name: [] for name in entries}
+        received: dict[str, list[Entered]] = {name: [] for name in entries}
         for number in range(max(map(len, entries.values()))):
             speak = {name: sizes[number] for name, sizes in entries.items() if number < len(sizes)}
             mine = next(blocks) if self._engine.name in speak else None
             arrived = yield from self._shared(mine, [name for name in self._engine.others if name in speak])
             for name, body in arrived.items():
-                found[name].append(added([body], speak[name]))
-        return found if self.computes else None
+                received[name].append(added([body], speak[name]))
+        return received if self.computes else None
 
     def _shared(
         self, mine: NDArray[np.int64] | None, speak: list[str] | tuple[str, ...]
@@ -105,17 +105,17 @@ class ComputingSide:
                 raise ProtocolError("All computing parties wait, and nobody speaks: they drifted apart.")
             taken = {at: arrived[name][1:] for at, name in enumerate(computing) if name in arrived}
         mine: Arrays = party.result if party is not None else {}
-        told = dict.fromkeys(engine.others, pack_arrays(mine)) if party is not None else {}
-        copies = yield from engine.exchange("opened", told, [name for name in computing if name != engine.name])
-        found = {name: unpack_arrays(body) for name, body in copies.items()}
+        result = dict.fromkeys(engine.others, pack_arrays(mine)) if party is not None else {}
+        copies = yield from engine.exchange("opened", result, [name for name in computing if name != engine.name])
+        results = {name: unpack_arrays(body) for name, body in copies.items()}
         if party is not None:
-            found[engine.name] = mine
-        return _one_of(found)
+            results[engine.name] = mine
+        return _one_of(results)
 
 
-def _one_of(found: Mapping[str, Arrays]) -> Arrays:
+def _one_of(results: Mapping[str, Arrays]) -> Arrays:
     """The copy of the first computing party; the others' have the last bits of their own BLAS."""
-    first, *others = (found[name] for name in sorted(found))
+    first, *others = (results[name] for name in sorted(results))
     for other in others:
         same = other.keys() == first.keys() and all(
             other[n].shape == first[n].shape and np.allclose(other[n], first[n], rtol=_AGREE, atol=_AGREE)

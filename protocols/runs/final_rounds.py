@@ -35,7 +35,7 @@ from ksdp.protocols.runs.handshake import Outcome, agree_on_result, check_node, 
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.shared.field import BYTES, PRIME, integers, symmetric_residues
 from ksdp.protocols.shared.means import MOST_ROWS, SUM_BITS, mean_of
-from ksdp.protocols.shared.subspace import MOMENT_BITS, NotConverged, Wanted, decompose, vectors_of
+from ksdp.protocols.shared.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose, vectors_of
 
 __all__ = ["final_rounds", "largest_final_message"]
 
@@ -120,21 +120,21 @@ async def _decomposed(runtime: Any, terms: RunTerms, entered: Entered) -> Arrays
     mechanism, final = terms.mechanism, terms.final
     assert isinstance(mechanism, PDSVD)
     assert final is not None
-    wanted = Wanted(
+    task = Decomposition(
         mechanism.rank, terms.features, final.block, final.rounds, mechanism.start_seed, mechanism.reveal_sigma
     )
     rows, columns = np.triu_indices(terms.features)
     diagonal = integers(entered[rows == columns], (terms.features,))
     moments = symmetric_residues(entered, terms.features)
     try:
-        opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), wanted)
+        opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), task)
     except NotConverged:
         raise ProtocolError(
             "The run has not converged, and nothing but this was opened: agree on a larger `final.block` than "
             f"{final.block} or more `final.rounds` than {final.rounds}, or another `rank`, if two singular values "
             "are too close there."
         ) from None
-    return vectors_of(opened, wanted, terms.parties * terms.precision.bound)
+    return vectors_of(opened, task, terms.parties * terms.precision.bound)
 
 
 def _sums(matrix: sp.csr_array, bound: float) -> NDArray[np.int64]:

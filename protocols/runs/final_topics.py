@@ -111,8 +111,8 @@ def _check(matrix: sp.csr_array, bound: float) -> None:
 
 
 def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict[str, int]]:
-    told = yield from engine.everybody("rows", pack_number(mine))
-    rows = {name: number_of(body) for name, body in told.items()} | {engine.name: mine}
+    counts = yield from engine.everybody("rows", pack_number(mine))
+    rows = {name: number_of(body) for name, body in counts.items()} | {engine.name: mine}
     if min(rows.values()) < 1:
         raise ProtocolError("A party has no rows.")
     most = _most_rows(terms)
@@ -140,8 +140,8 @@ def _entered(
         name: [features * min(most, count - first) for first in range(0, count, most)]
         for name, count in rows.items()
     }
-    found = yield from side.blocks_of(_blocks(matrix, most, 2.0**fraction / np.sqrt(largest)), entries)
-    return None if found is None else SharedRows(_residues(found, sum(rows.values()), features))
+    blocks = yield from side.blocks_of(_blocks(matrix, most, 2.0**fraction / np.sqrt(largest)), entries)
+    return None if blocks is None else SharedRows(_residues(blocks, sum(rows.values()), features))
 
 
 def _blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[np.int64]]:
@@ -150,13 +150,13 @@ def _blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[n
         yield np.rint(part).astype(np.int64)
 
 
-def _residues(found: dict[str, list[Entered]], rows: int, features: int) -> Residues:
+def _residues(blocks: dict[str, list[Entered]], rows: int, features: int) -> Residues:
     residues: Residues | None = None
     at = 0
-    for name in sorted(found):
-        for number, block in enumerate(found[name]):
+    for name in sorted(blocks):
+        for number, block in enumerate(blocks[name]):
             part = residues_of_bytes(block).reshape(-1, len(block) // features, features)
-            found[name][number] = block[:0]  # not held twice
+            blocks[name][number] = block[:0]  # not held twice
             if residues is None:
                 residues = np.empty((len(part), rows, features), dtype=np.float32)
             residues[:, at : at + part.shape[1]] = part

@@ -1,4 +1,4 @@
-"""What every node of a run says first and last, and what it holds at the end."""
+"""The first and the last messages of every node in a run, and what it holds at the end."""
 
 from __future__ import annotations
 
@@ -120,5 +120,5 @@ def _digest(public: Mapping[str, NDArray[Any]], session: bytes, sizes: tuple[int
         pack("array", name.encode(), repr(array.shape).encode(), np.ascontiguousarray(array, "<f8").tobytes())
         for name, array in sorted(public.items())
     )
-    said = [pack("sizes", *map(pack_number, sizes))] if sizes else []
-    return hashlib.sha256(pack("result", session, *said, *arrays)).digest()
+    agreed = [pack("sizes", *map(pack_number, sizes))] if sizes else []
+    return hashlib.sha256(pack("result", session, *agreed, *arrays)).digest()

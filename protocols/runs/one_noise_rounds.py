@@ -1,4 +1,4 @@
-"""The sum with the noise of one device, nobody knowing whose: FedPower's Algorithm 2 over the rounds of a run.
+"""A sum with one device's noise, and nobody knows whose: FedPower's Algorithm 2 over the rounds of a run.
 
 For every sum a secure aggregation (`secure_aggregation`) brings the server the sum of all noisy shares, then the
 Paillier step (`noise_removal`) the sum of all noises but one; it tells everybody the difference. The server's
@@ -35,6 +35,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.randomness import RandomBytes
@@ -53,7 +54,6 @@ from ksdp.protocols.sums.secure_aggregation import AggregationTerms
 
 __all__ = ["OneNoiseDevice", "OneNoiseServer"]
 
-Floats = NDArray[np.float64]
 _STEP = 2.0**-FRACTION_BITS
 _TAIL = 12
 """Deviations: no noise is larger, but once in 10^32 numbers."""

@@ -1,4 +1,4 @@
-"""A whole run, one party's side: rounds in which everybody tells every other node one thing (`channel.rounds`).
+"""A whole run, one party's side, over the round engine (`channel.rounds`).
 
 1. greeting: hashes of the terms, a nonce (`run_terms`)
 2. statement: cleared or not

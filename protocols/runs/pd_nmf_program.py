@@ -15,8 +15,8 @@ from collections.abc import Generator
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
@@ -29,7 +29,6 @@ from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
 
 __all__ = ["check_nmf", "nmf_program"]
 
-Matrix = NDArray[np.float64]
 _STARTS = ("random", "random-2x", "pd-nmf-init")
 
 
@@ -96,14 +95,14 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
         merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)
         start = merged.T
     iterate = _iterate_observed if mechanism.weighted else _iterate
-    found = yield from iterate(matrix, start, mechanism.cap, tolerance, penalties)
+    fitted = yield from iterate(matrix, start, mechanism.cap, tolerance, penalties)
     public = {
-        "T": found.T,
-        "numerators": found.numerators,
-        "denominators": found.denominators,
-        "sweeps": np.array([float(found.sweeps)]),
+        "T": fitted.T,
+        "numerators": fitted.numerators,
+        "denominators": fitted.denominators,
+        "sweeps": np.array([float(fitted.sweeps)]),
     }
-    return PartyResult(public, {"W": found.W})
+    return PartyResult(public, {"W": fitted.W})
 
 
 def _iterate(

@@ -1,4 +1,4 @@
-"""How a run answers what a party's program requests (`mechanisms.party_side`), one party's side.
+"""How a run serves the requests of a party's program (`mechanisms.party_side`), one party's side.
 
 Every party draws its own noise. Where there is a server, it does not know the algorithm: before each answer the
 parties tell it, and each other, what is requested, one round of a few bytes. Rounds of an answer:
@@ -216,8 +216,8 @@ class ProgramRounds:
 
     def _tell_sizes(self, rows: int) -> Rounds[tuple[int, ...]]:
         arrived = yield from self._engine.exchange("sizes", self._to_all(pack_number(rows)), self._peers)
-        found = {peer: number_of(body) for peer, body in arrived.items()} | {self._engine.name: rows}
-        self._sizes = tuple(found[name] for name in self._names)
+        sizes = {peer: number_of(body) for peer, body in arrived.items()} | {self._engine.name: rows}
+        self._sizes = tuple(sizes[name] for name in self._names)
         if not all(self._sizes):
             raise ProtocolError("A party says that it has no rows.")
         return self._sizes
@@ -236,24 +236,26 @@ class ProgramRounds:
         return noised(share, deviation, self._terms.precision.bound, self._source)
 
     def _reveals(self) -> str:
-        said = [what_follows(self._terms.parties)] if self._asked["secsum"] else []
-        said += [self._normed.reveals] if self._normed else []
-        return " ".join(filter(None, (*said, what_noise_leaves(self._asked, self._terms.parties))))
+        sentences = [what_follows(self._terms.parties)] if self._asked["secsum"] else []
+        sentences += [self._normed.reveals] if self._normed else []
+        return " ".join(filter(None, (*sentences, what_noise_leaves(self._asked, self._terms.parties))))
 
 
 def what_noise_leaves(asked: Counter[str], parties: int) -> str:
     """What follows from what was announced with noise, in plain words."""
-    said = []
+    sentences = []
     if asked["sum"]:
         who = "Each party learns the other's" if parties == 2 else f"Any {parties - 1} learn the last one's"
-        said.append(f"{who} share of every sum, with its noise.")
+        sentences.append(f"{who} share of every sum, with its noise.")
     if asked["upload"]:
-        said.append("The server learns every party's uploads, with that party's noise, and what goes beside them.")
+        sentences.append(
+            "The server learns every party's uploads, with that party's noise, and what goes beside them."
+        )
     if asked["show"]:
-        said.append("Everybody learns what the first party showed, without noise.")
+        sentences.append("Everybody learns what the first party showed, without noise.")
     if asked["one-noise"]:
-        said.append(
+        sentences.append(
             "Every sum has the noise of one device: that device can subtract it; the first device and the server "
             "together know which one it is, and the neighbours of a device with the server its noise."
         )
-    return " ".join(said)
+    return " ".join(sentences)

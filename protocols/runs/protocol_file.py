@@ -62,6 +62,9 @@ class TimeoutsSpec(Section, frozen=True):
     """Until a peer's next message; longer than the slowest party's slowest step."""
     reconnect: Seconds = 30.0
     """Until a lost connection is back."""
+    restart: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Until a party that was started anew is back, where a run can take it in again: longer than starting takes,
+    and computing once more what was computed. 0: nothing is kept, and it cannot. Default: `reconnect`."""
 
 
 class FinalSpec(Section, frozen=True):
@@ -119,22 +122,10 @@ class RunSpec(DraftSpec, frozen=True):
 
 
 def parse_run_spec(tables: Mapping[str, Any]) -> RunSpec:
-    """Check the tables of a protocol file.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file; `SpecError` as by `validated`."""
     return validated(RunSpec, tables, "protocol file")
 
 
 def parse_draft(tables: Mapping[str, Any]) -> DraftSpec:
-    """Check the tables of a protocol file that names no parties yet.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a protocol file that names no parties yet; `SpecError` as by `validated`."""
     return validated(DraftSpec, tables, "draft of a protocol file")

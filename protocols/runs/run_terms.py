@@ -32,7 +32,7 @@ __all__ = [
     "session_seed",
 ]
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Of what parties send each other, and in which order."""
 NONCE_BYTES = 32
 _MAX_TERMS = 256

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
@@ -29,8 +29,6 @@ from ksdp.protocols.runs.programs import program_of
 from ksdp.protocols.runs.run_terms import COLLECTS, RunTerms
 
 __all__ = ["server_rounds"]
-
-Floats = NDArray[np.float64]
 
 
 def server_rounds(
@@ -106,8 +104,8 @@ class _Server:
                 break
             self.asked[what] += 1
             if what == "sizes":
-                said = yield from self._from_all("sizes")
-                self.sizes = tuple(number_of(said[name]) for name in self._names)
+                sizes = yield from self._from_all("sizes")
+                self.sizes = tuple(number_of(sizes[name]) for name in self._names)
                 if not all(self.sizes):
                     raise ProtocolError("A party says that it has no rows.")
             elif what in ("sum", "show"):  # among the parties
@@ -124,10 +122,10 @@ class _Server:
         return unpack_arrays(handed.pop())
 
     def _what_comes(self) -> Rounds[tuple[str, float, tuple[int, ...]]]:
-        said = set((yield from self._from_all("ask")).values())
-        if len(said) > 1:
+        requests = set((yield from self._from_all("ask")).values())
+        if len(requests) > 1:
             raise ProtocolError("The parties ask for different things: they drifted apart.")
-        fields = unpack("ask", said.pop())
+        fields = unpack("ask", requests.pop())
         if len(fields) < 2:
             raise ProtocolError("What the parties ask for is damaged.")
         try:

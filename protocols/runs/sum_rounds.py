@@ -76,12 +76,12 @@ class SumRounds:
 
     def _opened(self, arrived: Bodies) -> dict[str, bytes]:
         """The contributions, if everybody has heard the same sums so far."""
-        found = {}
+        contributions = {}
         for peer, body in arrived.items():
-            heard, found[peer] = unpack("summed", body, 2)
+            heard, contributions[peer] = unpack("summed", body, 2)
             if heard != self._heard:
                 raise ProtocolError(
                     f"{peer} heard another sum than {self._engine.name}: somebody told parties different things. "
                     "The run is void."
                 )
-        return found
+        return contributions

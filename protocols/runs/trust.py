@@ -1,4 +1,4 @@
-"""Who must be trusted with what, in each kind of run; for the eyes of those who agree on it."""
+"""Who must be trusted with what in each kind of run, in words for those who agree to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPyC without its sockets: one computing party that says what to send and is given what arrived.
+"""MPyC without its sockets: one computing party, which returns what to send and takes what arrived.
 
 MPyC's runtime speaks to its peers over asyncio connections of its own, which nobody authenticates. Here its event
 loop is a queue that is worked off until everybody waits for messages (`Turns`), and its connections are buffers.

@@ -62,16 +62,16 @@ def words_of(values: Integers) -> NDArray[np.uint32]:
     return of_integers(values.ravel()).view("<u4").astype(np.uint32, copy=False)
 
 
-def integers_of(found: NDArray[np.uint32], shape: tuple[int, ...]) -> Integers:
+def integers_of(words: NDArray[np.uint32], shape: tuple[int, ...]) -> Integers:
     """From words of numbers below the prime."""
-    data, out = found.astype("<u4", copy=False).tobytes(), np.empty(len(found), dtype=object)
+    data, out = words.astype("<u4", copy=False).tobytes(), np.empty(len(words), dtype=object)
     out[:] = [int.from_bytes(data[at : at + BYTES], "little") for at in range(0, len(data), BYTES)]
     return out.reshape(shape)
 
 
-def integers(found: NDArray[np.uint8], shape: tuple[int, ...]) -> Integers:
+def integers(numbers: NDArray[np.uint8], shape: tuple[int, ...]) -> Integers:
     """From bytes of any length, the lowest first; reduced."""
-    rows = np.ascontiguousarray(found).reshape(-1, found.shape[-1])
+    rows = np.ascontiguousarray(numbers).reshape(-1, numbers.shape[-1])
     data, size = rows.tobytes(), rows.shape[1]
     out = np.empty(len(rows), dtype=object)
     out[:] = [int.from_bytes(data[at : at + size], "little") % PRIME for at in range(0, len(data), size)]
@@ -80,14 +80,14 @@ def integers(found: NDArray[np.uint8], shape: tuple[int, ...]) -> Integers:
 
 def left_residues(values: Integers) -> Residues:
     """What a left factor of a product is needed as, shape (22, ...)."""
-    found: Residues = residues(words_of(values)).reshape(-1, *values.shape)
-    return found
+    out: Residues = residues(words_of(values)).reshape(-1, *values.shape)
+    return out
 
 
-def residues_of_bytes(found: NDArray[np.uint8]) -> Residues:
+def residues_of_bytes(values: NDArray[np.uint8]) -> Residues:
     """As `left_residues`, of numbers as bytes: the last axis has `BYTES`."""
-    numbers = np.ascontiguousarray(found).reshape(-1, BYTES).view("<u4").astype(np.uint32, copy=False)
-    out: Residues = residues(numbers).reshape(-1, *found.shape[:-1])
+    numbers = np.ascontiguousarray(values).reshape(-1, BYTES).view("<u4").astype(np.uint32, copy=False)
+    out: Residues = residues(numbers).reshape(-1, *values.shape[:-1])
     return out
 
 
@@ -118,19 +118,19 @@ def modular_product(left: Residues, right: Integers) -> Integers:
     return integers_of(of_residues(sums.reshape(len(sums), -1)), sums.shape[1:])
 
 
-def _add_product(found: NDArray[np.float64], left: NDArray[np.float32], right: NDArray[np.float64]) -> None:
+def _add_product(out: NDArray[np.float64], left: NDArray[np.float32], right: NDArray[np.float64]) -> None:
     """In parts that stay in the cache while they are float64; along the axis that is apart in memory."""
     rows, inner = left.shape
     if left.strides[0] >= left.strides[1]:
         step = max(1, _PART // inner)
         for first in range(0, rows, step):
             at = slice(first, first + step)
-            found[at] = left[at].astype(np.float64) @ right
+            out[at] = left[at].astype(np.float64) @ right
     else:
         step = max(1, _PART // rows)
         for first in range(0, inner, step):
             at = slice(first, first + step)
-            found += left[:, at].astype(np.float64) @ right[at]
+            out += left[:, at].astype(np.float64) @ right[at]
 
 
 def _words(values: NDArray[np.int64]) -> Words:
@@ -190,9 +190,9 @@ def added(shares: list[bytes], entries: int) -> NDArray[np.uint8]:
 
 def symmetric_residues(upper: NDArray[np.uint8], size: int) -> Residues:
     """Of a symmetric matrix of which the upper triangle is given, row by row."""
-    found = residues_of_bytes(upper)
-    out = np.empty((len(found), size, size), dtype=np.float32)
+    triangles = residues_of_bytes(upper)
+    out = np.empty((len(triangles), size, size), dtype=np.float32)
     rows, columns = np.triu_indices(size)
-    for whole, part in zip(out, found, strict=True):
+    for whole, part in zip(out, triangles, strict=True):
         whole[rows, columns] = whole[columns, rows] = part
     return out

@@ -1,4 +1,4 @@
-"""Sweeps over rows that everything is known of, on shares; with regularisers, or with topics on the simplex.
+"""Sweeps over fully observed rows, on shares; with regularisers, or with topics on the simplex.
 
 The numerics are those of `audit.mechanisms.factorisation.nmf_sweep`, in the same order.
 """

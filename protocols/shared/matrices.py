@@ -57,14 +57,14 @@ def _polynomial(step: tuple[int, int], square: Integers) -> Integers:
 
 async def reciprocal(shares: Shares, value: Integers) -> Integers:
     """1 / z at `SCALE_FRACTION`, to 1e-8, for z in [2^-24, 1] at `FRACTION`; less than that for smaller ones."""
-    close, found = value, np.full(value.shape, 1 << SCALE_FRACTION, dtype=object)
+    close, inverse = value, np.full(value.shape, 1 << SCALE_FRACTION, dtype=object)
     for a, b in quadratic_steps(SMALLEST_SCALE):
         factor = ((a << FRACTION) - b * close) % PRIME
-        close, found = await shares.rounded(
+        close, inverse = await shares.rounded(
             Local(close * factor, _WIDE + FRACTION + 2, _WIDE),
-            Local(found * factor, _WIDE + SCALE_FRACTION + SCALE_GROWTH, _WIDE),
+            Local(inverse * factor, _WIDE + SCALE_FRACTION + SCALE_GROWTH, _WIDE),
         )
-    return found
+    return inverse
 
 
 async def inverse_root(shares: Shares, gram: Integers) -> Integers:
@@ -129,8 +129,8 @@ async def leading(shares: Shares, matrix: Integers, wanted: tuple[int, ...]) -> 
         cut = FRACTION - _COUNT_FRACTION
         (count,) = await shares.rounded(Local(trace, FRACTION + 8, cut))
         over = (count - ((2 * ranks - size) << _COUNT_FRACTION)) % PRIME
-        asked = np.stack([(over + _WHOLE) % PRIME, (_WHOLE - over) % PRIME])
-        few, many = await shares.negative(asked, _COUNT_BITS)
+        bounds = np.stack([(over + _WHOLE) % PRIME, (_WHOLE - over) % PRIME])
+        few, many = await shares.negative(bounds, _COUNT_BITS)
         if halving < HALVINGS:
             thresholds = (thresholds + steps * (many - few)) % PRIME
             steps = steps // 2

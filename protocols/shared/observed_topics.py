@@ -1,4 +1,4 @@
-"""Sweeps over observed entries alone, on shares: weighted PD-NMF.
+"""Sweeps over observed entries only, on shares: weighted PD-NMF.
 
 The numerics are those of `audit.mechanisms.factorisation.weighted_nmf`, in the same order. The pattern Omega of
 what is observed is shared as the ratings are. A residual is never formed: what it is multiplied with is

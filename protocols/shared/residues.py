@@ -26,13 +26,13 @@ _MOST = 1 << 21
 
 def _primes(count: int) -> tuple[int, ...]:
     """The largest below 2^21."""
-    found = list[int]()
+    primes = list[int]()
     number = _MOST - 1
-    while len(found) < count:
+    while len(primes) < count:
         if all(number % by for by in range(3, math.isqrt(number) + 1, 2)):
-            found.append(number)
+            primes.append(number)
         number -= 2
-    return tuple(found)
+    return tuple(primes)
 
 
 MODULI = _primes(22)
@@ -56,7 +56,7 @@ _WRAP = np.array(_halves(_WHOLE % _PRIME), dtype=np.float64)
 @njit(cache=True, nogil=True)
 def residues(numbers: Words) -> NDArray[np.float32]:
     """Nearest to zero, shape (22, n), of numbers as words, shape (n, 7)."""
-    found = np.empty((_MODULI.size, len(numbers)), dtype=np.float32)
+    out = np.empty((_MODULI.size, len(numbers)), dtype=np.float32)
     sums = np.empty(_MODULI.size)
     for i in range(len(numbers)):
         sums[:] = 0.0
@@ -65,14 +65,14 @@ def residues(numbers: Words) -> NDArray[np.float32]:
             for which in range(_MODULI.size):
                 sums[which] += low * _POWERS[2 * at, which] + high * _POWERS[2 * at + 1, which]  # below 2^41
         for which in range(_MODULI.size):
-            found[which, i] = sums[which] - np.rint(sums[which] * _OVER[which]) * _MODULI[which]
-    return found
+            out[which, i] = sums[which] - np.rint(sums[which] * _OVER[which]) * _MODULI[which]
+    return out
 
 
 @njit(cache=True, nogil=True)
 def of_residues(sums: NDArray[np.float64]) -> Words:
     """Words of the numbers modulo the prime, shape (n, 7), of exact sums of products, shape (22, n)."""
-    found = np.empty((sums.shape[1], WORDS), dtype=np.uint32)
+    out = np.empty((sums.shape[1], WORDS), dtype=np.uint32)
     halves, words = np.empty(_HALVES), np.empty(WORDS, dtype=np.int64)
     parts = np.empty(_MODULI.size)
     for i in range(sums.shape[1]):
@@ -93,5 +93,5 @@ def of_residues(sums: NDArray[np.float64]) -> Words:
             words[at] = np.int64(halves[2 * at]) + (np.int64(halves[2 * at + 1]) << 16)
         folded(words)
         for at in range(WORDS):
-            found[i, at] = words[at]
-    return found
+            out[i, at] = words[at]
+    return out

@@ -1,4 +1,4 @@
-"""Public polynomials whose iteration brings an unknown number of a known range to 1.
+"""Public polynomials that, iterated, take an unknown number of a known range to 1.
 
 Newton's iterations for 1 / sqrt(g) and 1 / z grow a small number by 1.5 and 2 a step. With coefficients that
 are best for the range that is left (equal ends, a maximum of 1) they grow it by 2.6 and 4, and never leave [0, 1]:

@@ -35,7 +35,15 @@ from ksdp.protocols.shared.matrices import (
     reciprocal,
 )
 
-__all__ = ["MOMENT_BITS", "RESIDUAL_BITS", "NotConverged", "OpenedSubspace", "Wanted", "decompose", "vectors_of"]
+__all__ = [
+    "MOMENT_BITS",
+    "RESIDUAL_BITS",
+    "Decomposition",
+    "NotConverged",
+    "OpenedSubspace",
+    "decompose",
+    "vectors_of",
+]
 
 MOMENT_BITS = 62
 """The largest sum of squares that parties may enter together is 2^this on shares."""
@@ -55,7 +63,7 @@ class NotConverged(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Decomposition:
     """What is computed; public, agreed."""
 
     rank: int
@@ -80,9 +88,9 @@ class OpenedSubspace:
     """Shape (rank - 1, rank, rank), zero where two eigenvalues are too close."""
 
 
-def _start(wanted: Wanted) -> NDArray[np.float64]:
+def _start(task: Decomposition) -> NDArray[np.float64]:
     """More rows of the agreed start than are wanted, orthonormal; the same bits everywhere."""
-    rows = start_block(wanted.start_seed, wanted.features, wanted.block)
+    rows = start_block(task.start_seed, task.features, task.block)
     return orthonormalise(rows, rows)
 
 
@@ -90,7 +98,7 @@ def _transposed(array: Integers) -> Integers:
     return np.ascontiguousarray(array.T)
 
 
-async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, wanted: Wanted) -> OpenedSubspace:
+async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, task: Decomposition) -> OpenedSubspace:
     """One computing party's side.
 
     Parameters
@@ -102,27 +110,29 @@ async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, want
     """
     shares = Shares(runtime)
     scale = await reciprocal(shares, np.array([trace << (FRACTION - MOMENT_BITS)], dtype=object) % PRIME)
-    basis = await _iterated(shares, moments, scale, wanted)
+    basis = await _iterated(shares, moments, scale, task)
     (image,) = await shares.rounded(
         Local(modular_product(moments, basis), MOMENT_BITS + FRACTION + 2, MOMENT_BITS - _SPARE)
     )
     (image,) = await shares.rounded(
         Local(image * scale, FRACTION + _SPARE + SCALE_FRACTION + 2, _SPARE + SCALE_FRACTION)
     )
-    return await _open(shares, moments, scale, basis, image, wanted)
+    return await _open(shares, moments, scale, basis, image, task)
 
 
-async def _iterated(shares: Shares, moments: NDArray[np.float32], scale: Integers, wanted: Wanted) -> Integers:
+async def _iterated(
+    shares: Shares, moments: NDArray[np.float32], scale: Integers, task: Decomposition
+) -> Integers:
     """An orthonormal basis, shape (features, block), after all iterations; at `FRACTION`."""
     # Kept multiplied by 1 / trace, so that a product with S is one with A.
-    scaled = _transposed(fixed(_start(wanted), FRACTION - SCALE_FRACTION)) * scale % PRIME
-    for done in range(1, wanted.rounds + 1):
+    scaled = _transposed(fixed(_start(task), FRACTION - SCALE_FRACTION)) * scale % PRIME
+    for done in range(1, task.rounds + 1):
         (image,) = await shares.rounded(
             Local(modular_product(moments, scaled), MOMENT_BITS + FRACTION + 2, MOMENT_BITS)
         )
         (gram,) = await shares.rounded_symmetric(Local(product(_transposed(image), image), 2 * FRACTION + 2))
         factor = await inverse_root(shares, gram)
-        if done == wanted.rounds:
+        if done == task.rounds:
             break
         (factor,) = await shares.rounded(
             Local(factor * scale, FACTOR_FRACTION + SCALE_FRACTION + FACTOR_GROWTH + SCALE_GROWTH, SCALE_FRACTION)
@@ -135,7 +145,12 @@ async def _iterated(shares: Shares, moments: NDArray[np.float32], scale: Integer
 
 
 async def _open(
-    shares: Shares, moments: NDArray[np.float32], scale: Integers, basis: Integers, image: Integers, wanted: Wanted
+    shares: Shares,
+    moments: NDArray[np.float32],
+    scale: Integers,
+    basis: Integers,
+    image: Integers,
+    task: Decomposition,
 ) -> OpenedSubspace:
     ritz, gram, overlap = await shares.rounded(
         Local(product(_transposed(basis), image), 2 * FRACTION + 2),
@@ -143,26 +158,26 @@ async def _open(
         Local(product(_transposed(basis), basis), 2 * FRACTION + 2),
     )
     (ritz,) = await shares.rounded_symmetric(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
-    top = await leading(shares, ritz, (wanted.rank,))
+    top = await leading(shares, ritz, (task.rank,))
     await _converged(shares, await _outside(shares, ritz, gram, overlap), top)
-    start = fixed(start_block(wanted.start_seed, wanted.features, wanted.rank), _PUBLIC)
+    start = fixed(start_block(task.start_seed, task.features, task.rank), _PUBLIC)
     (seen,) = await shares.rounded(Local(product(start, basis), _PUBLIC + FRACTION + _GROWTH, _PUBLIC))
     (seen,) = await shares.rounded(Local(product(seen, top.projectors[0]), 2 * FRACTION + _GROWTH))
     (spans,) = await shares.rounded(
         Local(product(seen, _transposed(basis)), 2 * FRACTION + _GROWTH, 2 * FRACTION - _OUT)
     )
     opened = reals(await shares.opened(spans), _OUT)
-    public = fixed(_orthonormal(opened, wanted), _BASIS)
+    public = fixed(_orthonormal(opened, task), _BASIS)
     # Products with what is public are local.
     inner = product(public, modular_product(moments, _transposed(public)))
-    if wanted.reveal_sigma:
+    if task.reveal_sigma:
         keep = FRACTION - 4
         (inner,) = await shares.rounded(
             Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - keep)
         )
-        found = reals(await shares.opened(inner), keep)
-        return OpenedSubspace(opened, (found + found.T) / 2, None)
-    if wanted.rank == 1:
+        moments_seen = reals(await shares.opened(inner), keep)
+        return OpenedSubspace(opened, (moments_seen + moments_seen.T) / 2, None)
+    if task.rank == 1:
         return OpenedSubspace(opened, None, np.zeros((0, 1, 1)))
     fraction = FRACTION + _SPARE
     (inner,) = await shares.rounded(
@@ -172,11 +187,11 @@ async def _open(
     (inner,) = await shares.rounded_symmetric(
         Local((inner + inner.T) * scale, fraction + SCALE_FRACTION + 3, fraction + SCALE_FRACTION + 1 - FRACTION)
     )
-    parts = await leading(shares, inner, tuple(range(1, wanted.rank)))
-    (told,) = await shares.rounded(
+    parts = await leading(shares, inner, tuple(range(1, task.rank)))
+    (rounded,) = await shares.rounded(
         Local(parts.projectors * parts.found[:, None, None], FRACTION + 2, FRACTION - _OUT)
     )
-    return OpenedSubspace(opened, None, reals(await shares.opened(told), _OUT))
+    return OpenedSubspace(opened, None, reals(await shares.opened(rounded), _OUT))
 
 
 async def _outside(shares: Shares, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
@@ -211,12 +226,12 @@ async def _converged(shares: Shares, outside: Integers, top: Leading) -> None:
         raise NotConverged
 
 
-def _orthonormal(spans: NDArray[np.float64], wanted: Wanted) -> NDArray[np.float64]:
+def _orthonormal(spans: NDArray[np.float64], task: Decomposition) -> NDArray[np.float64]:
     """C: the same bits at all parties."""
-    return orthonormalise(spans, start_block(wanted.start_seed, wanted.features, wanted.rank))
+    return orthonormalise(spans, start_block(task.start_seed, task.features, task.rank))
 
 
-def vectors_of(opened: OpenedSubspace, wanted: Wanted, largest: float) -> dict[str, NDArray[np.float64]]:
+def vectors_of(opened: OpenedSubspace, task: Decomposition, largest: float) -> dict[str, NDArray[np.float64]]:
     """`V` and, where it is revealed, `sigma`, from what was opened.
 
     Parameters
@@ -224,22 +239,22 @@ def vectors_of(opened: OpenedSubspace, wanted: Wanted, largest: float) -> dict[s
     largest : float
         Sum of squares that is 2^`MOMENT_BITS` on shares.
     """
-    basis = _orthonormal(opened.basis, wanted)
-    start = start_block(wanted.start_seed, wanted.features, wanted.rank)
+    basis = _orthonormal(opened.basis, task)
+    start = start_block(task.start_seed, task.features, task.rank)
     if opened.moments is not None:
         values, turn = np.linalg.eigh(opened.moments)
         sigma = np.sqrt(np.maximum(values[::-1], 0.0) * largest)
         return {"V": settle_signs(turn[:, ::-1].T @ basis, sigma, start), "sigma": sigma}
     assert opened.projectors is not None
-    rows, levels, before, last = list[NDArray[np.float64]](), list[float](), np.zeros((wanted.rank,) * 2), 0
-    for rank in range(1, wanted.rank + 1):
-        projector = np.eye(wanted.rank) if rank == wanted.rank else opened.projectors[rank - 1]
+    rows, levels, before, last = list[NDArray[np.float64]](), list[float](), np.zeros((task.rank,) * 2), 0
+    for rank in range(1, task.rank + 1):
+        projector = np.eye(task.rank) if rank == task.rank else opened.projectors[rank - 1]
         if not projector.any():
             continue
         _, turn = np.linalg.eigh(projector - before)
         new = turn[:, ::-1][:, : rank - last].T
         rows += list(new @ basis)
-        levels += [float(wanted.rank - last)] * (rank - last)
+        levels += [float(task.rank - last)] * (rank - last)
         before, last = projector, rank
     # Projectors were opened to 2^-30: their differences are orthonormal to no more.
     return {"V": settle_signs(orthonormalise(np.array(rows), start), np.array(levels), start)}

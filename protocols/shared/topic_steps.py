@@ -1,4 +1,4 @@
-"""What sweeps over rows that everything is known of, and over observed entries, have in common."""
+"""The steps that sweeps over full rows and over observed entries share."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Secure sums: of parties that all stay, and of clients some of which drop out."""
+"""Secure sums: among parties that all stay to the end, and of clients that may drop out."""

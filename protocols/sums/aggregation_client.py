@@ -194,11 +194,11 @@ class AggregationClient(Machine):
                         f"{name} was shown other keys or other survivors than we: the server lies."
                     )
             self._enough(tuple(signed), "signed lists")
-            given = [
+            shares = [
                 of_seed if name in self._survivors else of_mask
                 for name, (of_mask, of_seed) in sorted(self._held.items())
             ]
-            message = self._seal("aggregation-unmask", pack("unmask", *given))
+            message = self._seal("aggregation-unmask", pack("unmask", *shares))
             self._forget()
             return message
 

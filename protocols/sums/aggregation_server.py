@@ -140,8 +140,8 @@ class AggregationServer(Machine):
             shares = {terms.points[name]: self._shares_of(name, sent[name][1]) for name in enough}
             weights = lagrange_at_zero(shares)
             for index, name in enumerate(sorted(self._commitments)):
-                held = {point: given[index] for point, given in shares.items()}
-                secret = recover(held, _SECRET_BYTES, weights)
+                points = {point: numbers[index] for point, numbers in shares.items()}
+                secret = recover(points, _SECRET_BYTES, weights)
                 (self._take_off_own if name in self._survivors else self._take_off_pairs)(name, secret)
             n = len(self._survivors)
             values = terms.coding.decode(self._total.reshape(terms.shape), n)
@@ -170,9 +170,9 @@ class AggregationServer(Machine):
             Keystream(pair).add_to(self._total, 0, 1 if name < other else -1)
 
     def _shares_of(self, name: str, body: bytes) -> list[int]:
-        given = unpack("unmask", body, len(self._commitments))
-        numbers = [int.from_bytes(share, "big") for share in given]
-        if any(len(share) != SHARE_BYTES for share in given) or any(n >= PRIME for n in numbers):
+        shares = unpack("unmask", body, len(self._commitments))
+        numbers = [int.from_bytes(share, "big") for share in shares]
+        if any(len(share) != SHARE_BYTES for share in shares) or any(n >= PRIME for n in numbers):
             raise ProtocolError(f"{name} gave something that is no share.")
         return numbers
 

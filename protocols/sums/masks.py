@@ -1,4 +1,4 @@
-"""Masks that two parties compute alike and nobody else: AES-128 in counter mode under a key of the pair.
+"""Masks that two parties can compute and nobody else can: AES-128 in counter mode under a key of the pair.
 
 Block i of the stream of (key, number) is AES(key, number * 2^64 + i), with i below 2^64: streams of two numbers
 share no block, whatever their lengths, and both ends find the place without agreeing on anything but the number.
@@ -6,7 +6,8 @@ A `Keystream` gives each number once, in ascending order, and refuses the rest: 
 give away their difference.
 
 This is the one place where a value is not frozen: whoever could go back to an earlier state would mask twice
-alike. Keys never leave a keystream and cannot be written down; a party that starts again agrees on new ones.
+alike. Keys never leave a keystream and cannot be written down. A party that is started anew within a run makes
+them again from what it drew, and masks nothing but what it had masked (`ksdp.protocols.network.kept_run`).
 
 AES in counter mode differs from random by at most q^2 / 2^129 after q blocks; a key gives at most 2^36 blocks
 (1 TiB), so by less than 2^-57.

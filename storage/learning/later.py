@@ -13,8 +13,8 @@ from ksdp.audit.learning.measures import kept
 from ksdp.audit.levers import Levers
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import Spec
-from ksdp.storage.corpora import column_names, find_source
-from ksdp.storage.readers.columns import open_columns
+from ksdp.storage.corpora import column_names
+from ksdp.storage.source_file import find_source
 
 __all__ = ["LATER", "earlier", "later_places"]
 
@@ -40,13 +40,13 @@ def later_places(spec: Spec, base: Path, ids: NDArray[np.str_], features: int) -
     CorpusError
         If the column is missing or holds no numbers.
     """
-    path, kind, columns = find_source(spec.corpus, base)
+    file = find_source(spec.corpus, base)
     levers = spec.corpus.levers
     plain = spec.corpus.weighting in (None, "counts") and spec.corpus.rows in (None, "none")
-    if kind != "ratings" or not plain or levers.basis or levers.hashed or levers.clip:
+    if file.kind != "ratings" or not plain or levers.basis or levers.hashed or levers.clip:
         raise SpecError("`gain.time` needs ratings as they are: no weights, hashing, basis or clipping.")
     assert spec.gain.time is not None
-    columns = columns or open_columns(path, spec.corpus.encoding)
+    columns = file.columns
     times = columns.numbers(spec.gain.time, missing=True)
     users, names = columns.coded(spec.corpus.user)
     items, titles = columns.coded(spec.corpus.item)

@@ -12,10 +12,10 @@ from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.levers import NONE, lift
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec, Spec
-from ksdp.storage.corpora import column_names, find_source, load_corpus, read_source
+from ksdp.storage.corpora import load_corpus, read_source
 from ksdp.storage.learning.later import earlier, later_places
-from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.levers import read_levers
+from ksdp.storage.source_file import find_source
 
 __all__ = ["load_rows"]
 
@@ -39,7 +39,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
     source = read_source(spec.corpus, base, nonnegative=False)
     features = source.matrix.shape[1]
-    levers = read_levers(spec.corpus, base, column_names(spec.corpus, base), features, source.matrix)
+    levers = read_levers(spec.corpus, base, source.names, features, source.matrix)
     back = None
     basis = None
     if levers.columns is not None or levers.buckets is not None or levers.basis is not None:
@@ -72,8 +72,8 @@ def _bare(spec: CorpusSpec) -> CorpusSpec:
 
 
 def _target(spec: Spec, base: Path, ids: NDArray[np.str_]) -> NDArray[np.float64]:
-    path, kind, columns = find_source(spec.corpus, base)
-    if kind != "table":
+    file = find_source(spec.corpus, base)
+    if file.kind != "table":
         raise SpecError("`gain.target` needs a table.")
     name = spec.gain.target
     assert name is not None
@@ -81,7 +81,7 @@ def _target(spec: Spec, base: Path, ids: NDArray[np.str_]) -> NDArray[np.float64
         raise SpecError(
             "`corpus.columns` must name the columns that are learnt from; `gain.target` is none of them."
         )
-    columns = columns or open_columns(path, spec.corpus.encoding)
+    columns = file.columns
     values = columns.numbers(name)
     labels = [str(row) for row in range(1, len(values) + 1)]
     if spec.corpus.id is not None:
@@ -89,5 +89,5 @@ def _target(spec: Spec, base: Path, ids: NDArray[np.str_]) -> NDArray[np.float64
     found = dict(zip(labels, values.tolist(), strict=True))
     missing = [name for name in ids if str(name) not in found]
     if missing:
-        raise CorpusError(f"{path.name}: `gain.target` has no value for {len(missing)} documents.")
+        raise CorpusError(f"{file.path.name}: `gain.target` has no value for {len(missing)} documents.")
     return np.array([found[str(name)] for name in ids])

@@ -12,11 +12,10 @@ import scipy.io
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused, contents, kind_of_file, read_text
 from ksdp.storage.readers.limits import MOST_COLUMNS, MOST_ROWS, largest_input
 
-__all__ = ["check_labels", "check_vocabulary", "read_counts", "read_docword", "read_vocabulary"]
+__all__ = ["read_counts", "read_docword", "read_vocabulary"]
 
 ENTRY = re.compile(r"\s*(-?\d{1,18}\s+){2}-?\d{1,18}\s*")
 
@@ -116,10 +115,6 @@ def _read_mtx(path: Path) -> sp.coo_array:
     return sp.coo_array(matrix)
 
 
-def _text(path: Path, encoding: str) -> str:
-    return read_text(path, encoding)
-
-
 def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     """Read a UCI bag of words: D, W and NNZ, a line each, then NNZ lines `document word count`, numbered from 1.
 
@@ -135,7 +130,7 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
         The file is missing, damaged or cut short; it has another number of lines than its header says; a number is
         out of range; a document names a word twice; a count is negative.
     """
-    lines = _text(path, encoding).rstrip().split("\n")
+    lines = read_text(path, encoding).rstrip().split("\n")
     try:
         documents, words, entries = (int(line) for line in lines[:3])
     except ValueError:
@@ -195,43 +190,25 @@ def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
     return sp.csr_array(sp.coo_array((values, (matrix.row, matrix.col)), shape=matrix.shape))
 
 
-def check_vocabulary(path: Path, encoding: str, features: int) -> None:
-    """Refuse a vocabulary (one term a line) that does not have one term a column.
-
-    Raises
-    ------
-    CorpusError
-        The file is missing or wrongly encoded, or the numbers differ.
-    """
-    terms = len(_text(path, encoding).rstrip("\r\n").split("\n"))
-    if terms != features:
-        raise Refused(path, f"has {terms} lines; the count matrix has {features} columns.")
-
-
-def read_vocabulary(path: Path, encoding: str) -> tuple[str, ...]:
+def read_vocabulary(path: Path, encoding: str, features: int | None = None) -> tuple[str, ...]:
     """Terms, one a line, in column order.
 
+    Parameters
+    ----------
+    features : int, optional
+        Columns of the count matrix whose terms these are.
+
     Raises
     ------
     CorpusError
-        The file is missing or wrongly encoded, or a line is empty or repeated.
+        The file is missing or wrongly encoded, it does not have one term a column, or a line is empty or repeated.
     """
-    terms = tuple(line.rstrip("\r") for line in _text(path, encoding).rstrip("\r\n").split("\n"))
+    terms = tuple(line.rstrip("\r") for line in read_text(path, encoding).rstrip("\r\n").split("\n"))
+    if features is not None and len(terms) != features:
+        raise Refused(path, f"has {len(terms)} lines; the count matrix has {features} columns.")
     seen: set[str] = set()
     for number, term in enumerate(terms, start=1):
         if not term or term in seen:
             raise Refused(path, f"line {number} is {'a term for the second time' if term else 'empty'}.")
         seen.add(term)
     return terms
-
-
-def check_labels(columns: Columns, rows: int) -> None:
-    """Refuse labels that do not have one row a row of the count matrix.
-
-    Raises
-    ------
-    CorpusError
-        The numbers differ.
-    """
-    if len(columns) != rows:
-        raise Refused(columns.path, f"has {len(columns)} rows; the count matrix has {rows}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.storage.readers.limits import is_regular, largest_input
 
-__all__ = ["Refused", "contents", "decoded", "extension", "kind_of_file", "read_text", "require_file"]
+__all__ = ["Refused", "contents", "decoded", "extension", "kind_of_file", "read_text", "require_file", "spec_path"]
 
 
 @dataclass(eq=False, repr=False)
@@ -43,6 +44,11 @@ class Refused(CorpusError):
 
     def __reduce__(self) -> tuple[type[CorpusError], tuple[str]]:
         return CorpusError, (str(self),)  # in another process it is the sentence alone
+
+
+def spec_path(base: Path, name: str) -> Path:
+    """A path of the spec: relative to its folder, `$NAME` filled in from the environment."""
+    return base / os.path.expandvars(name)
 
 
 def extension(path: Path) -> str:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
+from ksdp.storage.readers.files import Refused
 
-__all__ = ["Labels", "named_columns", "read_labels"]
+__all__ = ["Labels", "check_rows", "named_columns", "read_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +42,29 @@ def read_labels(spec: CorpusSpec, columns: Columns | None, rows: int) -> Labels:
     Raises
     ------
     CorpusError
-        A column is missing; an entry is missing; an id occurs twice.
+        The labels do not have one row a row; a column is missing; an entry is missing; an id occurs twice.
     """
     if columns is None:
         return Labels(_row_numbers(rows))
+    check_rows(columns, rows)
     columns.require(named_columns(spec))
     return Labels(
         _row_numbers(rows) if spec.id is None else columns.labels(spec.id, unique=True),
         None if spec.party is None else columns.labels(spec.party),
         None if spec.group is None else columns.labels(spec.group),
     )
+
+
+def check_rows(columns: Columns, rows: int) -> None:
+    """Refuse labels that do not have one row a row of the count matrix.
+
+    Raises
+    ------
+    CorpusError
+        The numbers differ.
+    """
+    if len(columns) != rows:
+        raise Refused(columns.path, f"has {len(columns)} rows; the count matrix has {rows}.")
 
 
 def _row_numbers(rows: int) -> NDArray[np.str_]:

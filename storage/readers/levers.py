@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ksdp.audit.levers import NONE, Levers, most_frequent
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.files import Refused, contents, read_text
+from ksdp.storage.readers.files import Refused, contents, read_text, spec_path
 
 __all__ = ["levered_names", "read_levers", "rows_hash"]
 
@@ -56,10 +55,10 @@ def read_levers(
     labels = [str(column) for column in range(features)] if names is None else list(names)
     columns = np.arange(features)
     if asked.terms is not None:
-        columns = _places(_path(base, asked.terms), labels, spec.encoding)
+        columns = _places(spec_path(base, asked.terms), labels, spec.encoding)
     documents, frequency = 0, np.zeros(0, dtype=np.int64)
     if asked.reference is not None:
-        documents, held = _reference(_path(base, asked.reference), spec.encoding)
+        documents, held = _reference(spec_path(base, asked.reference), spec.encoding)
         frequency = np.array([held.get(labels[column], 0) for column in columns])
         columns, frequency = columns[frequency > 0], frequency[frequency > 0]
     if asked.most_frequent is not None:
@@ -85,7 +84,7 @@ def read_levers(
             raise SpecError('`corpus.levers.hashed` and `idf = "public"` do not go together: buckets have no idf.')
     if asked.directions is not None and asked.basis is None:
         raise SpecError("`corpus.levers.directions` goes with `basis`.")
-    basis = None if asked.basis is None else _basis(_path(base, asked.basis))[:, : asked.directions]
+    basis = None if asked.basis is None else _basis(spec_path(base, asked.basis))[:, : asked.directions]
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
     return Levers(kept, idf, centre, scale, buckets, asked.hashed, basis, asked.clip)
 
@@ -101,7 +100,7 @@ def levered_names(spec: CorpusSpec, base: Path, names: Sequence[str]) -> tuple[s
     levers = read_levers(spec, base, names, len(names))
     if levers.basis is not None:
         assert spec.levers.basis is not None
-        digest = hashlib.sha256(contents(_path(base, spec.levers.basis))).hexdigest()
+        digest = hashlib.sha256(contents(spec_path(base, spec.levers.basis))).hexdigest()
         return tuple(f"direction-{place}-{digest}" for place in range(levers.basis.shape[1]))
     if levers.hashed is not None:
         return tuple(f"bucket-{place}" for place in range(levers.hashed))
@@ -120,13 +119,9 @@ def rows_hash(spec: CorpusSpec, base: Path) -> str:
     for key in ("terms", "reference", "units", "basis"):
         name = said["levers"][key]
         if name is not None:
-            said["levers"][key] = hashlib.sha256(contents(_path(base, name))).hexdigest()
+            said["levers"][key] = hashlib.sha256(contents(spec_path(base, name))).hexdigest()
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
-def _path(base: Path, name: str) -> Path:
-    return base / os.path.expandvars(name)
 
 
 def _places(path: Path, labels: Sequence[str], encoding: str) -> NDArray[np.int64]:
@@ -160,7 +155,7 @@ def _units(
     base: Path, spec: CorpusSpec, labels: Sequence[str], columns: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     assert spec.levers.units is not None
-    path = _path(base, spec.levers.units)
+    path = spec_path(base, spec.levers.units)
     table = open_columns(path, spec.encoding)
     table.require(["column", "centre", "scale"])
     place = {str(name): row for row, name in enumerate(table.labels("column", unique=True))}

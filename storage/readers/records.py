@@ -7,7 +7,6 @@ record or the names of its columns.
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +18,9 @@ from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec
 from ksdp.storage.readers.columns import Columns, open_columns
-from ksdp.storage.readers.counts import check_labels, read_counts
-from ksdp.storage.readers.files import Refused, extension
+from ksdp.storage.readers.counts import read_counts
+from ksdp.storage.readers.files import Refused, extension, spec_path
+from ksdp.storage.readers.labels import check_rows
 
 __all__ = ["Records", "numbered", "read_records"]
 
@@ -60,7 +60,7 @@ def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records
     SpecError
         Keys of the spec that do not go with the file.
     """
-    path = base / os.path.expandvars(spec.path)
+    path = spec_path(base, spec.path)
     if extension(path) in (".npz", ".mtx"):
         return _counts(spec, base, path)
     if not spec.described:
@@ -96,8 +96,8 @@ def _counts(spec: PemDataSpec, base: Path, path: Path) -> Records:
     matrix = canonical(read_counts(path))
     held = None
     if spec.labels is not None:
-        held = open_columns(base / os.path.expandvars(spec.labels), spec.encoding)
-        check_labels(held, matrix.shape[0])
+        held = open_columns(spec_path(base, spec.labels), spec.encoding)
+        check_rows(held, matrix.shape[0])
     return Records(path, matrix, (), *_clients(spec, held, matrix.shape[0], path))
 
 

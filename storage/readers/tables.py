@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -14,27 +16,23 @@ from ksdp.storage.readers.labels import named_columns
 __all__ = ["chosen_columns", "read_table"]
 
 
-def read_table(spec: CorpusSpec, columns: Columns, *, nonnegative: bool) -> sp.csr_array:
-    """Read `spec.columns` in that order, or every numeric column besides id, party and group in the file's order.
-
-    Integers, floats and decimals are numeric; true and false count as 1 and 0 where the spec names the column.
+def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) -> sp.csr_array:
+    """Read these columns in that order; true and false count as 1 and 0.
 
     Raises
     ------
-    SpecError
-        `corpus.columns` is empty or repeats a name.
     CorpusError
-        There is no numeric column, a named one is missing or not numeric, or a number is missing, not finite or,
-        if `nonnegative`, negative.
+        A column is missing or not numeric, or a number is missing, not finite or, if `nonnegative`, negative.
     """
-    chosen = chosen_columns(spec, columns)
     columns.require(chosen)
     values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
     return sp.csr_array(np.column_stack(values))
 
 
 def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
-    """Names of the columns that a table is made of, in order.
+    """Columns that a table is made of: `spec.columns`, or every numeric one besides id, party and group.
+
+    Integers, floats and decimals are numeric.
 
     Raises
     ------

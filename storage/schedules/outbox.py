@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
@@ -18,7 +19,7 @@ from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.schedules.schedule_files import Event, Notice, schedule_folder
 from ksdp.storage.store import Store
 
-__all__ = ["MOST_ATTEMPTS", "Waiting", "attempted", "put_notice", "waiting_notices"]
+__all__ = ["MOST_ATTEMPTS", "Waiting", "attempted", "put_notice", "set_damaged_aside", "waiting_notices"]
 
 MOST_ATTEMPTS = 10
 """Then a notice is given up; with doubling delays that is after half a day and more."""
@@ -62,10 +63,32 @@ def _write(store: Store, name: str, item: Waiting) -> None:
 def waiting_notices(store: Store, name: str, now: datetime | None = None) -> list[Waiting]:
     """Notices that are not delivered yet, oldest first; with `now` those whose turn it is."""
     items = []
-    for file in sorted((schedule_folder(store, name) / "outbox").glob("*.json")):
+    for file in _files(store, name):
         with contextlib.suppress(OSError, ValueError):
-            items.append(Waiting.model_validate(read_checked_json(file)))
+            items.append(_read(file))
     return [item for item in items if now is None or item.next_try <= now]
+
+
+def set_damaged_aside(store: Store, name: str) -> list[str]:
+    """Rename notices that cannot be read, so that each is told of once; their names."""
+    aside = []
+    for file in _files(store, name):
+        try:
+            _read(file)
+        except FileNotFoundError:  # delivered meanwhile
+            continue
+        except (OSError, ValueError):
+            file.rename(file.with_suffix(".damaged"))
+            aside.append(file.stem)
+    return aside
+
+
+def _files(store: Store, name: str) -> list[Path]:
+    return sorted((schedule_folder(store, name) / "outbox").glob("*.json"))
+
+
+def _read(file: Path) -> Waiting:
+    return Waiting.model_validate(read_checked_json(file))
 
 
 def attempted(store: Store, name: str, item: Waiting, error: str | None, now: datetime) -> Waiting:

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.locks import try_lock
-from ksdp.storage.schedules.schedule_files import schedule_folder
+from ksdp.storage.schedules.schedule_files import schedule_folder, written
 from ksdp.storage.store import Store
 
 __all__ = ["Running", "begin", "finish", "hold", "interrupted", "running"]
@@ -34,6 +34,8 @@ class Running(BaseModel):
     """`ksdp serve` was told to stop: its death is no crash."""
     flow_run: str | None = None
     """Prefect's id."""
+    damaged: bool = False
+    """It cannot be read any more: that there was a run is all that is known, so that all documents are audited."""
 
 
 def hold(store: Store) -> AbstractContextManager[bool]:
@@ -52,12 +54,14 @@ def finish(store: Store, name: str) -> None:
 
 
 def running(store: Store, name: str) -> Running | None:
-    """The mark, whether its process lives or not."""
+    """The mark, whether its process lives or not, and whether it can be read or not."""
     path = schedule_folder(store, name) / "running.json"
     try:
         return Running.model_validate(read_checked_json(path))
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError):
+        return Running(planned=None, started=written(path), pid=0, full=True, damaged=True)
 
 
 def interrupted(store: Store, name: str) -> Running | None:

@@ -12,9 +12,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -43,6 +44,7 @@ __all__ = [
     "serving_lock",
     "set_paused",
     "write_schedule",
+    "written",
 ]
 
 Event = Literal["sensitive", "void", "not-run", "unchanged"]
@@ -161,6 +163,8 @@ class RunRequest(_Frozen):
     at: AwareDatetime
     full: bool = False
     """Audit every document, changed or not."""
+    damaged: bool = False
+    """What was asked for cannot be read any more: every document, then nothing that was wanted is left out."""
 
 
 def check_schedule(values: dict[str, Any]) -> Schedule:
@@ -240,12 +244,21 @@ def ask_now(store: Store, name: str, ask: RunRequest) -> None:
 
 
 def asked(store: Store, name: str) -> RunRequest | None:
-    """The run that is wanted, if any."""
+    """The run that is wanted, if any; of all documents where the file is damaged."""
     path = schedule_folder(store, name) / "asked.json"
     try:
         return RunRequest.model_validate(read_checked_json(path))
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError):
+        return RunRequest(at=written(path), full=True, damaged=True)
+
+
+def written(path: Path) -> datetime:
+    """When a file was last written; the first moment there is where nobody can tell."""
+    with contextlib.suppress(OSError):
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return datetime.fromtimestamp(0, UTC)
 
 
 def forget_asked(store: Store, name: str) -> None:

@@ -26,6 +26,8 @@ from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.cli import app
 from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec
 
+from ..protocols.pem.own_functions import OWN
+
 RNG = np.random.default_rng(5)
 ROWS = 80
 COLOURS = RNG.choice(["red", "green", "blue"], ROWS)
@@ -296,27 +298,6 @@ def test_options_of_hosts_and_own_functions_are_refused_where_they_do_not_fit(
     assert not (folder / "out").exists()
 
 
-OWN = """
-from dataclasses import dataclass
-from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
-
-
-@dataclass(frozen=True)
-class Sums:
-    columns: int = 6
-    name: str = "sums"
-
-    def init(self):
-        return PemState(0, {}, (VectorBlock(self.columns, bound=2.0, cap=1.0, nonnegative=True),))
-
-    def map_in_client(self, records, state):
-        return records
-
-    def reduce_in_aggregator(self, state, total):
-        return PemState(1, {"sums": total.values[0]}, ())
-"""
-
-
 @pytest.mark.e2e
 def test_functions_of_ones_own_on_one_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "sums_of_one_machine.py").write_text(OWN)
@@ -324,7 +305,7 @@ def test_functions_of_ones_own_on_one_machine(folder: Path, monkeypatch: pytest.
     spec = write(folder, algorithm=['name = "own"', "iterations = 1"], budget=["epsilon = 1e5"])
     with pytest.raises(InputError, match="go together"):
         run(spec, "--out", "out")
-    code, _, told = run(spec, "--out", "out", "--functions", "sums_of_one_machine:Sums")
+    code, _, told = run(spec, "--out", "out", "--functions", "sums_of_one_machine:ColumnSums")
     assert code == 0, told
     found = np.load(folder / "out" / "model.npz")["sums"]
     assert found.sum() == 2 * ROWS

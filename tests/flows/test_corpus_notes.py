@@ -15,7 +15,7 @@ from ksdp.flows.prepare import spec_corpus
 def notes(folder: Path, csv: str, mechanism: dict[str, object], **corpus: object) -> list[str]:
     (folder / "mail.csv").write_text(csv)
     spec: Spec = parse_spec({"corpus": {"path": "mail.csv", **corpus}, "mechanism": mechanism})
-    return corpus_notes(spec, folder, spec_corpus(spec, folder))
+    return corpus_notes(spec, spec_corpus(spec, folder))
 
 
 SVD = {"name": "pd-svd", "rank": 1}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import KsdpError
+from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.flows.runs.kit_files import INVITATION
 from ksdp.storage.audits.continuations import Origin, read_origin, write_origin
 from ksdp.storage.learning.advice import read_advice, write_advice
@@ -21,7 +21,8 @@ from ksdp.storage.runs.ledger import Ledger
 from ksdp.storage.runs.party_runs import keep_party_run, party_run_ids, read_party_run
 from ksdp.storage.runs.sealed import read_sealed, seal, write_sealed
 from ksdp.storage.schedules.history import ScheduledRun, append_run, read_runs
-from ksdp.storage.schedules.schedule_files import read_schedule
+from ksdp.storage.schedules.running import Running, begin, running
+from ksdp.storage.schedules.schedule_files import RunRequest, ask_now, asked, read_schedule
 from ksdp.storage.store import Store
 
 from ..flips import flipped
@@ -72,6 +73,8 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
     scheduled()
     append_run(store, "nightly", run(AT))
     append_run(store, "nightly", run(AT.replace(day=3)))
+    ask_now(store, "nightly", RunRequest(at=AT))
+    begin(store, "nightly", Running(planned=AT, started=AT, pid=1, flow_run="f" * 32))
     write_policy(store, Policy(four_eyes=True, signed=True))
     write_advice(store, "some", {"asked": "x", "advised": "y", "sentences": ["Do this."]})
     gain = write_gain(store, "spec", "corpus", GAIN)
@@ -95,6 +98,11 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
             tmp_path / "invitation.ksdp",
             lambda: read_sealed(tmp_path / "invitation.ksdp", INVITATION).digest,
         ),
+        "asked": (store.root / "schedules/nightly/asked.json", lambda: _unless_damaged(asked(store, "nightly"))),
+        "running": (
+            store.root / "schedules/nightly/running.json",
+            lambda: _unless_damaged(running(store, "nightly")),
+        ),
     }
 
 
@@ -103,7 +111,26 @@ def _without_more(said: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name in {*GAIN, "asked", "advised"}}
 
 
-KINDS = ("schedule", "history", "policy", "advice", "gain", "party run", "origin", "ledger", "kit file")
+def _unless_damaged(found: RunRequest | Running | None) -> object:
+    """What is damaged is said to be: a run of every document takes its place."""
+    if found is not None and found.damaged:
+        raise StoreError("it is damaged")
+    return found
+
+
+KINDS = (
+    "schedule",
+    "history",
+    "policy",
+    "advice",
+    "gain",
+    "party run",
+    "origin",
+    "ledger",
+    "kit file",
+    "asked",
+    "running",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -79,3 +79,22 @@ def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path: Path) ->
     assert not old.exists()
     assert new.exists()
     assert mine.exists()
+
+
+def test_a_clock_that_jumps_sweeps_nothing_that_is_being_written(tmp_path: Path) -> None:
+    """An hour ahead, a year ahead, or back: whoever holds the file lives."""
+    store = Store.open(tmp_path / "store")
+    target = store.audit("a") / "x.json"
+
+    def write(part: Path) -> None:
+        part.write_text("half")
+        for ahead in (3601.0, 3.2e7, -3.2e7):
+            assert sweep_parts(store.root, time.time() + ahead) == 0
+        os.utime(part, (1.0, 1.0))
+        assert sweep_parts(store.root, time.time()) == 0
+        assert part.is_file()
+        part.write_text("whole")
+
+    write_whole(target, write)
+    assert target.read_text() == "whole"
+    assert not list(store.root.rglob("*.part"))

@@ -14,6 +14,7 @@ from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError, StoreError
 from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
@@ -33,7 +34,7 @@ def prepared(folder: Path, **sections: Any) -> Prepared:
     tables: dict[str, Any] = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-nmf", "rank": 2}}
     tables |= {"design": {"party_size": 20, "with_runs": 80}, "store": {"observables": "all"}}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy", "learned-raw"]}}
-    return prepare_stored(parse_spec(tables | sections), corpus, folder, may_sample=True)
+    return prepare_stored(make_plan(parse_spec(tables | sections), corpus), folder, may_sample=True)
 
 
 def announced(plan: Plan) -> np.ndarray:

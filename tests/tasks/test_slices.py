@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from ksdp.audit.canaries import judge_canaries
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Balanced, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import ArmTests, Controls, judge_controls
 from ksdp.audit.verdicts.decide import Verdict, decide
@@ -24,15 +24,13 @@ from ksdp.storage.store import Store
 from ksdp.tasks import slices as tested
 from ksdp.tasks.blocks import compute_block
 
+from ..topics import corpus_of_topics
+
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
     """90 documents over 40 terms, with topics."""
-    rng = np.random.default_rng(2)
-    topics = rng.dirichlet(np.full(40, 0.1), size=3)
-    mixture = rng.dirichlet(np.full(3, 0.4), size=90) @ topics
-    counts = np.array([rng.multinomial(30, row / row.sum()) for row in mixture], dtype=float)
-    return Corpus(canonical(sp.csr_array(counts)), np.array([f"d{i}" for i in range(90)]))
+    return corpus_of_topics()
 
 
 DESIGNS = {
@@ -48,7 +46,7 @@ def audited(corpus: Corpus, store: Path, design: dict, **sections) -> tuple[Cont
     """Sample, store, read, test and judge, as the flow does; what became of controls and documents."""
     tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "design": design}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
-    ready = prepare_stored(parse_spec(tables | sections), corpus, store, may_sample=True)
+    ready = prepare_stored(make_plan(parse_spec(tables | sections), corpus), store, may_sample=True)
     for block in ready.plan.blocks:
         compute_block(ready.ref, block)
     parts = tested.slices(ready.plan)
@@ -122,7 +120,7 @@ def fresh_canaries(corpus: Corpus, store: Path) -> ArmTests:
     """What the canaries of the fresh runs say, beside the effects of two documents."""
     tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": ["row-space-energy"]}}
-    ready = prepare_stored(parse_spec(tables), corpus, store, may_sample=True)
+    ready = prepare_stored(make_plan(parse_spec(tables), corpus), store, may_sample=True)
     plan, rows = ready.plan, np.array([4, 70])
     stage = Stage(FRESH, fresh_seed(plan.design.seed), 40, rows, ("row-space-energy",))
     write_stage(Store(store).audit(ready.ref.audit), stage)

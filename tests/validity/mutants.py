@@ -5,9 +5,9 @@ rewrites a module chooses its mutants anew, and `run` says so loudly.
 
     python tests/validity/mutants.py [FILE ...]
 
-prints one JSON line a mutant, of these files or of all. Everything is imported, and the tests are collected, once;
-each mutant gets a fork, in which the functions of its module get the code of the changed text. A constant of a
-module is changed for that module alone. Kernels run uncompiled.
+prints one JSON line a mutant, of these files or of all. Everything is imported, and the tests are collected, once
+for each list of tests; each mutant gets a fork, in which the functions of its module get the code of the changed
+text. A constant of a module is changed for that module alone. Kernels of the verdicts run uncompiled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ import pytest
 __all__ = ["MUTANTS", "Mutant", "changed"]
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = "tests/audit/test_verdict_path.py"
+VERDICTS = ("tests/audit/test_verdict_path.py",)
+MATCH = ("tests/audit/statistics/test_match.py",)
+CANARIES = ("tests/audit/test_canaries.py",)
+TOGETHER = ("tests/audit/mechanisms/test_together.py",)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Mutant:
     """Under the root of the repository."""
     old: str
     new: str
+    tests: tuple[str, ...] = VERDICTS
+    """Files of the tests that must kill it."""
 
     @property
     def module(self) -> str:
@@ -46,8 +51,8 @@ class Mutant:
         return "ksdp." + self.file.removesuffix(".py").replace("/", ".")
 
 
-def _of(file: str, *changes: tuple[str, str]) -> list[Mutant]:
-    return [Mutant(file, old, new) for old, new in changes]
+def _of(file: str, *changes: tuple[str, str], tests: tuple[str, ...] = VERDICTS) -> list[Mutant]:
+    return [Mutant(file, old, new, tests) for old, new in changes]
 
 
 # Not here, as they change nothing that can be said:
@@ -62,7 +67,9 @@ def _of(file: str, *changes: tuple[str, str]) -> list[Mutant]:
 # - `columns` in the sort for the strongest, which is stable;
 # - `return low` in the bisection of a certified bound: 2^-32 of it;
 # - `_CERTAIN` of a document that is certified in all views, which is taken out before the correction;
-# - arms exchanged in `epsilon_lower_bound`, which asks both.
+# - arms exchanged in `epsilon_lower_bound`, which asks both;
+# - `apart = turned` in `Expected.sums`: the part in the expected space is one vector each, and cancels;
+# - `topics @ rows.T` turned round in `TopicsMatch`, which is a quadratic form.
 MUTANTS: list[Mutant] = [
     *_of(
         "audit/verdicts/ks.py",
@@ -599,6 +606,137 @@ MUTANTS: list[Mutant] = [
         ("picked = np.asarray(chosen, dtype=np.int64)", "picked = np.arange(len(chosen))"),
         ('if f.name != "log10_joint")', 'if f.name not in ("log10_joint", "learned"))'),
     ),
+    *_of(
+        "audit/canaries.py",
+        ("len(held) != database.parties[0].shape[0] or", ""),
+        (" or len(np.unique(held)) != len(held)", ""),
+        ("bits[held] = True", "bits[: len(held)] = True"),
+        ('units.word == "document" or corpus.group is None', "corpus.group is None"),
+        ("weights=~bits", "weights=bits"),
+        ("place = np.searchsorted(units.ids, corpus.group)", "place = np.searchsorted(corpus.group, units.ids)"),
+        ("Purpose.CANARY, lane, run)", "Purpose.CANARY, lane, 0)"),
+        ("noise + np.float32(SHIFT) * handed", "noise"),
+        ("noise + np.float32(SHIFT) * handed", "np.float32(SHIFT) * handed"),
+        ("SHIFT = 16.0", "SHIFT = 4.0"),
+        tests=CANARIES,
+    ),
+    *_of(
+        "audit/statistics/additions.py",
+        ("if total.size > MOST_ENTRIES:", "if total.size <= MOST_ENTRIES:"),
+        ("return total / self._variances", "return total * self._variances"),
+        ("float(np.abs(total).max()) or 1.0", "float(np.abs(total).max())"),
+        (".astype(np.float64) * scale)", ".astype(np.float64))"),
+        ("slice(start, start + step * _PART, step)", "slice(start, start + _PART, step)"),
+        ("range(0, len(self.weights), step * _PART)", "range(0, min(len(self.weights), _PART), _PART)"),
+        ("toarray() - self.mean - weights", "toarray() - weights"),
+        ("- self.mean - weights @ self.basis", "- self.mean"),
+        ("- self.mean - weights @ self.basis", "- self.mean + weights @ self.basis"),
+        ("covariance += terms.T @ terms", "covariance = terms.T @ terms"),
+        ("total += terms.sum(axis=0)", "total = terms.sum(axis=0)"),
+        ("count += len(terms)", "count = len(terms)"),
+        ("covariance -= np.outer(total, total) / max(count, 1)", "pass"),
+        ("np.outer(total, total) / max(count, 1)", "np.outer(total, total)"),
+        ("_shrunk(covariance.trace() / entries)", "_shrunk(covariance.trace())"),
+        ("found += np.square(weights)", "found = np.square(weights)"),
+        ("np.square(weights).T @ np.square(left)", "np.abs(weights).T @ np.square(left)"),
+        ("np.square(weights).T @ np.square(left)", "np.square(weights).T @ np.abs(left)"),
+        ("_shrunk(found.mean(axis=1, keepdims=True))", "_shrunk(found.mean())"),
+        ("np.maximum(SHRINK * mean,", "np.minimum(SHRINK * mean,"),
+        tests=MATCH,
+    ),
+    *_of(
+        "audit/statistics/expected.py",
+        ("turned = np.linalg.pinv(found @ basis.T, rcond=1e-8) @ found", "turned = found"),
+        ("* (self.values - self.rest)", "* self.values"),
+        ("(self.values[: len(basis), None] - self.rest)", "self.values[: len(basis), None]"),
+        ("* apart - along @ self.rows", "* apart + along @ self.rows"),
+        ("* apart - along @ self.rows", "* apart"),
+        ('derive(("expected", rank, centred)', 'derive(("expected", centred)'),
+        ('derive(("expected", rank, centred)', 'derive(("expected", rank)'),
+        ("pool.share * pool.drawn.shape[0] / max(drawn.shape[0], 1)", "pool.share"),
+        ("parts.append((1.0, pool.fixed))", "parts.append((share, pool.fixed))"),
+        ("parts.append((1.0, pool.fixed))", "pass"),
+        ("size + pool.fixed.shape[0], total", "size, total"),
+        ("total + np.asarray(pool.fixed.sum(axis=0)).ravel()", "total"),
+        ("share * np.asarray(drawn.sum(axis=0)).ravel()", "np.asarray(drawn.sum(axis=0)).ravel()"),
+        ("if not 0 < rank < min(features, size):", "if not 0 < rank <= min(features, size):"),
+        ("mean = total / size if centred", "mean = total / size if not centred"),
+        ("mean * np.sqrt(size)", "mean * size"),
+        ("- size * float(mean @ mean)", ""),
+        ("max(features - len(values), 1)", "features"),
+        ("drawn @ basis.T - basis @ mean", "drawn @ basis.T"),
+        ("basis @ mean, basis, mean)", "basis @ mean, basis, 0 * mean)"),
+        ("moments = -np.outer(less, less)", "moments = np.outer(less, less)"),
+        ("moments += weight * (rows.T", "moments += (rows.T"),
+        ("found = -less * float(less @ vector)", "found = 0 * less"),
+        ("found += weight * (rows.T", "found += (rows.T"),
+        ("order = np.argsort(-values", "order = np.argsort(values"),
+        ("basis = np.ascontiguousarray(rows[:rank])", "basis = np.ascontiguousarray(rows[-rank:])"),
+        ("min(rank + BEYOND, features - 1)", "rank"),
+        tests=MATCH,
+    ),
+    *_of(
+        "audit/statistics/expected_topics.py",
+        ("_total(self.some, found) - self._at_expected", "_total(self.some, found)"),
+        ("(found <= 0.0) & (self.topics <= 0.0)", "(found <= 0.0) | (self.topics <= 0.0)"),
+        ("apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0", "pass"),
+        ("topics @ topics.T), upper=np.inf", "topics @ topics.T), upper=1.0"),
+        ("(weights.T @ weights) @ topics", "0 * topics"),
+        ("(rows.T @ weights).T - (weights", "(rows.T @ weights).T + (weights"),
+        ('("expected topics", rank)', '"expected topics"'),
+        ("max(1, int(pool.share * drawn.shape[0]))", "drawn.shape[0]"),
+        ("drawn.shape[0]))), [pool.fixed]", "drawn.shape[0]))), []"),
+        ("if topics.shape != (rank, drawn.shape[1]):", "if topics.shape[1] != drawn.shape[1]:"),
+        (
+            "weights = coefficients_under(topics, rows @ topics.T)\n    additions",
+            "weights = rows @ topics.T\n    additions",
+        ),
+        ("at_even_steps(pool.drawn, MOST_EACH_RUN)", "at_even_steps(pool.drawn, 1)"),
+        tests=MATCH,
+    ),
+    *_of(
+        "audit/statistics/match.py",
+        ("len(found), has_mean(observables))", "len(found), False)"),
+        ("return row_dots(filtered, weights)", "return row_dots(weights, weights)"),
+        ("filtered - rows_times(weights, picture.topics @ rows.T)", "filtered"),
+        ("filtered - rows_times", "filtered + rows_times"),
+        ("weights = coefficients_under(picture.topics, products)", "weights = products"),
+        ("picture.additions.filtered(picture.sums(found))", "picture.sums(found)"),
+        ("picture.additions.filtered(picture.sums(found))", "picture.additions.filtered(found)"),
+        ('("matched", picture)', '"matched"'),
+        ("both -= rows @ picture.additions.mean", "pass"),
+        tests=MATCH,
+    ),
+    *_of(
+        "audit/mechanisms/together.py",
+        ("self.statistic.evaluate(_of_run(observables, self.place),", "self.statistic.evaluate(observables,"),
+        ("_documents_of(documents, self.place))", "documents)"),
+        ("derive((self, documents), compute)", 'derive("value", compute)'),
+        ("_named(self.place, self.statistic.needs)", "_named(1, self.statistic.needs)"),
+        ('_named(self.place, getattr(self.statistic, "needs_any", ()))', "()"),
+        ('_named(self.place, getattr(self.statistic, "reads", ()))', "()"),
+        ('tuple(getattr(self.statistic, "needs_background", ()))', "()"),
+        ("for part in self.parts for name in part.needs)", "for part in self.parts[:1] for name in part.needs)"),
+        ("return self.parts[0].needs_background", "return ()"),
+        ("np.sum(values, axis=0)", "values[0]"),
+        ("needs_learner: ClassVar[bool] = True", "needs_learner: ClassVar[bool] = False"),
+        ('any(getattr(one, "nonnegative", False)', 'all(getattr(one, "nonnegative", False)'),
+        ("OPENS[1] if all(", "OPENS[1] if any("),
+        ('self._of_all("final")', "()"),
+        ('self._of_all("learn_from")', "()"),
+        ('self._of_all("learn_always")', "()"),
+        ('self._of_all("opened")', "()"),
+        ("for parts in by_name.values() if self._have_all(parts))", "for parts in by_name.values())"),
+        (" and not part.needs_any for part", " for part"),
+        ("part.needs and set(part.needs) <= shown", "part.needs"),
+        ("return whole and len(parts) == len(self.inner)", "return whole"),
+        ("array.shape, array.early)", "array.shape)"),
+        ('run.get("version", mechanism.version) != mechanism.version', "False"),
+        ('"version": mechanism.version} | filled', '"version": 1} | filled'),
+        ("pool.mechanism.inner[place - 1]", "pool.mechanism.inner[0]"),
+        ('observables.derive(("together", place), cut)', 'observables.derive("together", cut)'),
+        tests=TOGETHER,
+    ),
 ]
 
 
@@ -629,7 +767,8 @@ def _planted(mutant: Mutant) -> None:
         old = vars(module).get(name)
         if isinstance(new, type) and new.__module__ == module.__name__:
             for attribute, made in vars(new).items():
-                _replaced(vars(old).get(attribute), made, module.__name__)
+                if not _replaced(vars(old).get(attribute), made, module.__name__) and isinstance(made, bool):
+                    setattr(old, attribute, made)
         elif not _replaced(old, new, module.__name__) and isinstance(new, _CONSTANTS):
             setattr(module, name, new)
 
@@ -637,8 +776,15 @@ def _planted(mutant: Mutant) -> None:
 _CONSTANTS = (int, float, str, tuple)
 
 
+def _function(found: Any) -> Any:
+    """What is behind a method, a property or a decorator."""
+    for name in ("__func__", "fget", "func"):  # of a class method, a property and a cached one
+        found = getattr(found, name, None) or found
+    return inspect.unwrap(found)
+
+
 def _replaced(old: Any, new: Any, module: str) -> bool:
-    old, new = (inspect.unwrap(getattr(f, "__func__", f)) for f in (old, new))
+    old, new = _function(old), _function(new)
     if not isinstance(new, FunctionType) or new.__module__ != module:
         return False
     old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
@@ -680,16 +826,26 @@ class _Each:
 
 
 def run(mutants: list[Mutant]) -> None:
-    """Print what becomes of the tests, first as the code is, then with each mutant."""
+    """Print what becomes of each list of tests, first as the code is, then with each mutant."""
     os.chdir(ROOT)
     for mutant in mutants:
         changed(mutant)
+    for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+        child = os.fork()  # before anything is imported
+        if child == 0:
+            if tests == VERDICTS:
+                os.environ["NUMBA_DISABLE_JIT"] = "1"
+            _run([mutant for mutant in mutants if mutant.tests == tests], tests)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _run(mutants: list[Mutant], tests: tuple[str, ...]) -> None:
     silent = ["-s", "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-    status = pytest.main([*silent, TESTS], plugins=[_Each(mutants)])
+    status = pytest.main([*silent, *tests], plugins=[_Each(mutants)])
     assert status == 0, status
 
 
 if __name__ == "__main__":
-    os.environ["NUMBA_DISABLE_JIT"] = "1"
     asked = sys.argv[1:]
     run([mutant for mutant in MUTANTS if not asked or mutant.file in asked])

@@ -24,9 +24,12 @@ def test_every_mutant_is_killed() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    sound, *mutants = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sound["status"] == 0, "the tests fail without any mutant"
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    sound = [one["status"] for one in told if one["file"] is None]
+    assert sound
+    assert not any(sound), "the tests fail without any mutant"
+    mutants = [one for one in told if one["file"] is not None]
     survivors = [mutant for mutant in mutants if mutant["status"] != 1]
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed")
-    assert len(mutants) >= 50
+    assert len(mutants) > 400
     assert not survivors

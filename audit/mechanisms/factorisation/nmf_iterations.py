@@ -6,14 +6,10 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 
 __all__ = ["Factorisation", "SweepSnapshot", "iterate", "penalised"]
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.lanes import row_times_panel
 from ksdp.audit.mechanisms.factorisation.simplex import total
 
@@ -25,9 +26,6 @@ __all__ = [
     "gram_rows",
     "product",
 ]
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 class Rows(NamedTuple):

@@ -20,10 +20,10 @@ from functools import lru_cache
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
@@ -51,7 +51,6 @@ __all__ = [
     "random_topics",
 ]
 
-Matrix = NDArray[np.float64]
 
 STARTS = ("random", "random-2x", "nnsvd", "best-of-m", "pd-nmf-init")
 

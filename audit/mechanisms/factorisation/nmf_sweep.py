@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Rows, Silent, Sums, dot, product
 from ksdp.audit.mechanisms.factorisation.simplex import simplex_threshold
 
 __all__ = ["next_topic", "replace_topic", "share_of", "sweep"]
 
 LARGE = 1e6
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.krylov import dot
 
@@ -33,8 +33,6 @@ __all__ = [
     "values_from",
 ]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 DEPENDENT = 1e-13
 """What is left of a row, relative to it, when it is nothing but rounding: it depended on the rows above."""

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
 from ksdp.audit.mechanisms.factorisation.singular import numerical_rank, singular_rows
 
 __all__ = ["Limit", "limit_of_power", "settle_signs"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 REPEATED = 1e-10
 """Singular values this close, relative to the largest, span one subspace: their vectors are undetermined."""

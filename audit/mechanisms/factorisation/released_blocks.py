@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.power_iteration import normalised, orthonormalise, share_of
 
 __all__ = ["power_blocks", "span_of_blocks"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 DEPENDENT = 1e-10
 """A direction of at most this part of the longest is rounding."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
     FIT_SWEEPS,
@@ -38,8 +39,6 @@ __all__ = [
     "objective",
     "pd_nmf_iter",
 ]
-
-Matrix = NDArray[np.float64]
 
 
 def pd_nmf_iter(

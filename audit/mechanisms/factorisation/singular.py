@@ -14,17 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, svds
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.krylov import lanczos, noise, recover, unsigned
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import column_map
 
 __all__ = ["Singular", "numerical_rank", "singular_rows"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 CONDITION = 1e-3
 """Below this ratio of singular values, X^T X keeps fewer than ten digits of the smaller one."""

@@ -23,12 +23,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Matrix, Vector
 
 __all__ = ["ROUNDS", "Span", "announced_span"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 ROUNDS = 10
 """Iterations whose blocks stand for those of all."""

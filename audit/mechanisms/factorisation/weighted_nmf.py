@@ -27,8 +27,9 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
     FIT_SWEEPS,
     check_coefficients,
@@ -47,9 +48,6 @@ __all__ = [
     "observed_share",
     "weighted_nmf_iter",
 ]
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)

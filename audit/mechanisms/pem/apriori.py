@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -100,16 +100,13 @@ class PemApriori:
         fill the memory. It looks at noisy numbers only.
     """
 
+    name: ClassVar[str] = "Apriori"
+
     items: int
     longest: int
     support: float
     length: int = 4
     keep: int = 200_000
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return "Apriori"
 
     def __post_init__(self) -> None:
         if not 1 <= self.items < 2**15:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,6 +37,8 @@ class PemKMeans:
         Sums are whole multiples of 2^-fraction_bits; 0 for records of whole numbers.
     """
 
+    name: ClassVar[str] = "k-means"
+
     clusters: int
     features: int
     bound: float
@@ -45,11 +47,6 @@ class PemKMeans:
     least: float = 1.0
     start_seed: int = 0
     fraction_bits: int = 16
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return "k-means"
 
     def __post_init__(self) -> None:
         if self.clusters < 1 or self.features < 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,6 +42,8 @@ class PemLogistic:
         Gradients are whole multiples of 2^-fraction_bits.
     """
 
+    name: ClassVar[str] = "logistic regression"
+
     features: int
     bound: float
     label: int = -1
@@ -49,11 +51,6 @@ class PemLogistic:
     rate: float = 1.0
     penalty: float = 0.0
     fraction_bits: int = 16
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return "logistic regression"
 
     def __post_init__(self) -> None:
         if self.features < 2:

@@ -274,11 +274,5 @@ def functions(
 
 
 def parse_pem_spec(tables: Mapping[str, Any]) -> PemSpec:
-    """Check the tables of a spec.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the tables of a spec; `SpecError` as by `validated`."""
     return validated(PemSpec, tables, "spec")

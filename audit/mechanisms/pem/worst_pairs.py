@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Vector
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
 from ksdp.audit.mechanisms.pem.apriori import PemApriori
@@ -24,7 +25,6 @@ from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 __all__ = ["apriori_pair", "kmeans_pair", "logistic_pair"]
 
 Pair = tuple[Database, Database]
-Vector = NDArray[np.float64]
 
 _MOST = 20_000
 """Records of the coalition: more would only make an audit slower."""

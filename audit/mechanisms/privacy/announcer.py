@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.party_side import (
     Broadcast,
@@ -26,7 +26,6 @@ from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS, draw, on_grid
 
 __all__ = ["Announcement", "Announcer", "Driven", "Replay", "simulate"]
 
-Floats = NDArray[np.float64]
 Collect = Callable[[Sequence[Floats], Sequence[Floats], Sequence[int]], tuple[Floats, float]]
 
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.checks import check_least, check_positive
 from ksdp.audit.mechanisms.contract import Announced, Database
@@ -24,8 +24,6 @@ from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words, check_a
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 __all__ = ["DPNMF"]
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

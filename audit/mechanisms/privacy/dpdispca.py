@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_one_of, check_positive, check_some_of
 from ksdp.audit.mechanisms.contract import Announced, Database
@@ -34,8 +34,6 @@ from ksdp.audit.mechanisms.privacy.record_bounds import worst_pair as worst
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 __all__ = ["DPdisPCA", "captured_energy"]
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

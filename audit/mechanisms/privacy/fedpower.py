@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_one_of, check_positive, check_rank, check_some_of
 from ksdp.audit.mechanisms.contract import Announced, Database
@@ -31,8 +31,6 @@ from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows, second_moment
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 __all__ = ["FedPower", "UtilityFedPower"]
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.contract import Announced, Database
@@ -38,8 +38,6 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 __all__ = ["PrivateFedPower"]
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

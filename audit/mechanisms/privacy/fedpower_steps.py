@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_rank
 from ksdp.audit.mechanisms.contract import Announced
@@ -28,8 +28,6 @@ __all__ = [
     "theorem_2",
     "with_sums",
 ]
-
-Matrix = NDArray[np.float64]
 
 
 class _Periodic(Protocol):

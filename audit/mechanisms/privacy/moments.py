@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_positive, check_rank
 from ksdp.audit.mechanisms.contract import Announced, Database
@@ -31,7 +31,6 @@ from ksdp.audit.verdicts.certificate import knows_all_others, pair_advantage
 
 __all__ = ["Moments"]
 
-Floats = NDArray[np.float64]
 _FULL = 0.25
 """Share of entries from which a dense product is faster."""
 

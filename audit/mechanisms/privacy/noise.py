@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.guarantee import SAMPLERS
 
@@ -46,7 +47,6 @@ __all__ = [
     "rounded_sensitivity",
 ]
 
-Floats = NDArray[np.float64]
 
 FRACTION_BITS = 31
 """The grid of the secure sums: multiples of 2^-31."""

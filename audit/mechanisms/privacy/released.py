@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_one_of
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
@@ -32,7 +32,6 @@ from ksdp.audit.mechanisms.privacy.noise import Accounting, PrivacyCost, account
 
 __all__ = ["GaussianReleases"]
 
-Floats = NDArray[np.float64]
 
 _WIDE = 2**31
 """More features than any rank: names do not depend on their number."""

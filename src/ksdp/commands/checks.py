@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from ksdp.commands.findings_of_checks import end_of_check, tell_findings
 from ksdp.commands.options import JsonOption, signing_key
 from ksdp.commands.runs import BudgetOption, LedgerOption, ProtocolArgument, UnclearedOption
 from ksdp.commands.runs import party as take_part
-
-if TYPE_CHECKING:
-    from ksdp.flows.runs.check_words import Finding
 
 __all__ = ["party"]
 
@@ -70,29 +67,13 @@ def check(
     from ksdp.flows.runs.check_peers import Knocks, check_peers
     from ksdp.protocols.network.mesh import Address
 
-    def tell(finding: Finding) -> None:
-        if not as_json:
-            typer.echo(_line(finding))
-
     address = Address.parse(listen) if listen else None
     kept, limits = purse_files(me, key, ledger, budget)
     question = Question(protocol, me, key, signing_key, corpus, clearance, signer, uncleared, out, kept, limits)
     here = check_here(question, datetime.now(UTC))
-    for finding in here.findings:
-        tell(finding)
+    tell = tell_findings(here.findings, as_json=as_json)
     findings = list(here.findings)
     if here.run is not None and here.identity is not None:
         asked = Knocks(here.run, me, here.identity, here.grounds, address, wait, hop, lambda: datetime.now(UTC))
         findings += check_peers(asked, tell)
-    faults = [finding for finding in findings if not finding.fine]
-    if as_json:
-        typer.echo(json.dumps({"fine": not faults, "findings": [finding.as_json() for finding in findings]}))
-    else:
-        typer.echo(f"{len(faults)} to mend" if faults else "nothing stands in the way of a run")
-    raise typer.Exit(1 if faults else 0)
-
-
-def _line(finding: Finding) -> str:
-    mark = "ok  " if finding.fine else "FAIL"
-    mends = f"  ->  {finding.mend}" if finding.mend else ""
-    return f"{mark} {finding.party:12} {finding.hop:12} {finding.said}{mends}"
+    end_of_check(findings, as_json=as_json)

@@ -78,15 +78,19 @@ def request(
     told = _told(fingerprint, str(sealed.said["organiser"]))
     made = kit_party.ask(invitation, mine, me, signing_key(mine.prepare(me)), address, server=server, told=told)
     path = folder / f"{me}.request"
-    if as_json:
-        typer.echo(json.dumps({"request": str(path), "fingerprint": made.fingerprint}))
-        return
-    typer.echo(
+    _tell_request(
+        made.fingerprint,
+        path,
         f"request      {path}  (send it to {sealed.said['organiser']})\n"
         f"fingerprint  {made.fingerprint}  of {me}: read it to {sealed.said['organiser']} by telephone\n"
         f"private key  {mine.key(me)}  (stays here, readable by you alone)\n"
-        f"next         when the kit comes: ksdp kit accept KIT --folder {folder}"
+        f"next         when the kit comes: ksdp kit accept KIT --folder {folder}",
+        as_json=as_json,
     )
+
+
+def _tell_request(fingerprint: str, path: Path, words: str, *, as_json: bool) -> None:
+    typer.echo(json.dumps({"request": str(path), "fingerprint": fingerprint}) if as_json else words)
 
 
 @kit.command("renew")
@@ -104,13 +108,13 @@ def renew(
     new = old if same_key else signing_key(kit_party.next_identity(mine))
     made = kit_party.renew(mine, old, new, address)
     path = folder / f"{made.name}.request"
-    if as_json:
-        typer.echo(json.dumps({"request": str(path), "fingerprint": made.fingerprint}))
-        return
-    typer.echo(
+    _tell_request(
+        made.fingerprint,
+        path,
         f"request      {path}  (send it to {mine.invitation.said['organiser']})\n"
         f"fingerprint  {made.fingerprint}\n"
-        f"next         ksdp kit accept KIT --folder {folder}; until then the old key is in force"
+        f"next         ksdp kit accept KIT --folder {folder}; until then the old key is in force",
+        as_json=as_json,
     )
 
 

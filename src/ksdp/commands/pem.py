@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ksdp.commands.findings_of_checks import end_of_check, tell_findings
 from ksdp.commands.options import JsonOption, signing_key
 
 if TYPE_CHECKING:
+    from ksdp.flows.runs.check_pem import PemQuestion
     from ksdp.flows.runs.pem_functions import OwnFunctions
 
 __all__ = ["pem"]
@@ -42,21 +44,33 @@ def pem(
     listen: Annotated[
         str | None, typer.Option("--listen", help="With --me: HOST:PORT, if others dial another address.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --me: only look what would fail, before any record.")
+    ] = False,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds for the others.")] = 30.0,
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError
+    from ksdp.flows.runs.check_pem import PemQuestion
     from ksdp.flows.runs.pem_functions import load_functions
     from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
     from ksdp.storage.runs.pem_results import require_new_folder
     from ksdp.terminal import terminal
 
+    if me is not None and key is None:
+        raise InputError("`--key` must be given with `--me`.")
+    if check:
+        if me is None or key is None:
+            raise InputError("`--check` goes with `--me`.")
+        asked = PemQuestion(spec, me, key, signing_key, data, live, client, clients, functions, Path.cwd(), out)
+        _check(asked, listen, wait, as_json=as_json)
+        return
     own = load_functions(functions, Path.cwd()) if functions else None
     if me is not None:
-        if key is None:
-            raise InputError("`--key` must be given with `--me`.")
+        assert key is not None
         held = _Held(data, live, client, clients)
         _between_hosts(spec, out, own, _Me(me, key, processes, listen), held, as_json=as_json)
         return
@@ -100,6 +114,26 @@ class _Held:
     live: str | None
     client: str | None
     clients: int | None
+
+
+def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool) -> None:
+    """Say what would fail, here and at the others."""
+    from datetime import UTC, datetime
+
+    from ksdp.flows.runs.check_peers import Knocks, check_peers
+    from ksdp.flows.runs.check_pem import check_pem_here
+    from ksdp.protocols.network.mesh import Address
+
+    address = Address.parse(listen) if listen else None
+    here = check_pem_here(asked, datetime.now(UTC))
+    told = tell_findings(here.findings, as_json=as_json)
+    findings = list(here.findings)
+    if here.run is not None and here.identity is not None:
+        knocks = Knocks(
+            here.run, asked.me, here.identity, here.grounds, address, wait, 5.0, lambda: datetime.now(UTC)
+        )
+        findings += check_peers(knocks, told)
+    end_of_check(findings, as_json=as_json)
 
 
 def _between_hosts(

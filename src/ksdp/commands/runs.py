@@ -61,11 +61,13 @@ def party(
     `ksdp party check` takes the same and only looks what would fail, before any data.
     """
     import contextlib
+    from dataclasses import replace
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError
     from ksdp.flows.metrics_port import serve_metrics
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
+    from ksdp.flows.runs.kept import kept_run
     from ksdp.flows.runs.node_run import Node, guarantee_words, utc_now
     from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
     from ksdp.flows.runs.terms import read_run
@@ -103,8 +105,13 @@ def party(
                 signer=load_public(signer) if signer else private.public_key(),
                 now=datetime.now(UTC),
             )
+            kept_of_run = stack.enter_context(kept_run(read, me, private, out))
+            node = replace(node, kept=kept_of_run)
             written, limits = purse_files(me, key, ledger, budget)
-            purse = open_purse(read, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
+            name = kept_of_run.name if kept_of_run else ""
+            purse = open_purse(read, entered.corpus.hash, len(entered.corpus), written, limits, utc_now, name)
+            if kept_of_run and kept_of_run.sent:
+                typer.echo(f"{me} was started before: it takes its place in that run again.", err=True)
             grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
             typer.echo(
                 f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True
@@ -145,8 +152,9 @@ def budget(
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError
-    from ksdp.flows.runs.budget import PartyRunPrices, entries, spent, spent_words
+    from ksdp.flows.runs.budget import entries, spent, spent_words
     from ksdp.flows.runs.joint import joint_table, record_joint
+    from ksdp.flows.runs.prices import PartyRunPrices
     from ksdp.flows.runs.terms import read_run
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.findings import read_summary

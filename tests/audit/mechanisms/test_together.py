@@ -54,6 +54,64 @@ def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> N
     np.testing.assert_array_equal(both, plain.evaluate(first, documents) + values)
 
 
+def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:
+    final, rounds, svd = {"opens": "final"}, {"sweeps": 3, "rank": 2}, {"name": "pd-svd", "rank": 3}
+    both = Together(({"name": "pd-nmf", "rank": 2} | final, svd | final))
+    mixed = Together(({"name": "pd-nmf"} | rounds, svd | final))
+    assert (both.opens, mixed.opens) == ("final", "every round")
+    assert both.final == ("run1_T", "run2_V")
+    assert mixed.learn_from == ("run1_sums",)
+    assert mixed.nonnegative
+    assert not Together((svd, svd)).nonnegative
+    inner = mixed.inner[0]
+    assert {name for name in mixed.opened if name.startswith("run1_")} == {f"run1_{n}" for n in inner.opened}
+    declared = {array.name: array for array in mixed.observables(9)}
+    for array in inner.observables(9):
+        again = declared[f"run1_{array.name}"]
+        assert (again.shape, again.early) == (array.shape, array.early)
+    assert any(array.early for array in declared.values())
+
+
+def test_a_statistic_needs_and_reads_its_own_run_and_a_sum_every_one() -> None:
+    together = Together(({"name": "pd-svd", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    by_name = {statistic.name: statistic for statistic in together.statistics}
+    plain = statistics()
+    sums = 0
+    for name, statistic in plain.items():
+        for place in (1, 2):
+            part = by_name.get(f"run{place}-{name}")
+            if part is None:
+                continue
+            for what in ("needs", "needs_any", "reads"):
+                wanted = tuple(f"run{place}_{n}" for n in getattr(statistic, what, ()))
+                assert getattr(part, what) == wanted, (name, what)
+            assert part.needs_background == tuple(getattr(statistic, "needs_background", ()))
+        summed = by_name.get(f"runs-{name}")
+        if summed is not None:
+            sums += 1
+            assert summed.needs == tuple(f"run{place}_{n}" for place in (1, 2) for n in statistic.needs)
+            assert summed.needs_background == tuple(getattr(statistic, "needs_background", ()))
+            assert not getattr(statistic, "needs_any", ())
+            # Whoever has all that it needs can work it out.
+            assert set(summed.needs) <= set(together.opened) | {a.name for a in together.observables(9)}
+    assert sums > 2
+    assert any(part.needs_any for part in by_name.values() if part.name.startswith("run1-"))
+    assert any(part.reads for part in by_name.values() if part.name.startswith("run1-"))
+    assert any(part.needs_background for part in by_name.values())
+    # A statistic that one run alone can have has no sum over runs.
+    unlike = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    assert "runs-topics-match" not in {statistic.name for statistic in unlike.statistics}
+
+
+def test_versions_and_defaults_are_filled_in_and_others_refused() -> None:
+    nmf = make_mechanism("pd-nmf", {"rank": 2})
+    made = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    assert made.runs[0]["version"] == nmf.version
+    assert made.runs[0]["tolerance"] == nmf.tolerance
+    with pytest.raises(SpecError, match="`version` of pd-nmf"):
+        Together(({"name": "pd-nmf", "version": nmf.version + 1}, {"name": "pd-svd"}))
+
+
 def test_topics_of_a_run_are_expected_of_its_own_mechanism(corpus: Corpus) -> None:
     together, rows = Together(tuple(TWO)), sp.csr_array(corpus.matrix)
     seen = together.run(Database((sp.csr_array(rows[:20]),)), np.random.default_rng(0))

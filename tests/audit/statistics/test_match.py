@@ -53,11 +53,17 @@ def test_a_little_of_a_document_moves_the_vectors_as_it_says(centred: bool, held
     np.testing.assert_allclose(picture.sums(turned), picture.sums(moved), atol=1e-9)
 
 
+@pytest.mark.parametrize("step", [1, 5])
 @pytest.mark.parametrize("centred", [False, True])
-def test_filtered_sums_are_those_by_the_inverse_covariance(centred: bool) -> None:
+def test_filtered_sums_are_those_by_the_inverse_covariance(
+    centred: bool, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all documents, or of some at even steps; in parts of sixteen."""
+    monkeypatch.setattr(additions, "_PART", 16)
+    monkeypatch.setattr(additions, "ROWS_PER_ENTRY", 5 // step)
     dense = rows(300)
     picture = expected(Pool(sp.csr_array(dense)), RANK, centred)
-    less = dense - picture.additions.mean
+    less = dense[::step] - picture.additions.mean
     outside = less - less @ picture.basis.T @ picture.basis
     terms = np.stack([np.outer(picture.basis @ x, x_out).ravel() for x, x_out in zip(less, outside, strict=True)])
     covariance = np.cov(terms.T, bias=True)
@@ -66,10 +72,15 @@ def test_filtered_sums_are_those_by_the_inverse_covariance(centred: bool) -> Non
     wanted = np.linalg.solve(shrunk, terms[7]).reshape(RANK, -1)
     found = picture.additions.filtered(terms[7].reshape(RANK, -1))
     np.testing.assert_allclose(found / np.linalg.norm(found), wanted / np.linalg.norm(wanted), atol=1e-4)
+    # One run's filter beside another's: the factor is the same for all.
+    larger = picture.additions.filtered(1e6 * terms[7].reshape(RANK, -1))
+    np.testing.assert_allclose(larger, 1e6 * found, rtol=1e-5, atol=1e-5 * np.abs(larger).max())
+    assert not picture.additions.filtered(np.zeros((RANK, 20))).any()
 
 
 def test_many_entries_are_weighed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additions, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(additions, "_PART", 64)
     dense = rows()
     for centred in (False, True):
         picture = expected(Pool(sp.csr_array(dense), 0.4), RANK, centred)
@@ -100,10 +111,58 @@ def test_a_part_of_a_large_pool_stands_for_it(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(some.values, 4 * whole.values, rtol=1e-9)
 
 
+def test_one_pool_is_asked_about_several_ranks_and_means() -> None:
+    some = sp.csr_array(texts())
+    pool = Pool(some, 0.4, mechanism=PDNMF(rank=2, opens="final"))
+    for rank, centred in ((2, False), (3, False), (2, True)):
+        found, alone = expected(pool, rank, centred), expected(Pool(some, 0.4), rank, centred)
+        np.testing.assert_array_equal(found.basis, alone.basis)
+        assert expected(pool, rank, centred) is found
+    assert expected_topics(pool, 3) is None
+    assert expected_topics(pool, 2) is not None
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_values_are_the_products_of_what_documents_add_with_the_filtered_sum(mean: bool) -> None:
+    """Document by document, and of two pools on one announcement."""
+    dense = rows()
+    some = sp.csr_array(dense)
+    drawn = dense[::2]
+    seen = {"V": leading(drawn.T @ drawn)} | ({"mean": drawn.mean(axis=0)} if mean else {})
+    observables = Observables(seen)
+    for pool in (Pool(some, 0.5), Pool(some[:200], 0.5)):
+        picture = expected(pool, RANK, mean)
+        values = BasisMatch().evaluate(observables, Documents(some[:9], pool=pool))
+        filtered = picture.additions.filtered(picture.sums(seen["V"]))
+        for x, value in zip(dense[:9] - picture.additions.mean, values, strict=True):
+            assert value == pytest.approx((np.outer(picture.basis @ x, x) * filtered).sum(), rel=1e-9)
+
+
+def test_values_on_topics_are_the_products_of_what_documents_add_with_the_filtered_sum() -> None:
+    dense = texts()
+    some = sp.csr_array(dense)
+    nmf = PDNMF(rank=2, opens="final")
+    pool = Pool(some, 0.5, mechanism=nmf)
+    picture = expected_topics(pool, 2)
+    seen = nmf.run(Database((some[::2],)), np.random.default_rng(0))
+    values = TopicsMatch().evaluate(seen, Documents(some[:9], pool=pool))
+    filtered = picture.additions.filtered(picture.sums(seen["T"]))
+    for x, value in zip(dense[:9], values, strict=True):
+        w = nnls(picture.topics.T, x)[0]
+        assert value == pytest.approx((np.outer(w, x - w @ picture.topics) * filtered).sum(), rel=1e-6)
+    # Terms of documents under the expected topics, with nonnegative coefficients.
+    weights = np.array([nnls(picture.topics.T, x)[0] for x in dense])
+    np.testing.assert_allclose(picture.additions.weights, weights, atol=1e-9 * weights.max())
+
+
 def test_too_few_documents_or_columns_say_nothing() -> None:
     documents = Documents(sp.csr_array(rows(4, 6)))
     vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 5)))[0].T
     assert BasisMatch().evaluate(Observables({"V": vectors}), documents).tolist() == [0.0] * 4
+    some = sp.csr_array(rows(8, 6))
+    assert expected(Pool(some, 0.5), 4, False) is None  # as many vectors as there are documents in a run
+    assert expected(Pool(some, 1.0), 6, False) is None  # or columns
+    assert expected(Pool(some, 0.5), 3, False) is not None
     empty = Documents(sp.csr_array((30, 6)))
     assert np.isfinite(BasisMatch().evaluate(Observables({"V": vectors[:2]}), empty)).all()
 
@@ -167,6 +226,7 @@ def test_topics_that_leave_everybody_where_they_were_say_nothing_and_others_what
     assert picture is not None
     assert not picture.sums(picture.topics).any()
     other = picture.topics * np.random.default_rng(0).uniform(0.8, 1.2, size=(2, 40))
+    other[0, np.flatnonzero(picture.topics[0])[:5]] = 0.0  # at its bound one time: that is learnt from
 
     def total(topics: np.ndarray) -> np.ndarray:
         weights = np.array([nnls(topics.T, x)[0] for x in dense])

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.audits.bill import Bill, bill
 from ksdp.flows.audits.forecast_words import forecast_words
@@ -26,7 +27,7 @@ def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) ->
     tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "seed": 4}
     tables |= {"design": {"party_size": party_size, "with_runs": 40}}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy", "span-energy"]}}
-    ready = prepare_stored(parse_spec(tables), corpus, tmp_path, may_sample=True)
+    ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)
     for block in ready.plan.blocks:
         compute_block(ready.ref, block)
     said = bill(ready.plan)

@@ -14,7 +14,10 @@ import scipy.sparse as sp
 
 from ksdp.storage.screening.clearances import read_clearance
 
-MODULE = '''
+from ..overlap import OVERLAP
+
+MODULE = (
+    '''
 """Column sums under fixed noise."""
 from dataclasses import dataclass
 import numpy as np
@@ -31,19 +34,9 @@ class NoisyTotal:
     def run(self, database, rng):
         total = sum(np.asarray(part.sum(axis=0)).ravel() for part in database.parties)
         return Observables({"total": total + 0.5 * rng.standard_normal(len(total))})
-
-@dataclass(frozen=True)
-class Overlap:
-    name: str = "overlap"
-    version: int = 1
-    family: str = "test"
-    needs: tuple = ("total",)
-
-    def evaluate(self, observables, documents):
-        return np.asarray(documents.matrix @ observables["total"]).ravel()
-
-OVERLAP = Overlap()
 '''
+    + OVERLAP
+)
 
 SPEC = """
 seed = 5

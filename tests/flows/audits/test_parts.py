@@ -15,6 +15,7 @@ import ksdp
 from ksdp.audit import planning
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
 from ksdp.dashboards.audits.document_page import read_document_page
@@ -63,7 +64,7 @@ def corpus() -> Corpus:
 def audited(corpus: Corpus, folder: Path, workers: int | None = None, **store: Any) -> Summary:
     """The audit, without a server."""
     spec = parse_spec(TABLES | {"store": store})
-    ready = prepare_stored(spec, corpus, folder, may_sample=True)
+    ready = prepare_stored(make_plan(spec, corpus), folder, may_sample=True)
     return run_prepared([ready], workers=workers, dask=HERE)[0]
 
 

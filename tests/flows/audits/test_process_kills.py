@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from ksdp.flows.audits.audit_here import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 
-from .test_kills import found
+from .test_kills import found, is_lost
 
 MARKS = {"worker": "spawn_main", "server": "prefect_child"}
 """What stands in the command line of the processes of an audit; `main` is the one that was started."""
@@ -74,8 +73,7 @@ def kills(spec: Path, folder: Path, victims: list[str], seed: int) -> int:
         said = killed_audit(spec, store, who, float(rng.uniform(0, 8)))
         assert "Traceback" not in said, said
         run_audit(*read_spec_file(spec), store, dask=HERE)
-        lost += not all(one.equals(other) for one, other in zip(reference, found(store), strict=True))
-        shutil.rmtree(store)
+        lost += is_lost(store, reference)
     return lost
 
 
@@ -84,9 +82,11 @@ def small(spec: Callable[..., Path]) -> Path:
     return spec("process-kills", seed=22, with_runs=60, families=["paper"])
 
 
+LONG = pytest.mark.validity
+
+
 @pytest.mark.e2e
-@pytest.mark.validity
-@pytest.mark.parametrize("who", ["main", "worker", "server"])
+@pytest.mark.parametrize("who", ["worker", pytest.param("main", marks=LONG), pytest.param("server", marks=LONG)])
 def test_a_killed_process_loses_nothing(who: str, small: Path, tmp_path: Path) -> None:
     assert kills(small, tmp_path, [who], 3) == 0
 

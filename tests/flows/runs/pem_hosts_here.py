@@ -15,6 +15,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.flows.runs.pem_hosts import run_pem_host
 from ksdp.flows.runs.pem_records import HeldRecords, hold_records
 from ksdp.flows.runs.pem_terms import PemHosts, read_pem_hosts
+from ksdp.flows.runs.watch import Watch
 from ksdp.storage.keys import load_private, make_identity
 
 from ...ports import free_ports
@@ -80,6 +81,7 @@ class Hosts:
         absent: tuple[str, ...] = (),
         own: PemAlgorithm | None = None,
         code: str = "",
+        watches: Mapping[str, Watch] | None = None,
         **held: HeldRecords,
     ) -> dict[str, Any]:
         """What each host's run came to: what `run.json` says, or the error."""
@@ -87,8 +89,8 @@ class Hosts:
 
         def go(name: str) -> None:
             try:
-                ends[name] = self.take_part(name, held.get(name), own, code)
-            except KsdpError as error:
+                ends[name] = self.take_part(name, held.get(name), own, code, (watches or {}).get(name))
+            except (KsdpError, RuntimeError) as error:
                 ends[name] = error
 
         threads = [threading.Thread(target=go, args=(name,)) for name in self.names if name not in absent]
@@ -99,11 +101,18 @@ class Hosts:
         return ends
 
     def take_part(
-        self, name: str, held: HeldRecords | None = None, own: PemAlgorithm | None = None, code: str = ""
+        self,
+        name: str,
+        held: HeldRecords | None = None,
+        own: PemAlgorithm | None = None,
+        code: str = "",
+        watch: Watch | None = None,
     ) -> dict[str, Any]:
         hosts = self.read(name)
         role = hosts.spec.role(name)
         algorithm = None if role == "server" else hosts.spec.functions(own, code)
         records = (held or self.held(name)) if role == "holder" else None
         key = load_private(self.folder / f"{name}.key")
-        return run_pem_host(hosts, name, key, self.folder / "out" / name, algorithm=algorithm, held=records)
+        return run_pem_host(
+            hosts, name, key, self.folder / "out" / name, algorithm=algorithm, held=records, watch=watch
+        )

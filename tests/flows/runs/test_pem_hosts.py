@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.flows.runs.pem_functions import load_functions
 from ksdp.flows.runs.pem_hosts import run_pem_host
 from ksdp.flows.runs.pem_records import deal_out, hold_records
+from ksdp.flows.runs.watch import Watch
+from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
 
+from ...protocols.pem.own_functions import OWN
 from .pem_hosts_here import Hosts
 
 CERTAIN = "epsilon = 1e5"
@@ -55,6 +59,44 @@ def test_a_host_that_does_not_come_is_left_out_and_a_server_is_not(tmp_path: Pat
     assert "tom" in str(ends["hub"])
 
 
+class Gone(Watch):
+    """The process is gone in the middle of the second iteration."""
+
+    def note(self, what: str, peer: str = "", **more: Any) -> None:
+        super().note(what, peer, **more)
+        if (what, more.get("round"), more.get("kind")) == ("sent", 2, self.kind):
+            raise RuntimeError("gone")
+
+    kind = ""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("lost", "kind"), [("bob", "uploads"), ("tom", "present"), ("hub", "state")])
+def test_who_disappears_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, kind: str
+) -> None:
+    """A host with clients is out, and the rest goes on; a server or the aggregator ends the run by its name."""
+    hosts = Hosts(tmp_path, timeouts="present = 60\nmessage = 60\nreconnect = 0.3").write()
+    told, watch = Mesh.abort, Gone()
+    watch.kind = kind
+
+    async def abort(mesh: Mesh, word: str, who: str = "") -> None:
+        if mesh.own != lost:
+            await told(mesh, word, who)
+
+    monkeypatch.setattr(Mesh, "abort", abort)
+    ends = hosts.play(watches={lost: watch})
+    assert isinstance(ends.pop(lost), RuntimeError)
+    if lost == "bob":
+        assert ends["hub"]["lost"] == ["bob"]
+        assert ends["hub"]["records"] == [60, 30, 30]
+        assert ends["ada"]["result"] == ends["hub"]["result"]
+        return
+    for who, end in ends.items():
+        assert isinstance(end, ProtocolError), (who, end)
+        assert lost in str(end), (who, str(end))
+
+
 @pytest.mark.e2e
 def test_other_terms_end_the_run_with_the_name(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, changed={"ada": "epsilon = 50.0|epsilon = 90.0"}).write()
@@ -70,27 +112,6 @@ def test_many_clients_of_one_host_in_batches(tmp_path: Path, monkeypatch: pytest
     ends = hosts.play(ada=hosts.held("ada", clients=200), bob=hosts.held("bob", clients=1 + 100))
     assert ends["hub"]["clients"] == 301
     assert ends["hub"]["records"] == [600] * 3
-
-
-OWN = """
-from dataclasses import dataclass
-from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
-
-
-@dataclass(frozen=True)
-class ColumnSums:
-    columns: int = 6
-    name: str = "column sums"
-
-    def init(self):
-        return PemState(0, {}, (VectorBlock(self.columns, bound=2.0, cap=1.0, nonnegative=True),))
-
-    def map_in_client(self, records, state):
-        return records
-
-    def reduce_in_aggregator(self, state, total):
-        return PemState(1, {"sums": total.values[0]}, ())
-"""
 
 
 @pytest.mark.e2e

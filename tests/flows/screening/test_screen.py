@@ -24,9 +24,12 @@ from ksdp.storage.screening.screens import read_excluded, read_screen
 from ksdp.storage.store import Store
 from ksdp.tasks.cluster import open_workers
 
+from ..overlap import OVERLAP
+
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
-MODULE = '''
+MODULE = (
+    '''
 """Column sums, rounded to a part of the largest: what is big hides what is small. And means under fixed noise."""
 from dataclasses import dataclass
 from typing import ClassVar
@@ -57,19 +60,9 @@ class Fading(Masking):
     def run(self, database, rng):
         sums = total(database) / database.rows
         return Observables({"total": sums + self.noise * rng.standard_normal(len(sums))})
-
-@dataclass(frozen=True)
-class Overlap:
-    name: str = "overlap"
-    version: int = 1
-    family: str = "test"
-    needs: tuple = ("total",)
-
-    def evaluate(self, observables, documents):
-        return np.asarray(documents.matrix @ observables["total"]).ravel()
-
-OVERLAP = Overlap()
 '''
+    + OVERLAP
+)
 
 SIGNING = ("who", "now", "expires", "salted", "list_excluded")
 

@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import Signed, Simulated
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
-from ksdp.protocols.channel.keys import seal
+from ksdp.protocols.channel.keys import Envelope, seal
 from ksdp.protocols.pem.aggregator import PemAggregator
 from ksdp.protocols.pem.client import PemClient
 from ksdp.protocols.pem.server import PemServer
@@ -252,12 +252,18 @@ def test_an_aggregator_that_shows_the_servers_less_sensitivity_gets_nothing() ->
         server.take(upload)
 
 
-def test_a_server_gives_one_sum_an_iteration() -> None:
-    """Two sums over lists that differ by one client would be two releases for the price of one."""
+def begun() -> tuple[Parties, Envelope]:
+    """A run whose first state every server has opened."""
     run = ready()
     state = run.aggregator.begin()
     for server in run.servers.values():
         server.open(state)
+    return run, state
+
+
+def test_a_server_gives_one_sum_an_iteration() -> None:
+    """Two sums over lists that differ by one client would be two releases for the price of one."""
+    run, state = begun()
     for client in run.clients.values():
         for upload in client.answer(state).values():
             run.servers[upload.receiver].take(upload)
@@ -269,10 +275,7 @@ def test_a_server_gives_one_sum_an_iteration() -> None:
 
 
 def test_a_missing_server_ends_the_run() -> None:
-    run = ready()
-    state = run.aggregator.begin()
-    for server in run.servers.values():
-        server.open(state)
+    run, _ = begun()
     with pytest.raises(ProtocolError, match="server 1 is missing"):
         run.aggregator.roster([run.servers["server 0"].present()])
 

@@ -15,7 +15,7 @@ from ksdp.protocols.shared.arithmetic import HIDING, Local, Shares
 from ksdp.protocols.shared.field import PRIME, added, integers, split, symmetric_residues
 from ksdp.protocols.shared.means import SUM_BITS, mean_of
 from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, growth_bits, quadratic_steps
-from ksdp.protocols.shared.subspace import MOMENT_BITS, NotConverged, Wanted, decompose
+from ksdp.protocols.shared.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose
 
 from ..conftest import seeded
 from .together import compute_together
@@ -70,13 +70,13 @@ def test_no_product_of_a_decomposition_is_larger_than_was_said(
     monkeypatch.setattr(matrices, "HALVINGS", 2)
     upper = np.triu_indices(SIZE)
     entered = np.rint(WORST[name][upper] * 2.0**MOMENT_BITS * (1 - 2.0**-40)).astype(np.int64)
-    wanted = Wanted(2, SIZE, 6, 3, 0, reveal)
+    task = Decomposition(2, SIZE, 6, 3, 0, reveal)
     works = []
     for share in split(entered, seeded("entered")):
         total = added([share], len(entered))
         trace = int(integers(total[upper[0] == upper[1]], (SIZE,)).sum() % PRIME)
         moments = symmetric_residues(total, SIZE)
-        works.append(lambda runtime, moments=moments, trace=trace: decompose(runtime, moments, trace, wanted))
+        works.append(lambda runtime, moments=moments, trace=trace: decompose(runtime, moments, trace, task))
     check(watched(monkeypatch, subspace, works))
 
 

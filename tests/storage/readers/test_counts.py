@@ -12,7 +12,8 @@ from hypothesis.extra.numpy import arrays
 
 from ksdp.audit.errors import CorpusError
 from ksdp.storage.readers.columns import open_columns
-from ksdp.storage.readers.counts import check_labels, check_vocabulary, read_counts, read_docword
+from ksdp.storage.readers.counts import read_counts, read_docword, read_vocabulary
+from ksdp.storage.readers.labels import check_rows
 
 DENSE = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [5, 0, 0, 3]])
 FORMATS = ["csr", "csc", "coo", "bsr", "dia"]
@@ -187,11 +188,11 @@ def test_a_damaged_docword(tmp_path, lines, problem):
 
 def test_vocabulary_and_labels_must_fit(tmp_path):
     (tmp_path / "v.txt").write_text("one\ntwo\n", encoding="utf-8")
-    check_vocabulary(tmp_path / "v.txt", "utf-8", 2)
-    assert message(check_vocabulary, tmp_path / "v.txt", "utf-8", 3) == (
+    assert read_vocabulary(tmp_path / "v.txt", "utf-8", 2) == ("one", "two")
+    assert message(read_vocabulary, tmp_path / "v.txt", "utf-8", 3) == (
         "v.txt: has 2 lines; the count matrix has 3 columns."
     )
     (tmp_path / "l.csv").write_text("id\na\nb\n", encoding="utf-8")
     labels = open_columns(tmp_path / "l.csv", "utf-8")
-    check_labels(labels, 2)
-    assert message(check_labels, labels, 3) == "l.csv: has 2 rows; the count matrix has 3."
+    check_rows(labels, 2)
+    assert message(check_rows, labels, 3) == "l.csv: has 2 rows; the count matrix has 3."

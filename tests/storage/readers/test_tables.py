@@ -8,7 +8,7 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.labels import read_labels
-from ksdp.storage.readers.tables import read_table
+from ksdp.storage.readers.tables import chosen_columns, read_table
 
 FRAME = pd.DataFrame(
     {"z": [1.5, 0, -2], "name": ["p", "q", "r"], "site": [1, 1, 2], "a": [7, 8, 9], "flag": [True, False, True]}
@@ -27,7 +27,7 @@ def read(tmp_path):
             frame.to_json(path, orient="records", lines=True)
         spec, columns = CorpusSpec(path=name, **keys), open_columns(path, "utf-8")
         labels = read_labels(spec, columns, len(columns))
-        return read_table(spec, columns, nonnegative=nonnegative), labels
+        return read_table(columns, chosen_columns(spec, columns), nonnegative=nonnegative), labels
 
     return read
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from ksdp.storage.schedules.outbox import MOST_ATTEMPTS, Waiting, attempted, put_notice, waiting_notices
+from ksdp.storage.schedules.outbox import (
+    MOST_ATTEMPTS,
+    Waiting,
+    attempted,
+    put_notice,
+    set_damaged_aside,
+    waiting_notices,
+)
 from ksdp.storage.schedules.schedule_files import Notice, Schedule, schedule_folder
 from ksdp.storage.store import Store
 
@@ -50,3 +57,15 @@ def test_one_that_fails_waits_longer_each_time_and_is_given_up(
     assert waiting_notices(store, "nightly") == []
     (given_up,) = notice_log(store)
     assert (given_up.delivered, given_up.error, given_up.attempts) == (False, "still no", MOST_ATTEMPTS)
+
+
+def test_a_damaged_notice_is_named_once_and_the_others_are_sent(
+    store: Store, scheduled: Callable[..., Schedule]
+) -> None:
+    scheduled()
+    whole, hurt = (put_notice(store, "nightly", "void", NOTICE, {"sensitive": 3}, NOW) for _ in range(2))
+    path = schedule_folder(store, "nightly") / "outbox" / f"{hurt.id}.json"
+    path.write_text(path.read_text().replace('"sensitive": 3', '"sensitive": 2'))
+    assert set_damaged_aside(store, "nightly") == [hurt.id]
+    assert set_damaged_aside(store, "nightly") == []
+    assert waiting_notices(store, "nightly") == [whole]

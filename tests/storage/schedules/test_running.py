@@ -41,6 +41,12 @@ def test_a_dead_process_holds_nothing_and_its_mark_remains(
     with hold(store) as mine:
         assert mine
     assert interrupted(store, "nightly") == MARK
+    path = store.root / "schedules" / "nightly" / "running.json"
+    for damage in (b"", b"{", path.read_bytes().replace(b'"pid": 1', b'"pid": 2')):
+        path.write_bytes(damage)  # that a run was interrupted is known all the same
+        damaged = interrupted(store, "nightly")
+        assert damaged is not None
+        assert (damaged.full, damaged.damaged, damaged.crashes) == (True, True, 0)
     finish(store, "nightly")
     assert interrupted(store, "nightly") is None
     assert running(store, "nightly") is None

@@ -107,6 +107,11 @@ def test_word_that_a_run_is_wanted(store: Store, scheduled: Callable[..., Schedu
     assert asked(store, "nightly") is None
     ask_now(store, "nightly", RunRequest(at=NOW, full=True))
     assert asked(store, "nightly") == RunRequest(at=NOW, full=True)
+    path = store.root / "schedules" / "nightly" / "asked.json"
+    path.write_bytes(path.read_bytes().replace(b"2026", b"2025"))
+    damaged = asked(store, "nightly")
+    assert damaged is not None
+    assert (damaged.full, damaged.damaged) == (True, True)
     forget_asked(store, "nightly")
     assert asked(store, "nightly") is None
 

@@ -19,14 +19,8 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 
-PENALTIES = [
-    {},
-    {"alpha": 0.3},
-    {"beta": 0.5},
-    {"gamma": 0.2},
-    {"delta": 0.7},
-    {"alpha": 0.05, "beta": 0.1, "gamma": 0.02, "delta": 0.2},
-]
+from .nmf_penalties import PENALTIES
+
 RNG = np.random.default_rng(0)
 
 

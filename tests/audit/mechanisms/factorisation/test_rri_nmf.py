@@ -13,14 +13,7 @@ from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
 
-PENALTIES = [
-    {},
-    {"alpha": 0.3},
-    {"beta": 0.5},
-    {"gamma": 0.2},
-    {"delta": 0.7},
-    {"alpha": 0.05, "beta": 0.1, "gamma": 0.02, "delta": 0.2},
-]
+from .nmf_penalties import PENALTIES
 
 
 def synthetic(n, d, seed, topics=4, length=40):

@@ -17,14 +17,7 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     weighted_nmf_iter,
 )
 
-PENALTIES = [
-    {},
-    {"alpha": 0.3},
-    {"beta": 0.5},
-    {"gamma": 0.2},
-    {"delta": 0.7},
-    {"alpha": 0.05, "beta": 0.1, "gamma": 0.02, "delta": 0.2},
-]
+from .nmf_penalties import PENALTIES
 
 
 def ratings(n, d, seed, density=0.4):

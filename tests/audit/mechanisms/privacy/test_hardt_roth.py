@@ -16,6 +16,8 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 
+from .neighbours import neighbours
+
 
 def database(rows: int = 3000, scale: float = 1.0) -> Database:
     rng = np.random.default_rng(0)
@@ -55,9 +57,7 @@ def test_no_record_changes_a_release_by_more_than_the_sensitivity(seed: int, adj
     """Rows longer than the bound, too; Z arbitrary with orthonormal columns."""
     rng = np.random.default_rng(seed)
     mechanism = HardtRoth(rank=2, adjacency=adjacency, row_bound=1.3)
-    X = rng.normal(size=(4, 5)) * rng.choice([0.1, 1, 10])
-    Y = X.copy()
-    Y[0] = 0 if adjacency == "add-remove" else rng.normal(size=5) * 3
+    X, Y = neighbours(rng, adjacency)
     Z = np.linalg.qr(rng.normal(size=(5, 2)))[0]
 
     def moments(rows: np.ndarray) -> np.ndarray:

@@ -16,6 +16,8 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.moments import Moments
 
+from .neighbours import neighbours
+
 
 def database(parties: int = 2, coalition: frozenset[int] = frozenset()) -> Database:
     rng = np.random.default_rng(0)
@@ -42,9 +44,7 @@ def test_with_little_noise_it_is_the_moments_of_clipped_rows_and_their_eigenvect
 def test_no_record_changes_the_triangle_by_more_than_the_sensitivity(seed: int, adjacency: str) -> None:
     rng = np.random.default_rng(seed)
     mechanism = Moments(rank=2, adjacency=adjacency, row_bound=0.7)
-    X = rng.normal(size=(4, 5)) * rng.choice([0.1, 1, 10])
-    Y = X.copy()
-    Y[0] = 0 if adjacency == "add-remove" else rng.normal(size=5) * 3
+    X, Y = neighbours(rng, adjacency)
     # The same noise in both runs: their difference is the record's.
     runs = (mechanism.run(Database((sp.csr_array(Z),)), np.random.default_rng(seed)) for Z in (X, Y))
     one, other = (run["moments"] for run in runs)

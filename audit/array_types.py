@@ -1,0 +1,19 @@
+"""Names of the arrays that annotations speak of."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bits", "Floats", "Ints", "Matrix", "Singles", "Vector", "Words"]
+
+Bits = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+"""Elements of the ring of sums, or bits by 64."""
+Singles = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Matrix = Floats
+"""Of two dimensions."""
+Vector = Floats
+"""Of one."""

@@ -1,0 +1,105 @@
+"""What a host of a PEM run can check by itself: its protocol file, key, records, functions, budget and folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ksdp.audit.errors import InputError, KsdpError
+from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
+from ksdp.flows.runs.check_here import Here, check_key, one_line
+from ksdp.flows.runs.check_words import Finding, mend
+from ksdp.flows.runs.pem_functions import load_functions
+from ksdp.flows.runs.pem_records import HeldRecords, hold_records
+from ksdp.flows.runs.pem_terms import PemHosts, PemPrices, read_pem_hosts
+from ksdp.storage.runs.results import require_no_result
+
+__all__ = ["PemQuestion", "check_pem_here"]
+
+
+@dataclass(frozen=True)
+class PemQuestion:
+    """What `ksdp pem` would be given."""
+
+    protocol: Path
+    me: str
+    key: Path
+    load: Callable[[Path], Ed25519PrivateKey]
+    """Reads the key; a person may have to give its passphrase."""
+    data: Path | None = None
+    live: str | None = None
+    client: str | None = None
+    clients: int | None = None
+    functions: str | None = None
+    """MODULE:OBJECT of functions of one's own."""
+    folder: Path = Path()
+    """In which these are."""
+    out: Path | None = None
+
+
+def check_pem_here(question: PemQuestion, now: datetime) -> Here:
+    """Look at everything that needs no network; a fault ends no more than it must."""
+    me, findings = question.me, list[Finding]()
+    try:
+        hosts = read_pem_hosts(question.protocol)
+    except KsdpError as error:
+        what = mend("file", protocol=question.protocol)
+        return Here((Finding(me, "protocol", one_line(str(error)), "file", what),), None, None, "not said")
+    agreement = hosts.nodes.agreement.hex()[:16]
+    findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {agreement}"))
+    identity = check_key(me, question.key, question.load, question.protocol, hosts.who, findings)
+    if me in hosts.keys:
+        findings += _functions(question, hosts)
+        findings += _records(question, hosts, now)
+    if question.out is not None:
+        try:
+            require_no_result(question.out)
+        except InputError as error:
+            findings.append(Finding(me, "out", str(error), "out", mend("out")))
+    return Here(tuple(findings), hosts, identity, "not said")
+
+
+def _functions(question: PemQuestion, hosts: PemHosts) -> list[Finding]:
+    if hosts.spec.role(question.me) == "server":
+        return []
+    try:
+        own = load_functions(question.functions, question.folder) if question.functions else None
+        hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
+    except KsdpError as error:
+        return [Finding(question.me, "protocol", one_line(str(error)), "functions", mend("functions"))]
+    return []
+
+
+def _records(question: PemQuestion, hosts: PemHosts, now: datetime) -> list[Finding]:
+    me, role = question.me, hosts.spec.role(question.me)
+    given = (question.data, question.live, question.client, question.clients) != (None, None, None, None)
+    if role != "holder":
+        if given:
+            fault = f"{me} is {'the aggregator' if role == 'aggregator' else 'a server'}, and records are given"
+            return [Finding(me, "documents", fault, "none-held", mend("none-held", me=me))]
+        return []
+    if question.data is None and question.live is None:
+        return [Finding(me, "documents", "not looked at: no --data and no --live")]
+    try:
+        held = hold_records(hosts, question.data, question.live, question.client, question.clients)
+    except KsdpError as error:
+        what = mend("records", protocol=question.protocol)
+        return [Finding(me, "documents", one_line(str(error)), "records", what)]
+    entered = Finding(me, "documents", f"{held.count} records of {len(held.clients)} clients enter")
+    return [_budget(question, hosts, held, now), entered]
+
+
+def _budget(question: PemQuestion, hosts: PemHosts, held: HeldRecords, now: datetime) -> Finding:
+    me = question.me
+    ledger, limits = purse_files(me, question.key)
+    try:
+        prices = PemPrices(hosts, hosts.spec.algorithm.name)
+        purse = open_purse(prices, held.hash, held.count, ledger, limits, lambda: now)
+    except KsdpError as error:
+        what = mend("budget", ledger=ledger, budget=limits or "--budget")
+        return Finding(me, "budget", one_line(str(error)), "budget", what)
+    return Finding(me, "budget", spent_words(spent(purse.ledger), purse.budget.delta))

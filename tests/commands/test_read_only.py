@@ -1,0 +1,74 @@
+"""A store on a file system that takes no writes: whoever reads it can, whoever would write is told in one line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import read_spec_file
+
+SPEC = """
+seed = {seed}
+[corpus]
+path = "{corpus}"
+[mechanism]
+name = "pd-svd"
+rank = 2
+[design]
+party_size = 20
+with_runs = 20
+"""
+READ_ONLY = 'mount -t tmpfs none "$0" && cp -r "$1" "$0/store" && mount -o remount,ro "$0" && shift && exec "$@"'
+READERS = (["list"], ["show", "{audit}"], ["log", "--head"])
+WRITERS = (
+    ["audit", "other.toml"],
+    ["decide", "{audit}", "3", "--decision", "exclude", "--reason", "much", "--who", "Ada"],
+    ["more", "{audit}", "3"],
+    ["schedule", "spec.toml", "--cron", "0 3 * * *"],
+    ["log"],  # it keeps an index beside the log
+)
+
+
+def no_mounts() -> bool:
+    if shutil.which("unshare") is None or os.getuid() != 0:
+        return True
+    tried = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return subprocess.run(tried, capture_output=True, check=False).returncode != 0
+
+
+@pytest.mark.e2e
+@pytest.mark.validity
+@pytest.mark.skipif(no_mounts(), reason="only root can mount a file system")
+def test_a_store_that_takes_no_writes_is_read_and_refused_in_one_line(tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (60, 30))))
+    for seed, name in ((1, "spec.toml"), (2, "other.toml")):
+        (tmp_path / name).write_text(SPEC.format(seed=seed, corpus=tmp_path / "c.npz"))
+    summary = run_audit(*read_spec_file(tmp_path / "spec.toml"), tmp_path / "store", dask=HERE)
+    mount = tmp_path / "mount"
+    mount.mkdir()
+
+    def said(*command: str) -> subprocess.CompletedProcess[str]:
+        asked = [part.format(audit=summary.audit) for part in command]
+        ksdp = [sys.executable, "-m", "ksdp", *asked, "--store", str(mount / "store")]
+        whole = ["unshare", "-m", "sh", "-c", READ_ONLY, str(mount), str(tmp_path / "store"), *ksdp]
+        return subprocess.run(whole, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+    for command in READERS:
+        done = said(*command)
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout
+    for command in WRITERS:
+        done = said(*command)
+        assert "Traceback" not in done.stderr, (command, done.stderr)
+        refusals = [line for line in done.stderr.splitlines() if line.startswith(("error:", "refused:"))]
+        assert (done.returncode, len(refusals)) == (1, 1), (command, done.stderr)
+        assert "ead-only file system" in refusals[0], (command, refusals)

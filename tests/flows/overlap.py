@@ -1,0 +1,17 @@
+"""The source of somebody's own statistic: what a document shares with the announced total."""
+
+from __future__ import annotations
+
+OVERLAP = """
+@dataclass(frozen=True)
+class Overlap:
+    name: str = "overlap"
+    version: int = 1
+    family: str = "test"
+    needs: tuple = ("total",)
+
+    def evaluate(self, observables, documents):
+        return np.asarray(documents.matrix @ observables["total"]).ravel()
+
+OVERLAP = Overlap()
+"""

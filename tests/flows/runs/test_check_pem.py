@@ -1,0 +1,194 @@
+"""Misconfigurations of a PEM host, each planted, each named in one line with what mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from ksdp.flows.runs.check_here import Question, check_here
+from ksdp.flows.runs.check_peers import Knocks, look
+from ksdp.flows.runs.check_pem import PemQuestion, check_pem_here
+from ksdp.flows.runs.check_words import Finding, about_of
+from ksdp.protocols.network.certificates import make_credentials
+from ksdp.protocols.network.knocking import Doorway
+from ksdp.protocols.runs.about import LARGEST_ABOUT
+from ksdp.storage.keys import load_private
+
+from .pem_hosts_here import Hosts
+
+NOW = datetime.now(UTC)
+LONG = 20.0
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Hosts:
+    return Hosts(tmp_path).write()
+
+
+def question(hosts: Hosts, me: str = "ada", **changes: Any) -> PemQuestion:
+    asked = PemQuestion(hosts.folder / f"{me}.toml", me, hosts.folder / f"{me}.key", load_private)
+    if me in hosts.holders:
+        asked = replace(asked, data=hosts.folder / f"{me}.csv", client="ward")
+    return replace(asked, **changes)
+
+
+def written(hosts: Hosts, old: str, new: str) -> Path:
+    path = hosts.folder / "ada.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def loose(hosts: Hosts) -> Path:
+    (hosts.folder / "ada.key").chmod(0o644)
+    return hosts.folder / "ada.key"
+
+
+def used(hosts: Hosts) -> Path:
+    (hosts.folder / "run.json").write_text("{}")
+    return hosts.folder
+
+
+def poor(hosts: Hosts) -> PemQuestion:
+    (hosts.folder / "ada.budget.toml").write_text("[budget]\nepsilon = 1.0\n")
+    return question(hosts)
+
+
+def own(hosts: Hosts) -> Path:
+    said = f'name = "own"\niterations = 1\nsays = "Mine()"\ncode = "sha256:{64 * "0"}"'
+    return written(hosts, hosts.algorithm, said)
+
+
+def no_colour(hosts: Hosts) -> Path:
+    (hosts.folder / "other.csv").write_text("size,ward\n3,1\n")
+    return hosts.folder / "other.csv"
+
+
+HERE: list[tuple[str, Callable[[Hosts], PemQuestion], str, str]] = [
+    ("no protocol file", lambda h: question(h, protocol=h.folder / "none.toml"), "file", "cannot be read"),
+    ("unknown key", lambda h: question(h, protocol=written(h, "patience", "patients")), "file", "patients"),
+    ("no aggregator", lambda h: question(h, protocol=written(h, '"hub"', '"ann"')), "file", "must list ann"),
+    ("no public key", lambda h: question(h, protocol=written(h, "bob.pub", "none.pub")), "file", "none.pub"),
+    ("a key twice", lambda h: question(h, protocol=written(h, "bob.pub", "ada.pub")), "file", "parties.key"),
+    (
+        "a wish that no run of PEM has",
+        lambda h: question(h, protocol=written(h, "reconnect = 1", "reconnect = 1\nrestart = 60")),
+        "file",
+        "`timeouts.restart` must be left out of a run of PEM",
+    ),
+    ("not in the protocol", lambda h: replace(question(h), me="dan"), "me", "'dan' is not named"),
+    ("no key file", lambda h: question(h, key=h.folder / "none.key"), "key", "cannot be read"),
+    ("key readable by others", lambda h: question(h, key=loose(h)), "mode", "read by others"),
+    ("swapped names", lambda h: question(h, key=h.folder / "bob.key"), "whose", "key of bob, not of ada"),
+    ("no data file", lambda h: question(h, data=h.folder / "none.csv"), "records", "none.csv"),
+    ("a column is missing", lambda h: question(h, data=no_colour(h)), "records", "colour"),
+    ("no such client column", lambda h: question(h, client="house"), "records", "house"),
+    ("too many records of a client", lambda h: question(h, protocol=written(h, "rows = 40", "rows = 2")),
+     "records", "allows 2"),
+    ("a stream without a batch", lambda h: question(h, data=None, client=None, live="-"),
+     "records", "budget.batch"),
+    ("both ways to say whose a record is", lambda h: question(h, clients=3), "records", "exclude each other"),
+    ("records at a server", lambda h: question(h, "sue", data=h.folder / "ada.csv"), "none-held", "a server"),
+    ("records at the aggregator", lambda h: question(h, "hub", clients=2), "none-held", "the aggregator"),
+    ("functions that are not given", lambda h: question(h, protocol=own(h)), "functions", "go together"),
+    ("functions of no file", lambda h: question(h, protocol=own(h), functions="none:Mine"), "functions", "none"),
+    ("beyond the budget", poor, "budget", "beyond the budget"),
+    ("result folder in use", lambda h: question(h, out=used(h)), "out", "result of a run already"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("plant", "code", "said"), [case[1:] for case in HERE], ids=[case[0] for case in HERE])
+def test_what_is_wrong_here_is_named(
+    hosts: Hosts, plant: Callable[[Hosts], PemQuestion], code: str, said: str
+) -> None:
+    found = [finding for finding in check_pem_here(plant(hosts), NOW).findings if not finding.fine]
+    assert [finding.code for finding in found] == [code]
+    one_line(found[0], said)
+
+
+def one_line(finding: Finding, said: str) -> None:
+    assert said in finding.said
+    assert "\n" not in finding.said
+    assert finding.mend
+    assert "{" not in finding.mend
+
+
+@pytest.mark.parametrize("me", ["ada", "sue", "hub"])
+def test_nothing_is_wrong_where_nothing_is(hosts: Hosts, me: str) -> None:
+    here = check_pem_here(question(hosts, me), NOW)
+    assert [finding.said for finding in here.findings if not finding.fine] == []
+    assert here.identity is not None
+
+
+def test_the_check_of_other_runs_says_where_to_go(hosts: Hosts) -> None:
+    asked = Question(hosts.folder / "ada.toml", "ada", hosts.folder / "ada.key", load_private)
+    (found,) = check_here(asked, NOW).findings
+    assert found.code == "pem"
+    one_line(found, "is of a run of PEM")
+    assert "--check" in found.mend
+
+
+# --- with others
+
+
+def looked(hosts: Hosts, me: str, present: tuple[str, ...] = (), wait: float = 0.0, taken: bool = False) -> Any:
+    """What `me` finds while others listen, each with its own protocol file."""
+    found: list[Finding] = []
+
+    async def play() -> None:
+        doors = []
+        for name in present:
+            read = hosts.read(name)
+            keys = {
+                n.name: Ed25519PublicKey.from_public_bytes(n.identity)
+                for n in read.who
+                if n.name in read.speaks_with(name)
+            }
+            credentials = make_credentials(load_private(hosts.folder / f"{name}.key"), keys, now=NOW)
+            about = about_of(read, "not said", NOW).to_bytes
+            door = Doorway(read.address(name), credentials, keys, about, seconds=LONG, limit=LARGEST_ABOUT)
+            doors.append(await door.__aenter__())
+        read = hosts.read(me)
+        key = load_private(hosts.folder / f"{me}.key")
+        asked = Knocks(read, me, key, "not said", None, wait, LONG, lambda: NOW)
+        try:
+            with socket.socket() as other:
+                if taken:
+                    other.bind((read.address(me).host, read.address(me).port))
+                    other.listen()
+                await look(asked, found.append)
+        finally:
+            for door in doors:
+                await door.__aexit__(None, None, None)
+
+    asyncio.run(play())
+    return found
+
+
+def test_a_holder_knocks_at_servers_and_the_aggregator_alone(hosts: Hosts) -> None:
+    """Tom dials those whose names come earlier, and he speaks with: ada, bob and hub, not sue."""
+    found = looked(hosts, "tom", present=("ada", "bob", "hub"))
+    assert {finding.party: finding.fine for finding in found} == {
+        "tom": True,
+        "ada": True,
+        "bob": True,
+        "hub": True,
+    }
+
+
+def test_who_is_not_there_or_means_another_run_is_named(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path, changed={"bob": "epsilon = 50.0|epsilon = 90.0"}).write()
+    found = [finding for finding in looked(hosts, "tom", present=("bob", "hub"), taken=True) if not finding.fine]
+    assert {finding.party: finding.code for finding in found} == {"tom": "taken", "ada": "refused", "bob": "terms"}
+    by_party = {finding.party: finding for finding in found}
+    one_line(by_party["ada"], "nobody listens at")
+    one_line(by_party["bob"], "`budget.epsilon` is 50.0 here and 90.0 there")

@@ -1,0 +1,132 @@
+"""A party is killed at any event or write: the others end by its name or with the result, and it runs again."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ksdp.audit.errors import KsdpError
+from ksdp.flows.runs.node_run import Node
+from ksdp.flows.runs.party_run import run_party
+from ksdp.flows.runs.terms import read_run
+from ksdp.storage.keys import load_private
+from ksdp.storage.runs.results import Transcript
+
+from .test_protocol import NMF, Organisations, organisations
+
+_FORK = multiprocessing.get_context("fork")  # what is imported is imported once
+POINTS = ((Transcript, "note"), (os, "fsync"), (os, "replace"), (tempfile, "mkstemp"))
+VICTIM = "bob"
+
+
+def _take_part(org: Organisations, protocol: Path, name: str, out: Path, kill_at: int, told: Connection) -> None:
+    """Take part, and die at the so-manieth point after the first message; tell how many there are, or the error.
+
+    Before it has said anything, nobody has lost it: the others wait for it as long as the file says.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    points = 0
+
+    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            nonlocal points
+            points += bool(points) or named.get("what") == "sent"
+            if points and points == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **named)
+
+        return called
+
+    for owner, called in POINTS:
+        setattr(owner, called, deadly(getattr(owner, called)))
+    try:
+        entered = org.enter(read_run(protocol), name, uncleared=True)
+        run_party(Node(read_run(protocol), name, load_private(org.folder / f"{name}.key"), out), entered)
+    except KsdpError as error:
+        told.send(str(error))
+        sys.exit(1)
+    told.send(points)
+
+
+def played(org: Organisations, protocol: Path, out: Path, kill_at: int = 0) -> dict[str, tuple[int | None, Any]]:
+    """All take part: exit codes, and what each told."""
+    started, ears = {}, {}
+    for name in org.names:
+        ears[name], there = _FORK.Pipe(duplex=False)
+        dies = kill_at if name == VICTIM else 0
+        started[name] = _FORK.Process(
+            target=_take_part, args=(org, protocol, name, out / name, dies, there), daemon=True
+        )
+        started[name].start()
+        there.close()
+    for process in started.values():
+        process.join(300)
+    return {
+        name: (process.exitcode, ears[name].recv() if process.exitcode in (0, 1) else None)
+        for name, process in started.items()
+    }
+
+
+def results(org: Organisations, out: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Of those who finished."""
+    done = [name for name in org.names if (out / name / "run.json").is_file()]
+    return {name: dict(np.load(out / name / "result.npz")) for name in done}
+
+
+def kills(folder: Path, count: int, seed: int) -> int:
+    """Kill a party at random points, run again; how often something was lost, or said by half."""
+    org = organisations(folder, 3)
+    protocol = org.protocol(NMF)
+    ends = played(org, protocol, folder / "whole")
+    assert {code for code, _ in ends.values()} == {0}, ends
+    whole, points = results(org, folder / "whole"), ends[VICTIM][1]
+    rng, lost = np.random.default_rng(seed), 0
+    chosen = np.concatenate([[points, points - 3, 1], rng.integers(1, points + 1, count)])[:count]
+    for turn, at in enumerate(chosen.tolist()):
+        out = folder / f"killed-{turn}"
+        ends = played(org, protocol, out, at)
+        assert ends[VICTIM][0] == -signal.SIGKILL
+        found = results(org, out)
+        for name in (name for name in org.names if name != VICTIM):
+            code, said = ends[name]
+            assert code in (0, 1)
+            assert (code == 0) is (name in found)
+            if code == 1:
+                assert VICTIM in said
+                assert [path.name for path in (out / name).iterdir()] == ["transcript.jsonl"], "no partial result"
+                last = (out / name / "transcript.jsonl").read_text().splitlines()[-1]
+                assert json.loads(last)["what"] == "ended without a result"
+        lost += not all(_alike(whole["ada"], one) for one in found.values())
+        # Whoever has no result runs again with the same command; who has a part of one is told where it is.
+        again = out if not any((out / name / "own.npz").exists() for name in org.names) else folder / f"new-{turn}"
+        ends = played(org, protocol, again)
+        assert {code for code, _ in ends.values()} == {0}, ends
+        found = results(org, again)
+        lost += len(found) < len(org.names) or not all(_alike(whole["ada"], one) for one in found.values())
+    return lost
+
+
+def _alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.allclose(one[n], other[n], rtol=0, atol=1e-6) for n in one)
+
+
+@pytest.mark.e2e
+def test_three_killed_parties_lose_nothing(tmp_path: Path) -> None:
+    assert kills(tmp_path, 3, 5) == 0
+
+
+@pytest.mark.e2e
+@pytest.mark.validity
+def test_forty_killed_parties_lose_nothing(tmp_path: Path) -> None:
+    assert kills(tmp_path, 40, 6) == 0
