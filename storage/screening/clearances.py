@@ -143,12 +143,8 @@ def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519Privat
             "signature": private_key.sign(signed).hex(),
         },
     }
-    content = _file_bytes(whole)
-
-    def write(part: Path) -> None:
-        part.write_bytes(content)
-
-    write_whole(path, write)
+    file = _file_bytes(whole)
+    write_whole(path, lambda part: part.write_bytes(file))
 
 
 def _parse(path: Path) -> dict[str, Any]:
