@@ -231,7 +231,7 @@ class Together:
 
     def _have_all(self, parts: list[OfRun]) -> bool:
         """Whether every run announces what the statistic needs; of no alternatives, which may differ in units."""
-        shown = {name for place, one in self._numbered for name in _named(place, opened(one, 2))}
+        shown = {name for place, one in self._numbered for name in _named(place, opened(one, 2**20))}
         whole = all(part.needs and set(part.needs) <= shown and not part.needs_any for part in parts)
         return whole and len(parts) == len(self.inner)
 
