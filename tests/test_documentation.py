@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -72,13 +72,24 @@ def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_pa
             assert fetched == [], page.name
 
 
+def run_blocks(page: str) -> dict[str, Any]:
+    """What a page's Python blocks leave behind, run one after the other as they stand."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    known: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), known)
+    return known
+
+
 @pytest.mark.e2e
 def test_the_tutorial_runs() -> None:
-    blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    known: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "tutorial.md", "exec"), known)
-    assert len(known["found"].verdicts) == len(known["recorded"].verdicts) == 300  # type: ignore[attr-defined]
-    assert known["again"].id == known["found"].id  # type: ignore[attr-defined]
+    known = run_blocks("docs/tutorial.md")
+    assert len(known["found"].verdicts) == len(known["recorded"].verdicts) == 300
+    assert known["again"].id == known["found"].id
+
+
+@pytest.mark.e2e
+def test_what_the_readme_shows_researchers_runs() -> None:
+    known = run_blocks("README.md")
+    assert len(known["found"].verdicts) == 40
+    assert known["worst"] in known["found"].verdicts.index

@@ -22,7 +22,7 @@ _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
 _LABELS = ("label", "target", "class", "y", "outcome")
 _GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
-_SENTENCE = 5
+_SENTENCE = 3
 """Words a row, on average, from which a column of no usual name is taken for text."""
 _COLUMNS = 8
 """What a default audit of either mechanism tries, about: for the number of runs."""
@@ -102,12 +102,13 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     if text is not None:
         keys["text"] = text
     else:
-        numbers = [n for n in columns.names if n not in texts and n != identity and n.lower() not in _LABELS]
+        ids = [name for name in columns.names if name.lower() in _IDS or name.lower().endswith("_id")]
+        numbers = [n for n in columns.names if n not in (*texts, *ids) and n.lower() not in _LABELS]
         wanted = [name for name in numbers if _whole(columns, name)]
         if not wanted:
             raise CorpusError(
                 f"{data.name}: no column holds texts of several words, or numbers without gaps; there are "
-                f"{columns.listed()}."
+                f"{columns.listed()}. Categories have to be made columns of 0 and 1 first."
             )
         keys["columns"] = wanted
     if identity is not None and _unique(columns, identity):
@@ -117,8 +118,13 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     if "columns" in keys:
         labels = [name for name in columns.names if name.lower() in _LABELS]
         gaps = [name for name in numbers if name not in wanted]
-        words = [name for name in texts if name not in (identity, group, *labels)]
-        for why, left in (("as labels", labels), ("as numbers are missing", gaps), ("as no numbers", words)):
+        words = [name for name in texts if name not in (*ids, group, *labels)]
+        for why, left in (
+            ("as ids", [n for n in ids if n != identity]),
+            ("as labels", labels),
+            ("as numbers are missing", gaps),
+            ("as no numbers", words),
+        ):
             notes += f"# left out {why}: {', '.join(left)}\n" if left else ""
         notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
     return keys, notes

@@ -39,47 +39,47 @@ EXTRAS = {
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
 
 _COMMANDS = {
-    "demo": "audits.demo",
-    "init": "init.init",
-    "audit": "audits.audit",
-    "plan": "audits.plan",
-    "columns": "columns.columns",
-    "test": "audits.evaluate_statistics",
-    "list": "findings.list_audits",
-    "show": "findings.show",
-    "report": "findings.report",
-    "replay": "findings.replay",
-    "export": "tables.export",
-    "tables": "tables.tables",
-    "sql": "tables.sql",
-    "review": "dashboard.review",
-    "mechanisms": "mechanisms.mechanisms",
-    "claim": "mechanisms.claim",
-    "keys": "screening.keys",
-    "gain": "learning.gain",
-    "advise": "learning.advise",
-    "screen": "screening.screen",
-    "verify": "screening.verify",
-    "decide": "reviews.decide",
-    "more": "reviews.more",
-    "clear": "reviews.clear",
-    "log": "review_log.log",
-    "approve": "reviews.approve",
-    "schedule": "schedules.schedule",
-    "schedules": "schedules.list_schedules",
-    "pause": "schedules.pause",
-    "resume": "schedules.resume",
-    "now": "schedules.run_schedule",
-    "unschedule": "schedules.unschedule",
-    "serve": "schedules.serve",
-    "run": "runs.run",
-    "budget": "runs.budget",
-    "pem": "pem.pem",
-    "reproduce": "reproducing.reproduce",
-    "kit": "kits.kit",
-    "party": "checks.party",
+    "demo": "ksdp.commands.audits:demo",
+    "init": "ksdp.commands.init:init",
+    "audit": "ksdp.commands.audits:audit",
+    "plan": "ksdp.commands.audits:plan",
+    "columns": "ksdp.commands.columns:columns",
+    "test": "ksdp.commands.audits:evaluate_statistics",
+    "list": "ksdp.commands.findings:list_audits",
+    "show": "ksdp.commands.findings:show",
+    "report": "ksdp.commands.findings:report",
+    "replay": "ksdp.commands.findings:replay",
+    "export": "ksdp.commands.tables:export",
+    "tables": "ksdp.commands.tables:tables",
+    "sql": "ksdp.commands.tables:sql",
+    "review": "ksdp.commands.dashboard:review",
+    "mechanisms": "ksdp.commands.mechanisms:mechanisms",
+    "claim": "ksdp.commands.mechanisms:claim",
+    "keys": "ksdp.commands.screening:keys",
+    "gain": "ksdp.commands.learning:gain",
+    "advise": "ksdp.commands.learning:advise",
+    "screen": "ksdp.commands.screening:screen",
+    "verify": "ksdp.commands.screening:verify",
+    "decide": "ksdp.commands.reviews:decide",
+    "more": "ksdp.commands.reviews:more",
+    "clear": "ksdp.commands.reviews:clear",
+    "log": "ksdp.commands.review_log:log",
+    "approve": "ksdp.commands.reviews:approve",
+    "schedule": "ksdp.commands.schedules:schedule",
+    "schedules": "ksdp.commands.schedules:list_schedules",
+    "pause": "ksdp.commands.schedules:pause",
+    "resume": "ksdp.commands.schedules:resume",
+    "now": "ksdp.commands.schedules:run_schedule",
+    "unschedule": "ksdp.commands.schedules:unschedule",
+    "serve": "ksdp.commands.schedules:serve",
+    "run": "ksdp.commands.runs:run",
+    "budget": "ksdp.commands.runs:budget",
+    "pem": "ksdp.commands.pem:pem",
+    "reproduce": "ksdp.commands.reproducing:reproduce",
+    "kit": "ksdp.commands.kits:kit",
+    "party": "ksdp.commands.checks:party",
 }
-"""Where each command is: a module of `ksdp.commands`, and a function or a group of commands in it."""
+"""Where each command is: a module, and a function or a group of commands in it; named as entry points are."""
 
 if TYPE_CHECKING:
     app: typer.Typer
@@ -105,8 +105,8 @@ def application(command: str | None = None) -> typer.Typer:
     )
     made.callback()(_options)
     for name in [command] if command in _COMMANDS else _COMMANDS:
-        module, _, what = _COMMANDS[name].partition(".")
-        found = getattr(importlib.import_module(f"ksdp.commands.{module}"), what)
+        module, _, what = _COMMANDS[name].partition(":")
+        found = getattr(importlib.import_module(module), what)
         if isinstance(found, typer.Typer):
             made.add_typer(found)
         else:

@@ -171,6 +171,6 @@ def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out
     text = first_spec(path, tmp_path, 0.2)
     assert 'columns = ["words", "links"]' in text
     assert "# left out as numbers are missing: shares\n# left out as no numbers: url, kind\n" in text
-    frame[["url", "kind"]].to_csv(path, index=False)
+    frame[["url", "kind"]].assign(item_id=range(60)).to_csv(path, index=False)
     with pytest.raises(CorpusError, match="no column holds texts of several words, or numbers without gaps"):
         first_spec(path, tmp_path, 0.2)
