@@ -11,6 +11,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.statistics import rounds_match
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.round_terms import block_terms, sweep_terms
@@ -152,6 +153,14 @@ def test_who_knows_the_noise_sees_more() -> None:
         gaps.append(np.mean((found[:, held].mean(axis=1) - found[:, ~held].mean(axis=1)) / found.std(axis=1)))
     assert gaps[0] > 1.1 * gaps[1]
     assert gaps[0] > 0.3
+
+
+def test_a_coalition_knows_the_mean_of_everybody() -> None:
+    mine, own = rows(12), rows(10, seed=5)
+    seen = PDPCA(rank=3).run(Database((mine, own), frozenset({1})), COINS)
+    pool = Pool(rows(24), 0.5, own, colluding=True)
+    wanted = sp.vstack([mine, own]).mean(axis=0)
+    np.testing.assert_allclose(rounds_match._mean_of_all(seen["mean"], pool), wanted)
 
 
 def test_an_empty_pool_and_one_document_say_nothing_that_is_not_finite() -> None:
