@@ -131,10 +131,10 @@ def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519Privat
     ValueError
         If a parameter of the mechanism is not JSON.
     """
-    content = _content(clearance)
-    signed = _signed_bytes(content)
+    stated = _content(clearance)
+    signed = _signed_bytes(stated)
     whole = {
-        "clearance": content,
+        "clearance": stated,
         "signature": {
             "algorithm": "ed25519",
             "content": hashlib.sha256(signed).hexdigest(),
