@@ -33,6 +33,7 @@ def surely(log10_p: Floats, error: float) -> int:
 
     Examples
     --------
+    >>> import numpy as np
     >>> surely(np.array([-4.0, -3.0, -0.1]), 0.05), surely(np.full(1000, -4.0), 0.05)
     (2, 991)
     """
@@ -100,6 +101,7 @@ def share_bounds(log10_above: Floats, log10_below: Floats, population: int, leve
     --------
     A hundred of ten thousand, 80 proved to leak and 10 proved not to:
 
+    >>> import numpy as np
     >>> above, below = np.repeat([-9.0, 0.0, 0.0], [80, 10, 10]), np.repeat([0.0, -9.0, 0.0], [80, 10, 10])
     >>> [round(bound, 2) for bound in share_bounds(above, below, 10_000, 0.05)]
     [0.7, 0.96]
