@@ -41,7 +41,7 @@ DENSE = 2**31
 """Multiplications for a filter, up to which it is solved for; it is approached by steps beyond."""
 WORK = 2**28
 """Multiplications for a run's filter by steps, about."""
-FEWEST_STEPS, MOST_STEPS = 6, 60
+FEWEST_STEPS, MOST_STEPS = 12, 60
 SAMPLE = 1024
 """Documents that variances for these steps are taken from, at least."""
 

@@ -24,9 +24,9 @@ def demo_specs() -> list[Spec]:
     """The two settings, as anybody can audit them again."""
     shared: dict[str, Any] = {
         "seed": 7,
-        "corpus": {"path": "demo", "max_features": 100, "rows": "none"},
-        "mechanism": {"name": "pd-svd", "rank": 5},
-        "design": {"party_size": 0.4, "with_runs": 250, "documents": 150, "fresh_runs": 30},
+        "corpus": {"path": "demo", "max_features": 60, "rows": "none"},
+        "mechanism": {"name": "pd-svd", "rank": 2},
+        "design": {"party_size": 0.4, "with_runs": 200, "documents": 150, "fresh_runs": 30},
         "decision": {"margin": 0.3},
     }
     return [parse_spec(shared | setting) for setting in _SETTINGS]
