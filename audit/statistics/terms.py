@@ -114,13 +114,17 @@ class Terms:
 
     def written(self) -> Floats:
         """All terms, shape (n, entries)."""
-        dense, parts = self.rows.toarray(), []
+        dense, at = self.rows.toarray(), 0
+        found = np.empty((dense.shape[0], self.entries))
         for stage in self.stages:
             left = dense - stage.coefficients @ stage.basis
             if stage.shift is not None:
                 left -= stage.shift
-            parts += [stage.weights[:, [r]] * left for r in range(stage.weights.shape[1])]
-        return np.hstack([*parts, self.scalars])
+            for r in range(stage.weights.shape[1]):
+                np.multiply(stage.weights[:, [r]], left, out=found[:, at : at + left.shape[1]])
+                at += left.shape[1]
+        found[:, at:] = self.scalars
+        return found
 
     @cached_property
     def variances(self) -> Floats:
