@@ -87,9 +87,8 @@ class BlocksMatch:
             return block_terms(rows, blocks, mean)
 
         noise = _variance(documents.made_of, "blocks", blocks[1:])
-        if (
-            noise
-        ):  # of rows of norm 1: the sums that they are made of are as long as the leading eigenvalue, or less
+        if noise:
+            # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
             picture = expected(documents.made_of, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
         return _matched(self.name, observables, documents, terms, noise)
