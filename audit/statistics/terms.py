@@ -59,6 +59,13 @@ class Stage:
     shift: Floats | None = None
     """Shape (d,)."""
 
+    def left(self, rows: Floats, step: int = 1) -> Floats:
+        """x - shift - c B of every `step`-th document, shape (len(rows), d); `rows` are these documents."""
+        left = rows - self.coefficients[::step] @ self.basis
+        if self.shift is not None:
+            left -= self.shift
+        return left
+
 
 @dataclass(frozen=True, eq=False)
 class Terms:
@@ -117,9 +124,7 @@ class Terms:
         dense, at = self.rows.toarray(), 0
         found = np.empty((dense.shape[0], self.entries))
         for stage in self.stages:
-            left = dense - stage.coefficients @ stage.basis
-            if stage.shift is not None:
-                left -= stage.shift
+            left = stage.left(dense)
             for r in range(stage.weights.shape[1]):
                 np.multiply(stage.weights[:, [r]], left, out=found[:, at : at + left.shape[1]])
                 at += left.shape[1]
@@ -132,9 +137,7 @@ class Terms:
         found, step = [], max(1, self.rows.shape[0] // SAMPLE)
         some = self.rows[::step].toarray()
         for stage in self.stages:
-            left = some - stage.coefficients[::step] @ stage.basis
-            if stage.shift is not None:
-                left -= stage.shift
+            left = stage.left(some, step)
             found.append((np.square(stage.weights[::step]).T @ np.square(left)).ravel() * step)
         return np.concatenate([*found, np.square(self.scalars).sum(axis=0)])
 

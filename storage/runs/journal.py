@@ -59,15 +59,13 @@ class Journal:
     def __init__(self, path: Path, identity: Ed25519PrivateKey, agreement: bytes) -> None:
         self._path = path
         head = _MAGIC + agreement
-        try:
+        with _writing(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             found = os.pread(self._file, len(head) + _SALT, 0)
             if len(found) < len(head) + _SALT:  # new, or cut short before anything else was written
                 os.ftruncate(self._file, 0)
                 found = head + secrets.token_bytes(_SALT)
                 _write(self._file, found)
-        except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
         if found[: len(head)] != head:
             raise InputError(
                 f"{path} is of a run of another protocol file that did not end here. Name another folder; or "
@@ -96,19 +94,15 @@ class Journal:
         """
         nonce = secrets.token_bytes(_NONCE)
         sealed = self._cipher.encrypt(nonce, bytes([kind]) + body, _place(self._count))
-        try:
+        with _writing(self._path):
             _write(self._file, len(sealed).to_bytes(_LENGTH, "big") + nonce + sealed)
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}.") from error
         self._count += 1
         self._end += _LENGTH + _NONCE + len(sealed)
 
     def sync(self) -> None:
         """Return when everything is on the disk."""
-        try:
+        with _writing(self._path):
             os.fsync(self._file)
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}.") from error
 
     def remove(self) -> None:
         """Forget it: the file is gone."""
@@ -167,6 +161,15 @@ def open_journal(folder: Path, identity: Ed25519PrivateKey, agreement: bytes) ->
             yield journal
         finally:
             journal.close()
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the system refuses is said with the file's name."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _place(number: int) -> bytes:
