@@ -757,6 +757,8 @@ MUTANTS: list[Mutant] = [
         ("self.statistic.evaluate(_of_run(observables, self.place),", "self.statistic.evaluate(observables,"),
         ("_documents_of(documents, self.place))", "documents)"),
         ("derive((self, documents), compute)", 'derive("value", compute)'),
+        ("derive((self, documents), compute)", "derive(self, compute)"),
+        ("derive((self, documents), compute)", "derive((self.place, documents), compute)"),
         ("_named(self.place, self.statistic.needs)", "_named(1, self.statistic.needs)"),
         ('_named(self.place, getattr(self.statistic, "needs_any", ()))', "()"),
         ('_named(self.place, getattr(self.statistic, "reads", ()))', "()"),
