@@ -77,7 +77,7 @@ def show(
     folder = opened.audit(audit)
     if document is None:
         summary = read_summary(folder)
-        tell(summary, as_json)
+        tell(summary, as_json, made=False)
         if not as_json:
             _tell_documents(folder, worst)
             chance = summary.chance
@@ -153,8 +153,9 @@ def _tell_documents(folder: Path, most: int) -> None:
     from ksdp.storage.audits.questions import strongest
 
     rows, total = strongest(folder, most)
+    width = min(max((len(document) for document, *_ in rows), default=0), 60)
     for document, verdict, distance, log10_p, statistic in rows:
-        typer.echo(f"{document:40} {verdict:10} D {distance:.3f}  p 10^{log10_p:.1f}  {statistic}")
+        typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p 10^{log10_p:.1f}  {statistic}")
     if total > most:
         typer.echo(f"... and {total - most} more: `--worst N`, or `ksdp export`", err=True)
 
@@ -207,7 +208,7 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
     from ksdp.storage.audits.views import read_views
 
     if document is None:
-        tell(read_views(opened, audit), as_json)
+        tell(read_views(opened, audit), as_json, made=False)
         return
     from ksdp.storage.audits.view_tables import read_view_document
     from ksdp.storage.finding_tables import row_json
