@@ -17,6 +17,7 @@ from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
 from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
+from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
@@ -118,7 +119,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         documents=len(tests),
         runs=runs,
         valid=judged.valid,
-        verdicts=parts.count_verdicts(decisions.verdict),
+        verdicts=count_verdicts(decisions.verdict),
         detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,

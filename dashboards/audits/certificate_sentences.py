@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.findings import Summary
+from ksdp.storage.summaries import Summary
 
 if TYPE_CHECKING:
     from ksdp.storage.audits.queries import Row

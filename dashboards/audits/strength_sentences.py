@@ -6,7 +6,7 @@ import math
 
 from ksdp.dashboards.audits.audit_model import AuditModel
 from ksdp.dashboards.words import count, decimal, plural
-from ksdp.storage.findings import Summary
+from ksdp.storage.summaries import Summary
 
 __all__ = ["constant", "drawn_share", "naive_practice", "paper_alone", "reach"]
 

@@ -15,7 +15,8 @@ from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
-from ksdp.storage.audits.views import view_verdicts, views_page, write_view_verdicts, write_views
+from ksdp.storage.audits.view_tables import view_verdicts, write_view_verdicts
+from ksdp.storage.audits.views import views_page, write_views
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, content_key, write_text
 from ksdp.tasks.provenance import versions
