@@ -72,7 +72,7 @@ def _audit(documents: int | None, rule: DecisionSpec) -> tuple[Any, Any]:
     none = np.zeros(0, dtype=np.int64)
     design = SimpleNamespace(documents=documents)
     plan = SimpleNamespace(
-        spec=SimpleNamespace(design=design, decision=rule),
+        spec=SimpleNamespace(design=design, rule=rule),
         looks=looks,
         units=range(1000),
         honest=none,
