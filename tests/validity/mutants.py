@@ -30,7 +30,8 @@ __all__ = ["MUTANTS", "Mutant", "changed"]
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("tests/audit/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/test_match.py",)
-ROUNDS = ("tests/audit/statistics/test_rounds_match.py",)
+STEPS = ("tests/audit/statistics/test_filter_steps.py",)
+ROUNDS = ("tests/audit/statistics/test_rounds_match.py", *STEPS)
 CANARIES = ("tests/audit/test_canaries.py",)
 TOGETHER = ("tests/audit/mechanisms/test_together.py",)
 
@@ -630,10 +631,7 @@ MUTANTS: list[Mutant] = [
         ("tall = len(written) >= written.shape[1]", "tall = True; written = written[: written.shape[1]]"),
         ("return np.asarray((scaled - written.T @ inside) / root)", "return np.asarray(scaled / root)"),
         ("np.full(entries, least) + noise)", "np.full(entries, least))"),
-        (
-            "image = terms.summed(along - along.mean()) + ridge * direction",
-            "image = terms.summed(along - along.mean())",
-        ),
+        ("ridge * scale * direction)", "0.0 * direction)"),
         ("terms.summed(along - along.mean())", "terms.summed(along)"),
         ("shares @ self.scalars", "0.0 * (shares @ self.scalars)"),
         ("sums[at] -= (weighed[:, at].T @ stage.coefficients) @ stage.basis", "pass"),
@@ -641,8 +639,17 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/round_terms.py",
-        ("others[:, topic] = 0.0", "pass"),
-        ("now[topic] = topics[sweep + 1, topic]", "pass"),
+        ("        found[:, topic] = 0.0", "        pass"),
+        (
+            "found[:, topic], now[topic] = path[:, step], topics[sweep + 1, topic]",
+            "found[:, topic] = path[:, step]",
+        ),
+        ("found[:, topic], now[topic] = path[:, step], topics", "now[topic] = topics"),
+        ("(since > 0) & (since < rank)", "since > 0"),
+        ("(since > 0) & (since < rank)", "since < rank"),
+        ("weight_at[None, :] // rank + 1", "weight_at[None, :] // rank"),
+        ("taken[-1] = True", "pass"),
+        ("numbers - flat @ mean", "numbers"),
         ("place[t] += rank", "pass"),
         ("found = products[i, at] - gamma", "found = products[i, at]"),
         ("below = gram[at, at] + delta", "below = gram[at, at]"),
@@ -651,7 +658,34 @@ MUTANTS: list[Mutant] = [
         tests=ROUNDS,
     ),
     *_of(
+        "audit/statistics/term_numbers.py",
+        ("found -= rows_times(self.numbers, self.taken * (self.basis @ rows.T))", "pass"),
+        ("self.taken * (self.basis @ rows.T)", "self.basis @ rows.T"),
+        ("total + rows_times(self.scalars, single) if len(single) else total", "total"),
+        ("weighed *= shares[:, None]", "pass"),
+        ("found -= (self.taken * (self.numbers.T", "found += (self.taken * (self.numbers.T"),
+        ("@ basis - 2 * crossed) * basis", "@ basis - crossed) * basis"),
+        ("np.maximum(found, 0.0) * step", "np.maximum(found, 0.0)"),
+        tests=STEPS,
+    ),
+    *_of(
+        "audit/statistics/filter_steps.py",
+        ("direction += left", "direction = left.copy()"),
+        ("left -= length * image", "pass"),
+        ("size, float(left @ left)", "size, size"),
+        ("self._mean = self.laid(made.mean * scale)", "self._mean = self.laid(0.0 * scale)"),
+        ("image += self._ridge * direction", "pass"),
+        ("across -= self._basis.T @ (self._taken", "across -= 0.0 * self._basis.T @ (self._taken"),
+        ("alone += apart @ self._scalars", "pass"),
+        ("total += weights[i, r] * (sums[r] - less[r])", "total += weights[i, r] * sums[r]"),
+        ("total += scalars[i, s] * single[s]", "pass"),
+        ("np.float32 if steps <= SINGLE else np.float64", "np.float32"),
+        ("covariance.written(found) * (length * scale)", "covariance.written(found) * scale"),
+        tests=STEPS,
+    ),
+    *_of(
         "audit/statistics/rounds_match.py",
+        ("else every.mean @ found", "else 0.0"),
         ('done = min(done, int(observables["sweeps"].ravel()[0]))', "pass"),
         ("not (pool.colluding and whole is not None)", "True"),
         ("not (pool.colluding and whole is not None)", "not pool.colluding"),
