@@ -59,9 +59,8 @@ def approached(made: TermNumbers, apart: Floats, ridge: Floats, steps: int) -> F
     if not length > 0.0:
         return np.zeros_like(apart)
     covariance = _Covariance(made, scale, ridge, np.float32 if steps <= SINGLE else np.float64)
-    return covariance.written(by_steps(covariance.times, covariance.laid(right / length), steps)) * (
-        length * scale
-    )
+    found = by_steps(covariance.times, covariance.laid(right / length), steps)
+    return covariance.written(found) * (length * scale)
 
 
 class _Covariance:

@@ -38,7 +38,13 @@ def _products(rows: sp.csr_array, basis: Floats) -> Floats:
     return found
 
 
-def sweep_terms(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: float = 0.0) -> Terms:
+def sweep_terms(
+    rows: sp.csr_array,
+    topics: Floats,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    turned: sp.csr_array | None = None,
+) -> Terms:
     """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2.
 
     Parameters
@@ -48,6 +54,8 @@ def sweep_terms(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: f
         Before the first sweep, and after each.
     gamma, delta : float
         Regularisers of the coefficients.
+    turned : shape (d, n), optional
+        The transpose of `rows`.
     """
     path, rank = _paths(rows, topics, gamma, delta), topics.shape[1]
     stages, now, found = [], topics[0].copy(), np.zeros((rows.shape[0], rank))
@@ -56,16 +64,14 @@ def sweep_terms(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: f
         found[:, topic] = 0.0
         stages.append(Stage(np.ascontiguousarray(path[:, [step]]), found.copy(), now.copy()))
         found[:, topic], now[topic] = path[:, step], topics[sweep + 1, topic]
-    return Terms(rows, tuple(stages), np.square(path))
+    return Terms(rows, tuple(stages), np.square(path), turned)
 
 
 def sweep_numbers(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: float = 0.0) -> TermNumbers:
     """As `sweep_terms`, of many documents: their numbers are the coefficients after each update."""
     path, rank = _paths(rows, topics, gamma, delta), topics.shape[1]
     steps = np.arange(path.shape[1])
-    since = (
-        steps[None, :] - steps[:, None]
-    )  # other topics' coefficients count for as many updates as there are topics
+    since = steps[None, :] - steps[:, None]  # a coefficient counts for others until its topic's next turn
     taken = (since > 0) & (since < rank)
     basis = np.ascontiguousarray(topics[1:].reshape(len(steps), -1))
     return TermNumbers(rows, path, basis, steps, taken, np.square(path))
@@ -109,7 +115,9 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank
             place[t] += rank
 
 
-def block_terms(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> Terms:
+def block_terms(
+    rows: sp.csr_array, blocks: Floats, mean: Floats | None, turned: sp.csr_array | None = None
+) -> Terms:
     """What each document adds to the sums that are 0 for a run's documents.
 
     Parameters
@@ -119,6 +127,8 @@ def block_terms(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> Term
         Orthonormal rows: the start, and what spans what each iteration announced.
     mean : shape (d,), optional
         Subtracted from every document.
+    turned : shape (d, n), optional
+        The transpose of `rows`.
     """
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
     products = _products(rows, flat)
@@ -131,7 +141,7 @@ def block_terms(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> Term
     if mean is not None:
         whole, nothing = np.ones((len(products), 1)), np.zeros((len(products), 1))
         stages.append(Stage(whole, nothing, np.zeros((1, len(mean))), mean))
-    return Terms(rows, tuple(stages), np.zeros((len(products), 0)))
+    return Terms(rows, tuple(stages), np.zeros((len(products), 0)), turned)
 
 
 def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> TermNumbers:

@@ -19,8 +19,9 @@ from ksdp.audit.statistics.additions import at_even_steps
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.expected import expected
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.round_terms import block_terms, sweep_terms
-from ksdp.audit.statistics.terms import Terms, filtered
+from ksdp.audit.statistics.rated_terms import RatedTerms
+from ksdp.audit.statistics.round_terms import block_numbers, block_terms, sweep_numbers, sweep_terms
+from ksdp.audit.statistics.terms import Additive, filtered, solved_for
 
 __all__ = ["ROUNDS_MATCH", "BlocksMatch", "SumsMatch"]
 
@@ -40,7 +41,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 1
+    version: int = 2
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -52,9 +53,15 @@ class SumsMatch:
         if "sweeps" in observables:  # a run that has converged before repeats its last sweep
             done = min(done, int(observables["sweeps"].ravel()[0]))
         gamma, delta = _of_coefficients(documents.made_of.mechanism)
+        rated = weights.ndim == 3  # an entry has a weight of its own
+        many = _many(documents.made_of, sums[:done].size + weights[:done].size)
 
-        def terms(rows: sp.csr_array) -> Terms:
-            return sweep_terms(rows, topics[: done + 1], gamma, delta)
+        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
+            if rated:
+                return RatedTerms(rows, np.ascontiguousarray(topics[: done + 1]), gamma, delta)
+            if many:
+                return sweep_numbers(rows, topics[: done + 1], gamma, delta)
+            return sweep_terms(rows, topics[: done + 1], gamma, delta, turned)
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
@@ -70,7 +77,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 1
+    version: int = 2
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -82,9 +89,12 @@ class BlocksMatch:
         mean = None
         if "mean" in observables:
             mean = _mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
+        many = _many(documents.made_of, blocks[1:].size)
 
-        def terms(rows: sp.csr_array) -> Terms:
-            return block_terms(rows, blocks, mean)
+        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
+            if many:
+                return block_numbers(rows, blocks, mean)
+            return block_terms(rows, blocks, mean, turned)
 
         noise = _variance(documents.made_of, "blocks", blocks[1:])
         if noise:
@@ -98,6 +108,11 @@ def _of_coefficients(mechanism: Mechanism | None) -> tuple[float, float]:
     """gamma and delta of the mechanism, or of the one that it adds noise to."""
     own = getattr(mechanism, "inner", mechanism)
     return float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
+
+
+def _many(pool: Pool, entries: int) -> bool:
+    """Whether filters are approached by steps: the same in every run, whoever is looked at."""
+    return not solved_for(min(pool.drawn.shape[0], MOST_ROWS), entries)
 
 
 def _variance(pool: Pool, name: str, array: Floats) -> float:
@@ -133,14 +148,14 @@ def _matched(
     name: str,
     observables: Observables,
     documents: Documents,
-    terms: Callable[[sp.csr_array], Terms],
+    terms: Callable[..., Additive],
     given: tuple[Floats, Floats] | float,
 ) -> Floats:
     """What is known of each document.
 
     Parameters
     ----------
-    terms : what documents add in this run
+    terms : what documents add in this run, given these and their transpose, where somebody has it
     given : two arrays, shape (entries,)
         The announced sums, from which a coalition subtracts its own share, and the variance of their noise. Or the
         variance of noise around zeros, which are sums over everybody.
@@ -151,8 +166,7 @@ def _matched(
     def compute() -> tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
         known = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and whole is not None) else None
-        made = terms(unknown)
-        made.__dict__["turned"] = turned
+        made = terms(unknown, turned)
         apart = -made.summed(shares)
         if known is not None:
             apart -= terms(known).summed(np.ones(known.shape[0]))

@@ -46,6 +46,16 @@ class TermNumbers:
     """What documents add to single numbers, shape (n, s)."""
 
     @property
+    def entries(self) -> int:
+        """Numbers in the sums."""
+        return len(self.weight_at) * int(self.rows.shape[1]) + int(self.scalars.shape[1])
+
+    @property
+    def work(self) -> int:
+        """Multiplications of a sum and of products with all terms, about."""
+        return 2 * int(self.rows.nnz) * len(self.weight_at)
+
+    @property
     def weights(self) -> Floats:
         """Of every document and row, shape (n, r)."""
         return np.ascontiguousarray(self.numbers[:, self.weight_at])
@@ -73,6 +83,14 @@ class TermNumbers:
         found = np.ascontiguousarray(sums[:, : len(self.weight_at)].T)
         found -= (self.taken * (self.numbers.T @ weighed[:, : len(found)])).T @ self.basis
         return np.concatenate([found.ravel(), shares @ self.scalars])
+
+    def written(self) -> Floats:
+        """All terms, shape (n, entries)."""
+        dense, found = self.rows.toarray(), []
+        for at, taken in zip(self.weight_at, self.taken.T, strict=True):
+            left = dense - self.numbers[:, taken] @ self.basis[taken]
+            found.append(self.numbers[:, [at]] * left)
+        return np.hstack([*found, self.scalars])
 
     @cached_property
     def mean(self) -> Floats:
