@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from ksdp.audit.lanes import LINE
 
-__all__ = ["add_row_to_panel"]
+__all__ = ["add_row_to_panel", "add_rows_to_panel"]
 
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
 
@@ -82,3 +82,15 @@ def add_row_to_panel(indices: Any, data: Any, begin: int, end: int, values: Any,
         done += 2
     if count - done >= 1:
         _add(indices, data, values, panel, (np.int64(begin), np.int64(end), np.int64(done * whole)), 1)
+
+
+@njit(cache=True, nogil=True)
+def add_rows_to_panel(indptr: Any, indices: Any, data: Any, values: Any, panel: Any) -> None:
+    """panel += X^T values for CSR rows X, one row of X after the other: each sum has the order of a plain loop.
+
+    Parameters
+    ----------
+    values : shape (n, panel.shape[1])
+    """
+    for i in range(values.shape[0]):
+        add_row_to_panel(indices, data, indptr[i], indptr[i + 1], values[i], panel)

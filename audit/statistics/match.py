@@ -60,7 +60,7 @@ class TopicsMatch:
     """
 
     name: str = "topics-match"
-    version: int = 1
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
-from ksdp.audit.scattered import add_row_to_panel
+from ksdp.audit.scattered import add_rows_to_panel
 from ksdp.audit.statistics.products import row_dots, rows_times
 
 __all__ = ["TermNumbers"]
@@ -79,7 +77,7 @@ class TermNumbers:
         weighed = panel_of(self.weights.T)
         weighed *= shares[:, None]
         sums = np.zeros((self.rows.shape[1], weighed.shape[1]))
-        _add_rows(self.rows.indptr, self.rows.indices, self.rows.data, weighed, sums)
+        add_rows_to_panel(self.rows.indptr, self.rows.indices, self.rows.data, weighed, sums)
         found = np.ascontiguousarray(sums[:, : len(self.weight_at)].T)
         found -= (self.taken * (self.numbers.T @ weighed[:, : len(found)])).T @ self.basis
         return np.concatenate([found.ravel(), shares @ self.scalars])
@@ -113,10 +111,3 @@ class TermNumbers:
             found[r] += (((weighed.T @ numbers[:, taken]) @ basis - 2 * crossed) * basis).sum(axis=0)
         found = np.maximum(found, 0.0) * step  # what is left of nothing is rounding
         return np.concatenate([found.ravel(), np.square(self.scalars).sum(axis=0)])
-
-
-@njit(cache=True, nogil=True)
-def _add_rows(indptr: Any, indices: Any, data: Any, weighed: Any, sums: Any) -> None:
-    """sums += X^T weighed."""
-    for i in range(weighed.shape[0]):
-        add_row_to_panel(indices, data, indptr[i], indptr[i + 1], weighed[i], sums)
