@@ -132,7 +132,7 @@ class Plan:
     @property
     def permutations(self) -> int:
         """Permutations that can prove a single leak among all documents; 0 where none are asked for."""
-        rule = self.spec.decision
+        rule = self.spec.rule
         if rule.over_statistics != "max-t":
             return 0
         return permutations_needed((1 - EXACT_SHARE) * rule.level, len(self.audited), rule.correction)

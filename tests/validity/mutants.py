@@ -73,6 +73,28 @@ def _of(file: str, *changes: tuple[str, str], tests: tuple[str, ...] = VERDICTS)
 # - `topics @ rows.T` turned round in `TopicsMatch`, which is a quadratic form.
 MUTANTS: list[Mutant] = [
     *_of(
+        "audit/spec.py",
+        ("self.decision.margin / drawn)", "self.decision.margin)"),
+        ("self.decision.margin / drawn)", "self.decision.margin * drawn)"),
+        ("min(1.0, self.decision.margin / drawn)", "self.decision.margin / drawn"),
+        ("0 < drawn <= self.decision.margin", "0 < drawn"),
+        ("0 < drawn <= self.decision.margin", "0 < self.decision.margin <= drawn"),
+        tests=("tests/audit/test_spec.py",),
+    ),
+    *_of(
+        "protocols/runs/secret_draw.py",
+        ("_number(key, unit) < below", "_number(key, unit) <= 2 * below"),
+        (".derive(identity.private_bytes_raw())", ".derive(bytes(32))"),
+        (".derive(identity.private_bytes_raw())", ".derive(identity.public_key().public_bytes_raw())"),
+        tests=("tests/protocols/runs/test_secret_draw.py",),
+    ),
+    *_of(
+        "flows/runs/party_run.py",
+        ("if verified.clearance.drawn != drawn:", "if False:"),
+        ("np.flatnonzero(names & verified.clearance.allows(part.ids))", "np.flatnonzero(names)"),
+        tests=("tests/flows/runs/test_levers_run.py",),
+    ),
+    *_of(
         "audit/verdicts/ks.py",
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, end * n - upto * m)"),
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, under * m - start * n)"),
