@@ -58,7 +58,7 @@ def _speed(chosen: argparse.Namespace) -> None:
     if chosen.whole:
         speed.whole(specs, chosen.workers, chosen.whole)
     else:
-        speed.run(specs, chosen.runs, quick=chosen.quick)
+        speed.run(specs, chosen.runs, quick=chosen.quick, every_round=chosen.every_round)
 
 
 def main() -> None:
@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("--protocols", nargs="+", choices=[*protocols_table.PROTOCOLS, "pem"])
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--every-round", action="store_true")
     parser.add_argument("--whole", type=int, nargs="?", const=200, help="whole audits of so many with runs")
     chosen = parser.parse_args()
     for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:

@@ -1,7 +1,8 @@
 """The plain loop of one version of the code, in its own process; `benchmarks.speed` starts it and names each part.
 
 Run by path, with the `src` of the code to measure first on the path: it must do with the modules of today and with
-those of the reference. Each line of input names a part; the answer is its CPU seconds in this process.
+those of the reference. Each line of input names a part; the answer is its CPU seconds in this process. The part
+`columns` is answered by the CPU seconds of each statistic.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ TESTED = 256
 """Documents whose tests stand for all: values without ties, arms of the plan's size."""
 
 
-def _plan(spec_path: Path) -> Any:
-    """The plan; a PD-SVD opens its final output alone, which is all that the reference looks at."""
+def _plan(spec_path: Path, opens: str) -> Any:
+    """The plan; the reference knows of no other choice than to look at the final output of a PD-SVD."""
     from ksdp.flows.prepare import read_spec_file, spec_corpus
 
     spec, base = read_spec_file(spec_path)
@@ -29,8 +30,8 @@ def _plan(spec_path: Path) -> Any:
     except ImportError:  # the reference
         from ksdp.audit.plan import make_plan  # type: ignore[no-redef, attr-defined, unused-ignore]
     else:
-        if spec.mechanism.name == "pd-svd":
-            spec = spec.model_copy(update={"mechanism": spec.mechanism.model_copy(update={"opens": "final"})})
+        if opens:
+            spec = spec.model_copy(update={"mechanism": spec.mechanism.model_copy(update={"opens": opens})})
     return make_plan(spec, spec_corpus(spec, base))
 
 
@@ -50,18 +51,51 @@ def _parts(plan: Any, runs: int) -> dict[str, Callable[[], object]]:
         "mechanism": lambda: [run_observables(plan, 0, number) for number in range(runs)],
         "statistics": lambda: measure(plan, block, drawn, plan.statistics),
         "tests": lambda: compare_arms(values, bits),
+        "columns": lambda: _columns(plan, block, drawn),
     }
+
+
+def _columns(plan: Any, block: Any, drawn: list[Any]) -> dict[str, float]:
+    """CPU seconds of each statistic; what several share counts for the first that asks."""
+    from ksdp.audit.sampling import measure
+
+    timed = [_Timed(statistic) for statistic in plan.statistics]
+    measure(plan, block, drawn, timed)  # type: ignore[arg-type, unused-ignore]
+    return {statistic.name: statistic.spent for statistic in timed}
+
+
+class _Timed:
+    """A statistic that counts its CPU seconds."""
+
+    def __init__(self, statistic: Any) -> None:
+        self.name, self.spent, self._statistic = statistic.name, 0.0, statistic
+
+    def ask(self, *of: Any) -> None:
+        """Hand on."""
+        if (ask := getattr(self._statistic, "ask", None)) is not None:
+            self._count(ask, of)
+
+    def evaluate(self, *of: Any) -> Any:
+        """Hand on."""
+        return self._count(self._statistic.evaluate, of)
+
+    def _count(self, what: Callable[..., Any], of: Any) -> Any:
+        began = time.process_time()
+        found = what(*of)
+        self.spent += time.process_time() - began
+        return found
 
 
 def main() -> None:
     """Answer until there is no more input."""
-    plan, runs = _plan(Path(sys.argv[1])), int(sys.argv[2])
+    plan, runs = _plan(Path(sys.argv[1]), sys.argv[3]), int(sys.argv[2])
     documents, statistics = len(plan.documents(0)), len(plan.statistics)
     every = getattr(plan, "every", 1)
     kept = plan.design.share + (1 - plan.design.share) / every
     parts = _parts(plan, min(runs, plan.block_runs))
-    for part in parts.values():
-        part()  # compiles
+    for name, part in parts.items():
+        if name != "columns":
+            part()  # compiles
     about = {
         "runs": plan.runs,
         "arms": [int(n) for n in getattr(plan, "arms", (plan.runs * plan.design.share, 0))],
@@ -78,8 +112,8 @@ def main() -> None:
     print(json.dumps(about), flush=True)
     for line in sys.stdin:
         began = time.process_time()
-        parts[line.strip()]()
-        print(time.process_time() - began, flush=True)
+        found, spent = parts[line.strip()](), time.process_time() - began
+        print(json.dumps(found) if line.strip() == "columns" else spent, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 ::
 
     python -m benchmarks speed                  # four corpora and mechanisms, part by part; some minutes
-    python -m benchmarks speed --quick          # KOS, few runs; some seconds once all kernels are compiled
+    python -m benchmarks speed --quick          # KOS, few runs; a minute once all kernels are compiled
+    python -m benchmarks speed --every-round    # of PD-SVD as well
     python -m benchmarks speed --whole          # `ksdp audit` itself under both, every document; an hour
     python -m benchmarks speed --whole 20       # with a tenth of the runs
 
 The reference is taken out of this repository's history and runs as it was, in a process of its own, in turns with
-today's. It looked at every document in every run, and of a PD-NMF at the last sweep alone.
+today's. It looked at every document in every run, of a PD-NMF at the last sweep alone and of a PD-SVD at its final
+output, which is all that today's PD-SVD opens unless `--every-round` is said; PD-NMF opens every sweep.
 """
 
 from __future__ import annotations
@@ -72,9 +74,9 @@ def _environment(tree: Path) -> dict[str, str]:
 class _Loop:
     """The plain loop of one tree, in a process that waits to be told what to do."""
 
-    def __init__(self, tree: Path, spec: str, runs: int) -> None:
+    def __init__(self, tree: Path, spec: str, runs: int, opens: str) -> None:
         script, path = ROOT / "benchmarks" / "loop_parts.py", tree / "examples/specs" / f"{spec}.toml"
-        command = [sys.executable, "-P", str(script), str(path), str(runs)]
+        command = [sys.executable, "-P", str(script), str(path), str(runs), opens]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen(command, env=_environment(tree), **pipes)
         self.about: dict[str, Any] = json.loads(self._answer())
@@ -92,6 +94,14 @@ class _Loop:
         print(part, file=self._process.stdin, flush=True)
         return float(self._answer()) * float(self.about["scale"][part])
 
+    def columns(self) -> dict[str, float]:
+        """CPU milliseconds a run of each statistic."""
+        assert self._process.stdin is not None
+        print("columns", file=self._process.stdin, flush=True)
+        found: dict[str, float] = json.loads(self._answer())
+        runs = float(self.about["runs"]) / float(self.about["scale"]["statistics"])
+        return {name: 1e3 * spent / runs for name, spent in found.items()}
+
     def end(self) -> None:
         """Let it go."""
         assert self._process.stdin is not None
@@ -99,29 +109,40 @@ class _Loop:
         self._process.wait()
 
 
-def run(specs: Sequence[str] = (), runs: int = 32, *, quick: bool = False, repeats: int = 3) -> None:
-    """Print a table of CPU seconds by part, and how many times fewer they are today."""
+def run(
+    specs: Sequence[str] = (), runs: int = 32, *, quick: bool = False, repeats: int = 3, every_round: bool = False
+) -> None:
+    """Print a table of CPU seconds by part, and how many times fewer they are today; then today's columns.
+
+    Parameters
+    ----------
+    every_round : whether today's PD-SVD opens more than its final output
+    """
     chosen = specs or (_QUICK if quick else SPECS)
     runs, repeats = (8, 1) if quick else (runs, repeats)
     print("CPU seconds of a plain loop over a whole audit, without fresh runs (medians of turns), then / now:")
     heads = "".join(f"{part:>18}" for part in (*_PARTS, "together"))
-    print(f"{'':20}{'runs':>14}{'values GB':>14}{heads}  times fewer")
+    print(f"{'':30}{'runs':>14}{'values GB':>14}{heads}  times fewer")
     tree = _reference()
     for spec in chosen:
-        loops = [_Loop(tree, spec, runs), _Loop(ROOT, spec, runs)]
+        opened = "final" if spec.endswith("svd") and not every_round else "every round"
+        loops = [_Loop(tree, spec, runs, ""), _Loop(ROOT, spec, runs, opened)]
         try:
             turns = [[{part: loop.seconds(part) for part in _PARTS} for loop in loops] for _ in range(repeats)]
             spent = [
                 {part: sorted(turn[which][part] for turn in turns)[repeats // 2] for part in _PARTS}
                 for which in range(2)
             ]
+            columns = loops[1].columns()
         finally:
             for loop in loops:
                 loop.end()
-        _line(spec, [loop.about for loop in loops], spent)
+        _line(f"{spec}, {opened}", [loop.about for loop in loops], spent)
+        each = sorted(columns.items(), key=lambda column: -column[1])
+        print("   now, ms a run: " + ", ".join(f"{name} {spent:.1f}" for name, spent in each), flush=True)
 
 
-def _line(spec: str, about: Sequence[dict[str, Any]], spent: Sequence[dict[str, float]]) -> None:
+def _line(name: str, about: Sequence[dict[str, Any]], spent: Sequence[dict[str, float]]) -> None:
     then, now = spent
     cells = [f"{then[part]:.0f} / {now[part]:.0f}" for part in _PARTS]
     old, new = sum(then.values()), sum(now.values())
@@ -129,7 +150,7 @@ def _line(spec: str, about: Sequence[dict[str, Any]], spent: Sequence[dict[str, 
     numbers = "{} / {}".format(*(a["runs"] for a in about))
     together = f"{old:.0f} / {new:.0f}"
     row = "".join(f"{cell:>18}" for cell in (*cells, together))
-    print(f"{spec:20}{numbers:>14}{sizes:>14}{row}  {old / new:.2f}", flush=True)
+    print(f"{name:30}{numbers:>14}{sizes:>14}{row}  {old / new:.2f}", flush=True)
 
 
 def whole(specs: Sequence[str] = (), workers: int = 2, with_runs: int = 200) -> None:

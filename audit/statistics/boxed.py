@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numba import njit
 
@@ -96,11 +94,22 @@ def _exact_step(u: Floats, gradient: Floats, gram: Floats, upper: float, free: I
 
 
 @njit(cache=True, nogil=True)
-def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap: int) -> Floats:
-    """`padded` is the Gram matrix (k x k), its columns padded with zeros to a multiple of 8."""
+def _gradient(u: Floats, products: Floats, padded: Floats, gradient: Floats) -> None:
+    """Fill in u G - p, from scratch, so that rounding does not pile up."""
+    for s in range(len(u)):
+        gradient[s] = -products[s]
+    for t in range(len(u)):
+        for s in range(len(u)):
+            gradient[s] += u[t] * padded[t, s]
+
+
+@njit(cache=True, nogil=True)
+def _solve(
+    products: Floats, padded: Floats, upper: float, tolerance: float, cap: int, out: Floats, started: bool
+) -> None:
+    """From `out` to the minimum; `padded` is the Gram matrix (k x k), its columns padded with zeros to eights."""
     n, k = products.shape
     width = padded.shape[1]
-    out = np.zeros((n, k))
     gradient = np.zeros(width)
     free = np.empty(k, dtype=np.int64)
     factor = np.empty((k + 1, k))
@@ -115,6 +124,10 @@ def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap
             gradient[t] = -products[i, t]
             largest = max(largest, products[i, t] * products[i, t] * inverse[t])
         enough = tolerance * tolerance * largest
+        if started:  # most often the right coordinates are free already
+            _gradient(u, products[i], padded, gradient)
+            _exact_step(u, gradient, padded, upper, free, factor)
+            _gradient(u, products[i], padded, gradient)
         for sweep in range(cap):
             moved = 0.0
             for t in range(k):
@@ -131,24 +144,24 @@ def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap
                 break
             if sweep % _EXACT_EVERY == _EXACT_EVERY - 1:
                 _exact_step(u, gradient, padded, upper, free, factor)
-                # From scratch, so that rounding does not pile up either.
-                for s in range(k):
-                    gradient[s] = -products[i, s]
-                for t in range(k):
-                    for s in range(k):
-                        gradient[s] += u[t] * padded[t, s]
-    return out
+                _gradient(u, products[i], padded, gradient)
 
 
 def box_least_squares(
-    products: Floats, gram: Floats, *, upper: float = 1.0, tolerance: float = TOLERANCE, cap: int = CAP
+    products: Floats,
+    gram: Floats,
+    *,
+    upper: float = 1.0,
+    tolerance: float = TOLERANCE,
+    cap: int = CAP,
+    start: Floats | None = None,
 ) -> Floats:
     """Minimise |x - u T|^2 over 0 <= u <= `upper` for every document x.
 
     Cyclic coordinate descent on the Gram form u G u^T - 2 u p^T with p = x T^T and G = T T^T, from u = 0, and
     every 2 sweeps a step to the exact minimum over the coordinates inside their bounds, so that nearly equal
     topics do not make it crawl. Where the minimiser is not unique (equal topics), the one returned is a function
-    of p and G alone; a topic that is all zero gets the coefficient 0.
+    of p, G and the start alone; a topic that is all zero gets the coefficient 0.
 
     Parameters
     ----------
@@ -163,6 +176,8 @@ def box_least_squares(
         most |x|.
     cap : int
         Sweeps at most.
+    start : array, shape (n_documents, k), optional
+        Within the bounds: half of the time where it is near the minimum.
 
     Returns
     -------
@@ -175,5 +190,7 @@ def box_least_squares(
     >>> box_least_squares(x @ topics.T, topics @ topics.T).tolist()
     [[1.0, 0.5]]
     """
-    padded = padded_transpose(gram)
-    return cast(Floats, _solve(np.ascontiguousarray(products), padded, float(upper), float(tolerance), int(cap)))
+    out = np.zeros(products.shape) if start is None else np.array(start, dtype=np.float64, order="C")
+    settings = float(upper), float(tolerance), int(cap)
+    _solve(np.ascontiguousarray(products), padded_transpose(gram), *settings, out, start is not None)
+    return out

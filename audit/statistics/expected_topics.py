@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import KsdpError
+from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.scattered import add_rows_to_panel
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Pool
@@ -51,23 +53,36 @@ class ExpectedTopics:
 
         Nothing is learnt from an entry that is at its bound both times.
         """
-        apart = _total(self.some, found) - self._at_expected
+        apart = _total(self.some, found, self._weights) - self._at_expected
         apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
         return apart
 
     @cached_property
+    def _weights(self) -> Floats:
+        """Coefficients of some documents under the expected topics, near to those under any run's."""
+        return coefficients_under(self.topics, self.some @ self.topics.T)
+
+    @cached_property
     def _at_expected(self) -> Floats:
-        return _total(self.some, self.topics)
+        return _total(self.some, self.topics, self._weights)
 
 
-def coefficients_under(topics: Floats, products: Floats) -> Floats:
+def coefficients_under(topics: Floats, products: Floats, start: Floats | None = None) -> Floats:
     """Nonnegative least squares of documents under topics, from their products with these; shape (n, k)."""
-    return box_least_squares(np.ascontiguousarray(products), np.ascontiguousarray(topics @ topics.T), upper=np.inf)
+    form = np.ascontiguousarray(topics @ topics.T)
+    return box_least_squares(np.ascontiguousarray(products), form, upper=np.inf, start=start)
 
 
-def _total(rows: sp.csr_array, topics: Floats) -> Floats:
-    weights = coefficients_under(topics, rows @ topics.T)
-    return np.asarray((rows.T @ weights).T - (weights.T @ weights) @ topics)
+def _total(rows: sp.csr_array, topics: Floats, start: Floats) -> Floats:
+    """The sum over rows of w^T (x - w T), w >= 0 their coefficients, which `start` is near to; shape (k, d)."""
+    csr = np.asarray(rows.indptr), np.asarray(rows.indices), np.asarray(rows.data)
+    panel, products = panel_of(topics), np.empty((rows.shape[0], len(topics)))
+    csr_times_panel(*csr, panel, products)
+    weights = coefficients_under(topics, products, start)
+    across = panel_of(weights.T)
+    total = np.zeros((topics.shape[1], across.shape[1]))
+    add_rows_to_panel(*csr, across, total)
+    return np.asarray(total[:, : len(topics)].T - (weights.T @ weights) @ topics)
 
 
 def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:

@@ -22,6 +22,7 @@ from ksdp.audit.statistics.products import (
     row_dots,
     rows_times,
 )
+from ksdp.audit.statistics.rated_match import are_rated, topics_of_ratings
 
 __all__ = ["BasisMatch", "TopicsMatch"]
 
@@ -57,16 +58,19 @@ class TopicsMatch:
     """How the announced topics differ from the expected ones, by what the document would have added to them.
 
     As `BasisMatch`, with nonnegative coefficients and the sum that topics are stationary for (`expected_topics`).
+    Of ratings that sum is over stored entries, and taken at the run's own topics (`rated_match`).
     """
 
     name: str = "topics-match"
-    version: int = 1
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""
         found = announced(observables, "T")
+        if are_rated(documents):
+            return topics_of_ratings(self.name, observables, documents, found)
         picture = expected_topics(documents.made_of, len(found))
         if picture is None:
             return np.zeros(len(documents))

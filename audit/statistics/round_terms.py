@@ -23,9 +23,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Stage, Terms
 
-__all__ = ["block_terms", "coefficient_paths", "sweep_terms"]
+__all__ = ["block_numbers", "block_terms", "coefficient_paths", "sweep_numbers", "sweep_terms"]
 
 Floats = NDArray[np.float64]
 
@@ -56,40 +57,52 @@ def sweep_terms(
     turned : shape (d, n), optional
         The transpose of `rows`.
     """
-    sweeps, rank, features = len(topics) - 1, topics.shape[1], topics.shape[2]
-    flat = np.ascontiguousarray(topics.reshape(-1, features))
-    steps = np.empty((sweeps * rank, rows.shape[0], rank))
-    coefficient_paths(_products(rows, flat), flat @ flat.T, gamma, delta, steps)
-    stages, scalars, now = [], np.empty((rows.shape[0], len(steps))), topics[0].copy()
-    for step, found in enumerate(steps):
+    path, rank = _paths(rows, topics, gamma, delta), topics.shape[1]
+    stages, now, found = [], topics[0].copy(), np.zeros((rows.shape[0], rank))
+    for step in range(path.shape[1]):
         sweep, topic = divmod(step, rank)
-        weights = np.ascontiguousarray(found[:, [topic]])
-        np.square(weights[:, 0], out=scalars[:, step])
-        found[:, topic] = 0.0  # those of the others are left
-        stages.append(Stage(weights, found, now.copy()))
-        now[topic] = topics[sweep + 1, topic]
-    return Terms(rows, tuple(stages), scalars, turned)
+        found[:, topic] = 0.0
+        stages.append(Stage(np.ascontiguousarray(path[:, [step]]), found.copy(), now.copy()))
+        found[:, topic], now[topic] = path[:, step], topics[sweep + 1, topic]
+    return Terms(rows, tuple(stages), np.square(path), turned)
+
+
+def sweep_numbers(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: float = 0.0) -> TermNumbers:
+    """As `sweep_terms`, of many documents: their numbers are the coefficients after each update."""
+    path, rank = _paths(rows, topics, gamma, delta), topics.shape[1]
+    steps = np.arange(path.shape[1])
+    since = steps[None, :] - steps[:, None]  # a coefficient counts for others until its topic's next turn
+    taken = (since > 0) & (since < rank)
+    basis = np.ascontiguousarray(topics[1:].reshape(len(steps), -1))
+    return TermNumbers(rows, path, basis, steps, taken, np.square(path))
+
+
+def _paths(rows: sp.csr_array, topics: Floats, gamma: float, delta: float) -> Floats:
+    """The coefficient that each update gives every document, shape (n, sweeps k)."""
+    flat = np.ascontiguousarray(topics.reshape(-1, topics.shape[2]))
+    path = np.empty((rows.shape[0], len(flat) - topics.shape[1]))
+    coefficient_paths(_products(rows, flat), flat @ flat.T, gamma, delta, topics.shape[1], path)
+    return path
 
 
 @njit(cache=True, nogil=True)
-def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, steps: Any) -> None:
-    """Fill in the coefficients of every document after each update, in the order of the sweeps.
+def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank: int, path: Any) -> None:
+    """Fill in the coefficient that each update gives every document, in the order of the sweeps.
 
     Parameters
     ----------
     products : shape (n, (sweeps + 1) k)
         Of documents with the topics before the first sweep, after it, ...
     gram : of the topics with one another
-    steps : shape (sweeps k, n, k)
+    path : shape (n, sweeps k)
     """
-    rank = steps.shape[2]
     place = np.empty(rank, np.int64)
     w = np.empty(rank)
-    for i in range(steps.shape[1]):
+    for i in range(path.shape[0]):
         for u in range(rank):
             place[u] = u
             w[u] = 0.0
-        for step in range(steps.shape[0]):
+        for step in range(path.shape[1]):
             t = step % rank
             at = place[t]
             found = products[i, at] - gamma
@@ -98,8 +111,7 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, step
                     found -= w[u] * gram[place[u], at]
             below = gram[at, at] + delta
             w[t] = found / below if found > 0.0 and below > 0.0 else 0.0
-            for u in range(rank):
-                steps[step, i, u] = w[u]
+            path[i, step] = w[t]
             place[t] += rank
 
 
@@ -130,3 +142,16 @@ def block_terms(
         whole, nothing = np.ones((len(products), 1)), np.zeros((len(products), 1))
         stages.append(Stage(whole, nothing, np.zeros((1, len(mean))), mean))
     return Terms(rows, tuple(stages), np.zeros((len(products), 0)), turned)
+
+
+def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> TermNumbers:
+    """As `block_terms`, of many documents: their numbers are the products with all blocks, and 1 with a mean."""
+    flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
+    numbers, weight_at = _products(rows, flat), np.arange(len(flat) - rank)
+    taken = (np.arange(len(flat))[:, None] // rank) == weight_at[None, :] // rank + 1
+    if mean is not None:
+        numbers = np.hstack([numbers - flat @ mean, np.ones((len(numbers), 1))])
+        flat, weight_at = np.vstack([flat, mean]), np.append(weight_at, len(flat))
+        taken = np.pad(taken, ((0, 1), (0, 1)))
+        taken[-1] = True
+    return TermNumbers(rows, numbers, flat, weight_at, taken, np.zeros((len(numbers), 0)))

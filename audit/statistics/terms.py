@@ -29,9 +29,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.statistics.filter_steps import approached, by_steps
 from ksdp.audit.statistics.products import rows_times
+from ksdp.audit.statistics.term_numbers import SAMPLE, TermNumbers
 
-__all__ = ["Additive", "Stage", "Terms", "filtered"]
+__all__ = ["Additive", "Stage", "Terms", "filtered", "solved_for"]
 
 Floats = NDArray[np.float64]
 
@@ -42,8 +44,6 @@ DENSE = 2**31
 WORK = 2**28
 """Multiplications for a run's filter by steps, about."""
 FEWEST_STEPS, MOST_STEPS = 12, 60
-SAMPLE = 1024
-"""Documents that variances for these steps are taken from, at least."""
 WIDE = 64
 """Columns of weights that are written at a time, or those of one stage where these are more."""
 
@@ -233,16 +233,27 @@ def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0) -> Flo
 
     Parameters
     ----------
-    terms : of all that databases are drawn from
+    terms : of all that databases are drawn from; `TermNumbers` are approached, whatever their size
     apart : the announced sums less what is expected of them
     noise : shape (entries,)
         Its variance, over p (1 - p).
     """
     with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
-        n, entries = terms.rows.shape[0], terms.entries
-        if n * entries * min(n, entries) <= DENSE:
+        if isinstance(terms, TermNumbers):
+            ridge = _ridge(float(terms.variances.sum()), noise, len(apart))
+            return approached(terms, apart, ridge, _steps(terms))
+        if solved_for(terms.rows.shape[0], terms.entries):
             return _solved(terms, apart, noise)
         return _approached(terms, apart, noise)
+
+
+def solved_for(n: int, entries: int) -> bool:
+    """Whether so many documents' equations for so many numbers are solved, and not approached by steps."""
+    return n * entries * min(n, entries) <= DENSE
+
+
+def _steps(terms: Additive) -> int:
+    return int(np.clip(WORK // max(terms.work, 1), FEWEST_STEPS, MOST_STEPS))
 
 
 def _ridge(total: float, noise: Floats | float, entries: int) -> Floats:
@@ -271,21 +282,11 @@ def _solved(terms: Additive, apart: Floats, noise: Floats | float) -> Floats:
 
 def _approached(terms: Additive, apart: Floats, noise: Floats | float) -> Floats:
     """By conjugate gradients, preconditioned by the variances."""
-    steps = int(np.clip(WORK // max(terms.work, 1), FEWEST_STEPS, MOST_STEPS))
     ridge = _ridge(float(terms.variances.sum()), noise, terms.entries)
-    scale = 1.0 / (terms.variances + ridge)
-    solution, left = np.zeros_like(apart), apart.copy()
-    turned = scale * left
-    direction, size = turned.copy(), float(left @ turned)
-    for _ in range(steps):
-        if size <= 0.0:
-            break
-        along = terms.along(direction)
-        image = terms.summed(along - along.mean()) + ridge * direction
-        length = size / float(direction @ image)
-        solution += length * direction
-        left -= length * image
-        turned = scale * left
-        before, size = size, float(left @ turned)
-        direction = turned + (size / before) * direction
-    return solution
+    scale = 1.0 / np.sqrt(terms.variances + ridge)
+
+    def times(direction: Floats) -> Floats:
+        along = terms.along(scale * direction)
+        return scale * (terms.summed(along - along.mean()) + ridge * scale * direction)
+
+    return np.asarray(scale * by_steps(times, scale * apart, _steps(terms)))

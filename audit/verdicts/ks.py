@@ -33,18 +33,6 @@ class KSTable:
 
 
 @njit(cache=True, nogil=True)
-def _below(ordered: NDArray[np.float32], value: float, right: bool) -> int:
-    low, high = 0, len(ordered)
-    while low < high:
-        middle = (low + high) // 2
-        if ordered[middle] < value or (right and ordered[middle] == value):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True, nogil=True)
 def _distances(
     values: NDArray[np.float32],
     ordered: NDArray[np.float32],
@@ -68,14 +56,20 @@ def _distances(
                 at += 1
         arm.sort()
         best = 0
-        start = 0
+        start = below = 0
+        everybody = ordered[row]
         while start < m:
+            value = arm[start]
             end = start + 1
-            while end < m and arm[end] == arm[start]:
+            while end < m and arm[end] == value:
                 end += 1
-            # Others at or below this value, and strictly below it: the two ends of the step.
-            upto = _below(ordered[row], arm[start], True) - end
-            under = _below(ordered[row], arm[start], False) - start
+            # Others strictly below this value, and at or below it: the two ends of the step.
+            while everybody[below] < value:
+                below += 1
+            under = below - start
+            while below < runs and everybody[below] == value:
+                below += 1
+            upto = below - end
             best = max(best, end * n - upto * m, under * m - start * n)
             start = end
         h[row] = best

@@ -122,6 +122,7 @@ def _tails(
         with_runs = inclusion[row].sum()
         if with_runs in (0, runs):
             continue
+        arm = values[row][inclusion[row]]
         # Ties make sizes fall together: only distinct tails are looked at, and paid for.
         looked_at = 0
         for side in range(2):
@@ -135,9 +136,8 @@ def _tails(
                 count, edge, inside = counts[side, k], edges[side, k], 0
                 if count == 0:
                     continue
-                for run in range(runs):
-                    if (values[row, run] >= edge) if side else (values[row, run] <= edge):
-                        inside += inclusion[row, run]
+                for value in arm:
+                    inside += (value >= edge) if side else (value <= edge)
                 log_tail = _log_hypergeometric_tail(inside, count, with_runs, runs, lf)
                 log_tail += math.log(2.0) + math.log(looked_at)
                 if log_tail < log_p[row]:

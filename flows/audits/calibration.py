@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.audit.design import Block
+from ksdp.audit.design import Block, Shared
+from ksdp.audit.interim_looks import Stage
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms
@@ -27,6 +28,8 @@ _LEARNED = 8
 """The same, for learners and permutations, which take a hundred times as long."""
 _TRIED = 64
 """Runs at most: more would tell nothing more."""
+_FEW = 4
+"""Runs, and documents, that tell what a run costs whoever is looked at."""
 _WRITTEN, _READ = 6e-9, 4e-9
 """CPU seconds a stored byte: Parquet and checksum, and reading it for the tests."""
 _START = 30.0
@@ -44,12 +47,14 @@ class Calibration:
     fresh: float
     """All fresh runs, where every document is flagged: at most."""
     start: float
+    again: float = 0.0
+    """What of a run's statistics hangs on no document, such as a filter: paid for each part of the documents."""
 
-    def stages(self, plan: Plan, runs: int) -> dict[str, float]:
-        """CPU seconds by stage, for so many runs."""
+    def stages(self, plan: Plan, runs: int, parts: int = 1) -> dict[str, float]:
+        """CPU seconds by stage, for so many runs, where documents are measured in parts."""
         return {
             "start": self.start,
-            "sample": self.sample * runs,
+            "sample": (self.sample + self.again * (parts - 1)) * runs,
             "test": self.test * len(plan.audited),
             "confirm": self.fresh,
         }
@@ -80,6 +85,21 @@ def _tested(plan: Plan, clock: Callable[[], float]) -> float:
     return spent
 
 
+def _fixed(plan: Plan, clock: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a run's mechanism, and of its statistics for hardly a document; 0 where all must be looked at."""
+    if not isinstance(plan.design, Shared):
+        return 0.0, 0.0
+    names = tuple(s.name for s in plan.statistics)
+    few = plan.narrowed(Stage("", plan.design.seed, plan.design.runs, plan.audited[:_FEW], names))
+    some = Block(0, 0, min(_FEW, plan.block_runs, plan.design.runs))
+    measure(few, some, list(sample(few, some)), few.statistics)  # what is known of these documents in every run
+    began = clock()
+    runs = list(sample(few, some))
+    drawn = clock()
+    measure(few, some, runs, few.statistics)
+    return (drawn - began) / len(some), (clock() - drawn) / len(some)
+
+
 def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = time.process_time) -> Calibration:
     """Try each stage for some seconds in this process.
 
@@ -105,5 +125,8 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
     a_run = spent / done + _WRITTEN * (stored * share + observables)
     a_test = _tested(plan, clock) + _READ * plan.read_runs * columns * plan.bytes_a_value
     kept = plan.design.share + (1 - plan.design.share) / plan.fresh_every
-    fresh = plan.fresh_runs * plan.design.lanes * (spent / done * kept / share)
-    return Calibration(a_run, a_test, fresh, _START)
+    mechanism, statistics = _fixed(plan, clock)
+    looked = max(spent / done - mechanism - statistics, 0.0)
+    fresh = plan.fresh_runs * plan.design.lanes * (mechanism + statistics + looked * kept / share)
+    stored_runs = plan.from_store and plan.spec.store.observables != "none"
+    return Calibration(a_run, a_test, fresh, _START, statistics + (0.0 if stored_runs else mechanism))

@@ -120,7 +120,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     costs = calibrate(plan)
-    stages = costs.stages(plan, plan.runs)
+    stages = costs.stages(plan, plan.runs, parts)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -136,11 +138,23 @@ def test_what_is_measured_is_what_all_runs_would_give(corpus: Corpus, mechanism:
     assert (some.canary[some.kept] == whole.canary[some.kept]).all()
 
 
-@pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf", "moments"])
-def test_values_do_not_hang_on_who_is_measured_beside(corpus: Corpus, mechanism: str) -> None:
+RATED = {"weighted": True, "beta": 1.0, "delta": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "more"),
+    [
+        *((name, {}) for name in ("pd-svd", "sigma-svd", "pd-pca", "pd-nmf", "moments")),
+        ("pd-nmf", RATED),
+        ("pd-nmf", RATED | {"opens": "final"}),
+    ],
+)
+def test_values_do_not_hang_on_who_is_measured_beside(
+    corpus: Corpus, mechanism: str, more: dict[str, Any]
+) -> None:
     """Bit for bit: else a document's last bit would tell the runs that held it from those that did not."""
     design = {"party_size": 30, "with_runs": 20}
-    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5}, design=design)
+    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5, **more}, design=design)
     documents, rng = plan.documents(0), np.random.default_rng(0)
     for run in range(3):
         stored = run_observables(plan, 0, run)

@@ -12,16 +12,20 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.statistics import rounds_match
+from ksdp.audit.statistics import rated_match, rounds_match
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.match import TopicsMatch
+from ksdp.audit.statistics.rated_match import StationaryTerms
 from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.round_terms import block_terms, sweep_terms
 from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
 from ksdp.audit.statistics.terms import Stage, Terms, filtered
 
 COINS = np.random.default_rng(0)
+RATED = {"rank": 2, "weighted": True, "beta": 1.0, "delta": 1.0}
 RULED = {"alpha": 0.1, "beta": 0.3, "gamma": 0.2, "delta": 0.4}
 
 
@@ -121,6 +125,66 @@ def test_terms_of_ratings_add_up_to_what_is_announced(ruled: dict[str, float]) -
     np.testing.assert_array_equal(alone, made.along(direction)[some])
 
 
+@pytest.mark.parametrize("ruled", [{}, RULED])
+def test_topics_of_ratings_are_stationary_for_the_run_s_documents(ruled: dict[str, float]) -> None:
+    """What documents add makes alpha + beta T, wherever T is above 0, once a run has converged."""
+    matrix = ratings(seed=2)
+    made = PDNMF(rank=2, sweeps=5000, tolerance=0.0, weighted=True, opens="final", **ruled)
+    topics = made.run(Database((matrix,)), COINS)["T"]
+    assert (topics > 0).any()
+    terms = StationaryTerms(matrix, topics, made.gamma, made.delta)
+    wanted, x = [], matrix.toarray()
+    for i, weights in enumerate(fit_observed_coefficients(matrix, topics, gamma=made.gamma, delta=made.delta)):
+        left = (x[i] - weights @ topics) * np.isin(np.arange(x.shape[1]), matrix[[i]].indices)
+        wanted.append((np.outer(weights, left) * (topics > 0)).ravel())
+    wanted = np.array(wanted)
+    held = np.where(topics > 0, made.alpha + made.beta * topics, 0.0).ravel()
+    np.testing.assert_allclose(terms.summed(np.ones(24)), held, atol=1e-4 * np.abs(wanted).max())
+    rng = np.random.default_rng(3)
+    direction, shares = rng.normal(size=terms.entries), rng.random(24)
+    np.testing.assert_allclose(terms.written(), wanted, atol=1e-12)
+    np.testing.assert_allclose(terms.along(direction), wanted @ direction, atol=1e-9)
+    np.testing.assert_allclose(terms.summed(shares), shares @ wanted, atol=1e-9)
+    np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
+    some = [3, 17, 4]
+    alone = StationaryTerms(sp.csr_array(matrix[some]), topics, made.gamma, made.delta).along(direction)
+    np.testing.assert_array_equal(alone, terms.along(direction)[some])
+
+
+@pytest.mark.parametrize("ruled", [{"beta": 1.0, "delta": 1.0}, RULED])
+@pytest.mark.parametrize("others", ["none", "fixed", "colluding", "drawn"])
+def test_converged_topics_of_many_ratings_tell_who_is_in(
+    ruled: dict[str, float], others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rated_match, "SHRINK", 0.0)
+    matrix, fixed, rng = ratings(14, 30), ratings(8, 30, seed=5), np.random.default_rng(2)
+    held = np.isin(np.arange(14), rng.choice(14, 7, replace=False))
+    mechanism = PDNMF(rank=2, sweeps=5000, tolerance=0.0, weighted=True, opens="final", **ruled)
+    parties, pool = [sp.csr_array(matrix[held])], Pool(matrix, 0.5, mechanism=mechanism)
+    if others != "none":
+        parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
+        share = 0.5 if others == "drawn" else 1.0
+        pool = Pool(matrix, 0.5, fixed, mechanism, share, others == "colluding")
+    coalition = frozenset({1}) if others == "colluding" else frozenset[int]()
+    seen = mechanism.run(Database(tuple(parties), coalition), COINS)
+    found = TopicsMatch().evaluate(Observables(seen), Documents(matrix, pool=pool))
+    assert found[held].min() > found[~held].max()
+
+
+def test_topics_that_have_not_converged_are_trusted_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those in are above those out by more where what the equations miss is reckoned with."""
+    matrix, rng = ratings(40, 12), np.random.default_rng(4)
+    held = np.isin(np.arange(40), rng.choice(40, 20, replace=False))
+    mechanism = PDNMF(**RATED, sweeps=6, tolerance=0.0, opens="final")
+    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
+    documents, gaps = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism)), []
+    for shrink in (rated_match.SHRINK, 0.0):
+        monkeypatch.setattr(rated_match, "SHRINK", shrink)
+        found = TopicsMatch().evaluate(Observables(seen), documents)
+        gaps.append((found[held].mean() - found[~held].mean()) / found.std())
+    assert gaps[0] > gaps[1]
+
+
 @pytest.mark.parametrize("n", [20, 300])
 def test_filters_are_those_by_the_inverse_covariance(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With more numbers than documents, with fewer, and by steps."""
@@ -160,7 +224,6 @@ def test_terms_of_blocks_add_up_to_nothing(mechanism: PDSVD) -> None:
 
 
 SVD, NMF = PDSVD(rank=3), PDNMF(rank=2)
-RATED = {"rank": 2, "weighted": True, "beta": 1.0, "delta": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""Terms by their numbers against terms written out; filters by steps against plain conjugate gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.scattered import add_row_to_panel
+from ksdp.audit.statistics import filter_steps
+from ksdp.audit.statistics import terms as module
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.filter_steps import by_steps
+from ksdp.audit.statistics.round_terms import block_numbers, block_terms, sweep_numbers, sweep_terms
+from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.terms import Terms, filtered
+
+COINS = np.random.default_rng(0)
+RULED = {"gamma": 0.2, "delta": 0.4}
+
+
+def rows(n: int = 60, d: int = 30, seed: int = 1) -> sp.csr_array:
+    rng = np.random.default_rng(seed)
+    return sp.csr_array(rng.integers(0, 5, (n, d)) * (rng.random((n, d)) < 0.3), dtype=np.float64)
+
+
+def both(kind: str, matrix: sp.csr_array) -> tuple[Terms, TermNumbers]:
+    """The terms of a run, in both forms."""
+    if kind.startswith("pd-nmf"):
+        ruled = RULED if kind.endswith("ruled") else {}
+        topics = PDNMF(rank=4, sweeps=3, tolerance=0.0, **ruled).run(Database((matrix,)), COINS)["topics"]
+        return sweep_terms(matrix, topics, *ruled.values()), sweep_numbers(matrix, topics, *ruled.values())
+    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
+    seen = mechanism.run(Database((matrix[::2],)), COINS)
+    blocks, mean = seen["first_blocks"], seen.get("mean")
+    return block_terms(matrix, blocks, mean), block_numbers(matrix, blocks, mean)
+
+
+KINDS = ("pd-nmf", "pd-nmf, ruled", "pd-svd", "pd-pca")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_give_the_terms_that_stages_give(kind: str) -> None:
+    terms, numbers = both(kind, rows())
+    written, rng = terms.written(), np.random.default_rng(3)
+    size = np.abs(written).max()
+    direction, shares = rng.normal(size=numbers.entries), rng.random(60)
+    assert (numbers.entries, numbers.work) == (terms.entries, terms.work)
+    np.testing.assert_allclose(numbers.written(), written, atol=1e-12 * size)
+    np.testing.assert_allclose(numbers.along(direction), written @ direction, atol=1e-10 * size)
+    np.testing.assert_allclose(numbers.summed(shares), shares @ written, atol=1e-10 * size)
+    np.testing.assert_allclose(numbers.mean, written.mean(axis=0), atol=1e-12 * size)
+    np.testing.assert_allclose(numbers.variances, np.square(written).sum(axis=0), atol=1e-10 * size**2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_by_itself_has_the_same_bits(kind: str) -> None:
+    _, numbers = both(kind, rows())
+    direction = np.random.default_rng(3).normal(size=len(numbers.mean))
+    whole = numbers.along(direction)
+    for place in (0, 7, 59):
+        alone = TermNumbers(
+            sp.csr_array(numbers.rows[[place]]),
+            numbers.numbers[[place]],
+            numbers.basis,
+            numbers.weight_at,
+            numbers.taken,
+            numbers.scalars[[place]],
+        )
+        assert alone.along(direction)[0] == whole[place]
+
+
+def test_variances_of_many_documents_come_from_every_so_many() -> None:
+    terms, numbers = both("pd-nmf", rows(n=4000, d=8))
+    np.testing.assert_allclose(numbers.variances, terms.variances, rtol=1e-9)
+    assert (numbers.variances != np.square(terms.written()).sum(axis=0)).any()
+
+
+def plain(written: np.ndarray, apart: np.ndarray, ridge: np.ndarray, steps: int) -> np.ndarray:
+    """Textbook conjugate gradients with the written-out covariance, preconditioned by its diagonal."""
+    less = written - written.mean(axis=0)
+    covariance, weights = less.T @ less + np.diag(ridge), np.square(written).sum(axis=0) + ridge
+    x, r = np.zeros_like(apart), apart.copy()
+    z = r / weights
+    p = z.copy()
+    for _ in range(steps):
+        length = (r @ z) / (p @ covariance @ p)
+        x, before = x + length * p, r @ z
+        r = r - length * (covariance @ p)
+        z = r / weights
+        p = z + (r @ z) / before * p
+    return x
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_steps_are_those_of_plain_conjugate_gradients(
+    kind: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEWEST_STEPS", 5)
+    monkeypatch.setattr(module, "MOST_STEPS", 5)
+    monkeypatch.setattr(filter_steps, "SINGLE", 5 if precision == "single" else 4)
+    terms, numbers = both(kind, rows())
+    written = terms.written()
+    apart = (written[:20] - written.mean(axis=0)).sum(axis=0)
+    noise = np.linspace(0.0, 0.1, len(apart)) * np.square(written).sum(axis=0).mean()
+    ridge = noise + module.SHRINK * np.square(written).sum() / len(apart)
+    wanted = written @ plain(written, apart, ridge, 5)
+    found = written @ filtered(numbers, apart, noise)
+    tolerance = 1e-3 if precision == "single" else 1e-8
+    np.testing.assert_allclose(found, wanted, atol=tolerance * np.abs(wanted).max())
+    assert precision == "double" or np.abs(found - wanted).max() > 1e-12 * np.abs(wanted).max()
+
+
+def test_nothing_apart_is_no_direction() -> None:
+    _, numbers = both("pd-nmf", rows())
+    assert not filtered(numbers, np.zeros(len(numbers.mean))).any()
+
+
+def test_steps_end_where_nothing_is_left() -> None:
+    form = np.diag([1.0, 4.0])
+    np.testing.assert_allclose(by_steps(lambda x: form @ x, np.array([0.0, 8.0]), 50), [0.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("statistic", "mechanism"),
+    [(BlocksMatch(), PDSVD(rank=3)), (BlocksMatch(), PDPCA(rank=3)), (SumsMatch(), PDNMF(rank=2))],
+)
+@pytest.mark.parametrize("others", ["none", "fixed", "drawn"])
+def test_of_large_corpora_who_is_in_is_told_as_well(
+    statistic, mechanism, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DENSE", 0)
+    matrix, fixed, rng = rows(24, 40), rows(10, 40, seed=5), np.random.default_rng(2)
+    held = np.isin(np.arange(24), rng.choice(24, 12, replace=False))
+    parties, pool = [sp.csr_array(matrix[held])], Pool(matrix, 0.5, mechanism=mechanism)
+    if others != "none":
+        parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
+        pool = Pool(matrix, 0.5, fixed, mechanism, 0.5 if others == "drawn" else 1.0)
+    seen = mechanism.run(Database(tuple(parties)), COINS)
+    found = statistic.evaluate(Observables(seen), Documents(matrix, pool=pool))
+    assert np.median(found[held]) > found[~held].max()
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("lines", [1, 2, 3, 4, 7])
+def test_a_row_is_added_to_a_panel_as_its_outer_product(precision: type, lines: int) -> None:
+    rng, matrix = np.random.default_rng(lines), rows(5, 9)
+    width = lines * 64 // np.dtype(precision).itemsize
+    panel, values = rng.normal(size=(9, width)).astype(precision), rng.normal(size=width).astype(precision)
+    wanted = panel + matrix.toarray()[[2]].T.astype(precision) * values
+    add_row_to_panel(matrix.indices, matrix.data, matrix.indptr[2], matrix.indptr[3], values, panel)
+    np.testing.assert_array_equal(panel, wanted)
