@@ -26,7 +26,7 @@ from .test_protocol import NOW, SVD, TERMS, Organisations, organisations
 
 FIRST = 'name = "pd-nmf"\nrank = 1\nsweeps = 1\ntolerance = 0.0'
 SECOND = FIRST.replace("rank = 1", "rank = 2")
-DOCUMENTS = 300
+DOCUMENTS = 600
 
 
 def said_by(*arguments: str | Path) -> str:
@@ -74,7 +74,8 @@ class Walk(Organisations):
 @pytest.fixture
 def two(tmp_path: Path) -> Walk:
     org = organisations(tmp_path, 2)
-    rows = np.random.default_rng(4).poisson(3.0, (DOCUMENTS, len(TERMS))) + 1.0  # none is empty, or stands out
+    rows = np.random.default_rng(4).poisson(1.2, (DOCUMENTS, len(TERMS))).astype(float)
+    assert rows.any(axis=1).all(), "no row is empty"
     sp.save_npz(tmp_path / "ada.npz", sp.csr_array(rows))
     return Walk(org.folder, org.names)
 
