@@ -4,6 +4,8 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS := 1
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
+# Where it is set, every test worker and every process of a test would compile all modules anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo kernels test e2e validity bench lint docs lock bill known-faults clean
 

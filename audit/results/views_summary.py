@@ -148,7 +148,7 @@ def summarise_views(
         controls=ViewsControls("; ".join(void) or None),
         views=about,
         level=spec.decision.level,
-        margin=spec.decision.margin,
+        margin=spec.rule.margin,
         design=summaries[0].design,
         provenance=finished,
         spec=spec,

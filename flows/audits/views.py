@@ -54,7 +54,7 @@ def run_views(
     if any(not table["document"].equals(tables[0]["document"]) for table in tables):
         raise KsdpError("the views audited other documents; they must be the same.")
     counted = max(one.plan.counted for one in prepared)
-    combined = combine([view_verdicts(table) for table in tables], spec.decision, counted)
+    combined = combine([view_verdicts(table) for table in tables], spec.rule, counted)
     name = content_key({"views": spec.hash, "corpus": corpus.hash})[:12]
     write_view_verdicts(opened, name, [view.name for view in views], tables, combined)
     summary = summarise_views(

@@ -7,6 +7,7 @@ hash seeds, nor on what the process has imported or registered besides.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -137,8 +138,16 @@ def _belongs(member: object, package: str) -> bool:
 
 
 def _text(identity: str, doc: object) -> Iterator[tuple[str, str]]:
-    if isinstance(doc, str) and doc.strip() and not ADDRESS.search(doc):
-        yield identity, NAMES.sub(_in_order, VARYING.sub("", inspect.cleandoc(doc)))
+    if isinstance(doc, str) and (text := _clean(doc)):
+        yield identity, text
+
+
+@functools.cache  # most texts are found under several names
+def _clean(doc: str) -> str:
+    """What is the same in every process; empty where that cannot be."""
+    if not doc.strip() or ADDRESS.search(doc):
+        return ""
+    return NAMES.sub(_in_order, VARYING.sub("", inspect.cleandoc(doc)))
 
 
 def _in_order(names: re.Match[str]) -> str:

@@ -35,11 +35,11 @@ def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **c
 
 
 def test_the_certified_bound_is_above_every_measured_lower_bound(corpus: Corpus) -> None:
-    plan = plan_of(corpus, 0.3)
+    plan = plan_of(corpus, 0.3, design={"party_size": 30, "with_runs": 60})
     block = Block(0, 0, plan.design.runs)
     measured = measure(plan, block, sample(plan, block), plan.tested)
     tests = compare_arms(measured.values, measured.inclusion)[: len(plan.audited)]
-    pairs = paired_advantages(plan, 0, 12)
+    pairs = paired_advantages(plan, 0, 6)
     found = certify(pairs, tests, len(tests), 0.05)
     flat = tests.distance.ravel()
     low = distance_band(flat, tests.n_with.ravel(), tests.n_without.ravel(), 0.05 / flat.size)[0]
@@ -48,7 +48,7 @@ def test_the_certified_bound_is_above_every_measured_lower_bound(corpus: Corpus)
     np.testing.assert_array_equal(found.mean, pairs.mean(axis=1))
     np.testing.assert_array_equal(found.bound, certified_bound(pairs, 0.05, len(tests)))
     # Noise of a hundredth of what it says: the measured distances stay, and the bound does not hold.
-    many = np.tile(pairs / 100, 20)
+    many = np.tile(pairs / 100, 40)
     wrong = certify(many, replace(tests, distance=np.full_like(tests.distance, 0.9)), len(tests), 0.05)
     assert wrong.contradicted.all()
 

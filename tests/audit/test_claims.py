@@ -39,7 +39,7 @@ def test_the_same_with_all_its_noise_is_not() -> None:
 
 def test_a_printed_claim_about_entries_does_not_hold_for_records() -> None:
     printed = PrivateFedPower(rank=2, iterations=2, unit="entry-printed", noise=0.3, delta=1e-3)
-    found = audit_claim(printed, runs=200, rng=np.random.default_rng(0))
+    found = audit_claim(printed, runs=120, rng=np.random.default_rng(0))
     assert found.claimed_epsilon < 1
     assert found.refuted
     assert not found.guarantee.sound
@@ -55,7 +55,7 @@ PEM = [
 
 @pytest.mark.parametrize("mechanism", PEM, ids=lambda m: f"{m.name} {m.sampling}")
 def test_pem_keeps_its_claim_and_with_a_tenth_of_the_noise_it_does_not(mechanism: PemMechanism) -> None:
-    found = audit_claim(mechanism, runs=150, rng=np.random.default_rng(1))
+    found = audit_claim(mechanism, runs=60, rng=np.random.default_rng(1))
     assert not found.refuted
     assert (found.claimed_epsilon, found.claimed_delta, found.gaussian_low) == (0.5, 0.0, None)
     assert "normal" not in found.sentence()
@@ -63,7 +63,7 @@ def test_pem_keeps_its_claim_and_with_a_tenth_of_the_noise_it_does_not(mechanism
     assert all(way.epsilon <= 0.5 for way in found.counted)
     weak = type("Weak", (type(mechanism),), {"noise_factor": 0.1})
     asked = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
-    assert audit_claim(weak(**asked), runs=150, rng=np.random.default_rng(2)).refuted
+    assert audit_claim(weak(**asked), runs=60, rng=np.random.default_rng(2)).refuted
 
 
 def test_half_of_the_noise_is_refuted_and_the_finding_says_what_it_could_refute() -> None:
@@ -99,8 +99,8 @@ def test_noise_whose_size_depends_on_the_data_is_seen() -> None:
     pair = mechanism.neighbours()
     sums = [float(abs(database.parties[0]).sum()) for database in pair]
     assert sums[0] != sums[1]
-    found = audit_claim(mechanism, runs=300, rng=np.random.default_rng(0))
-    sound = audit_claim(HardtRoth(rank=2, iterations=1, epsilon=1.0), runs=300, rng=np.random.default_rng(0))
+    found = audit_claim(mechanism, runs=100, rng=np.random.default_rng(0))
+    sound = audit_claim(HardtRoth(rank=2, iterations=1, epsilon=1.0), runs=100, rng=np.random.default_rng(0))
     assert found.data_dependent
     assert found.gaussian_low is None
     assert "DEPENDS ON THE DATA" in found.sentence()

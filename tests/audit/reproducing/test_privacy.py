@@ -48,7 +48,7 @@ def test_distance_and_p_are_those_of_scipy(corpus: Corpus) -> None:
 
 def test_table_2_says_what_its_p_values_mean(corpus: Corpus) -> None:
     mechanism = {"name": "pd-nmf", "rank": 2, "sweeps": 3}
-    outcome = table_2({"topics": (corpus, mechanism)}, documents=4, runs=40, shares=(0.03, 0.1))
+    outcome = table_2({"topics": (corpus, mechanism)}, documents=2, runs=40, shares=(0.03, 0.1))
     assert [row[2] for row in outcome.rows] == ["0.044 +- 0.02", "0.113 +- 0.07"]
     found = [int(str(row[-1]).rstrip("%")) for row in outcome.rows]
     assert found[0] >= 50  # three of 120 documents in a run: what it announces is nearly the document

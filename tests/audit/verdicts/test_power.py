@@ -62,7 +62,7 @@ def test_the_fewest_runs_are_enough_and_fewer_are_not() -> None:
 
 
 @given(st.integers(30, 300), st.floats(0.1, 0.9), st.integers(1, 5000), st.integers(1, 10))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_what_makes_it_harder(n: int, power: float, documents: int, statistics: int) -> None:
     base = minimal_detectable(n, 2 * n, documents, statistics, BY, power)
     event = minimal_detectable(n, 2 * n, documents, statistics, BY, power, leak="event")

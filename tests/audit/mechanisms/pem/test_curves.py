@@ -53,7 +53,7 @@ def ordered(exact: float, pem: list[float], clients: list[float]) -> bool:
 def test_logistic_regression_on_adult() -> None:
     train, test = adult(data("adult"))
     algorithm = PemLogistic(train.shape[1], bound=14.0, cap=1.0, rate=2.0)
-    found = losses("Adult", algorithm, train, 30, lambda state: 1 - algorithm.accuracy(state, test))
+    found = losses("Adult", algorithm, train, 15, lambda state: 1 - algorithm.accuracy(state, test))
     assert ordered(*found)
     exact, pem, _ = found
     assert pem[1] - exact < 0.01

@@ -79,7 +79,7 @@ def test_a_coalition_sees_the_others_records_only(mechanism: Mechanism) -> None:
         np.testing.assert_allclose(seen["gradients"][0][:-1], first, atol=1e-2)
 
 
-def item_gap(epsilon: float, colluding: int, runs: int = 700) -> tuple[float, np.ndarray]:
+def item_gap(epsilon: float, colluding: int, runs: int = 400) -> tuple[float, np.ndarray]:
     """KS distance of the noisy count of one item, with and without the record that holds it."""
     mechanism = PEMApriori(longest=2, support=1.0, epsilon=epsilon, servers=3, colluding=colluding)
     base = np.zeros((20, 3))
@@ -118,7 +118,7 @@ def test_an_audit_finds_more_where_epsilon_is_larger(name: str, statistic: str, 
             "seed": 1,
             "corpus": {"path": "x", "weighting": "counts", "rows": "none"},
             "mechanism": {"name": f"ksdp.audit.mechanisms.pem.mechanisms:{name}", "epsilon": epsilon} | parameters,
-            "design": {"party_size": 20, "with_runs": 60},
+            "design": {"party_size": 20, "with_runs": 40},
             "statistics": {"families": [], "names": [f"ksdp.audit.statistics.pem:{statistic}"]},
         }
         plan = make_plan(parse_spec(spec), corpus)
