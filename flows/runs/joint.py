@@ -86,7 +86,7 @@ def covering(audits: Sequence[JointAudit], runs: Sequence[tuple[str, Mapping[str
 
 
 def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The `[mechanism]` of a joint audit's spec; a single run twice, as it will be run again."""
+    """What a joint audit's spec says of the runs; a single one stands there twice, as it will be run again."""
     twice = [
         {key: value for key, value in run.items() if key != "version" and value is not None}
         for run in list(runs) * (2 if len(runs) == 1 else 1)
@@ -97,7 +97,7 @@ def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
     lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
     together = make_mechanism(Together.name, {"runs": twice})
     if getattr(together, "learn_from", ()) or getattr(together, "learn_always", ()):
-        lines.append('names = ["learned-raw"]')  # without it nobody is clear
+        lines += ['names = ["learned-raw"]', "", "[store]", 'observables = "all"']  # without it nobody is clear
     return "\n".join(lines)
 
 
