@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 __all__ = ["LeversSpec"]
 
@@ -37,8 +37,17 @@ class LeversSpec(BaseModel):
     """Of the basis, the first so many."""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Rows longer than this are scaled down to it."""
+    drawn: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Every party enters a secret draw of its documents alone: each with this chance, decided once and for all
+    runs by the party's private key. Sizes are then of what enters a run, `decision.margin` is of what is held."""
 
     @property
     def any(self) -> bool:
-        """Whether one is set."""
-        return any(value is not None for value in self.model_dump().values())
+        """Whether one is set that makes other columns or rows."""
+        return any(value is not None for name, value in self.model_dump().items() if name != "drawn")
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `drawn` where it is not set: hashes of what was agreed before there was such a key stay."""
+        tables: dict[str, Any] = write(self)
+        return {name: value for name, value in tables.items() if name != "drawn" or value is not None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import split_parties
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, unit_count
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import Spec
 
 __all__ = ["parties_of", "size_base"]
@@ -34,8 +37,18 @@ def parties_of(spec: Spec, corpus: Corpus, units: Units) -> tuple[Rows, Rows, Ro
     if not len(mine):
         known = ", ".join(np.unique(held)[:20].tolist())
         raise SpecError(f"`parties.me` must be a party of the corpus ({known}); got {spec.parties.me!r}.")
+    others = _entering(others, spec)
     none = np.zeros(0, dtype=np.int64)
     return (mine, none, others) if spec.parties.others == "colluding" else (mine, others, none)
+
+
+def _entering(others: Rows, spec: Spec) -> Rows:
+    """Of the other parties' units those that enter: a draw of their own, where there is one."""
+    drawn = spec.corpus.levers.drawn
+    if drawn is None:
+        return others
+    rng = generator(spec.seed, Purpose.PARTIES)
+    return np.sort(rng.choice(others, math.floor(drawn * len(others)), replace=False))
 
 
 def size_base(spec: Spec, corpus: Corpus) -> int:

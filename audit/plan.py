@@ -99,6 +99,8 @@ class Plan:
     """Units that stand for all audited ones, at every look (`Documents.population`)."""
     every: int = 1
     """Of so many blocks of runs one, drawn for each document, keeps its without runs (`ksdp.audit.kept_runs`)."""
+    known_pool: Pool | None = None
+    """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
 
     @property
     def tested(self) -> tuple[Statistic, ...]:
@@ -130,7 +132,7 @@ class Plan:
     @property
     def permutations(self) -> int:
         """Permutations that can prove a single leak among all documents; 0 where none are asked for."""
-        rule = self.spec.decision
+        rule = self.spec.rule
         if rule.over_statistics != "max-t":
             return 0
         return permutations_needed((1 - EXACT_SHARE) * rule.level, len(self.audited), rule.correction)
@@ -182,9 +184,7 @@ class Plan:
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
         every = self.fresh_every if stage.name == FRESH else self.every
         design = dataclasses.replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
-        narrowed = dataclasses.replace(self, design=design, statistics=chosen, every=every)
-        narrowed.__dict__["pool"] = self.pool  # what is expected of it is worked out once, not once a stage
-        return narrowed
+        return dataclasses.replace(self, design=design, statistics=chosen, every=every, known_pool=self.pool)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -249,7 +249,7 @@ class Plan:
     def pool(self) -> Pool:
         """What databases are drawn from."""
         held = (self.honest, self.coalition, self.spec.parties.others == "drawn")
-        return pool_of(self.corpus, self.units, held, self.party_rows, self.mechanism)
+        return self.known_pool or pool_of(self.corpus, self.units, held, self.party_rows, self.mechanism)
 
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:

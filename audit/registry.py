@@ -18,6 +18,7 @@ from typing import Any, cast
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.spec_hints import meant
 from ksdp.audit.statistics.contract import Statistic
 
 __all__ = [
@@ -100,7 +101,8 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
     known = [field.name for field in dataclasses.fields(factory) if field.init]
     unknown = sorted(set(parameters) - set(known))
     if unknown:
-        raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; it has {', '.join(known)}.")
+        hint = meant(unknown[0], known)
+        raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; {hint}it has {', '.join(known)}.")
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:
         made = cast(Mechanism, factory(**frozen))

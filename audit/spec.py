@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ksdp.audit.cluster_spec import ClusterSpec
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.errors import SpecError
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.levers_spec import LeversSpec
@@ -155,49 +156,6 @@ class StatisticsSpec(Section, frozen=True):
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
 
 
-class DecisionSpec(Section, frozen=True):
-    """How numbers become verdicts."""
-
-    error: Literal["fdr", "fwer"] = "fdr"
-    procedure: Literal["by", "bh", "e-bh", "holm"] | None = None
-    """Default: `by` (any dependence) for fdr, `holm` for fwer."""
-    over_statistics: Literal["bonferroni", "max-t"] = "bonferroni"
-    """`max-t` permutes whole runs: exact whatever the statistics share, for audits of some hundred documents."""
-    stopping: Literal["planned", "anytime"] = "planned"
-    """`anytime`: p-values and bands that hold at every number of runs together, for audits that are topped up
-    without a plan; they need four to five times the runs."""
-    spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"
-    """How planned looks spend the level: nearly all of it at the end, or evenly."""
-    level: Fraction = 0.05
-    margin: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """The largest advantage that the owner of the data is willing to accept. 0: any proved leak is sensitive."""
-    clear_level: Fraction | None = None
-    """Of "clear" and of the bands, where it is not that of the discoveries: schedules spend it apart."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> DecisionSpec:
-        if self.procedure is not None and (self.procedure == "holm") != (self.error == "fwer"):
-            raise ValueError(f"`procedure` {self.procedure!r} does not control `error` {self.error!r}.")
-        if self.stopping == "anytime" and self.over_statistics == "max-t":
-            raise ValueError("`over_statistics` max-t goes with `stopping` planned only.")
-        return self
-
-    @property
-    def for_clear(self) -> float:
-        """The level of "clear", the default filled in."""
-        return self.level if self.clear_level is None else self.clear_level
-
-    @property
-    def joint(self) -> bool:
-        """Whether the statistics of a document are tested together, by permutation."""
-        return self.over_statistics == "max-t"
-
-    @property
-    def correction(self) -> Literal["by", "bh", "e-bh", "holm"]:
-        """The procedure over documents, the default filled in."""
-        return self.procedure or ("by" if self.error == "fdr" else "holm")
-
-
 class ViewsSpec(Section, frozen=True):
     """Several views of the same runs, each audited at an equal part of the level."""
 
@@ -253,6 +211,40 @@ class Spec(Section, frozen=True):
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self
+
+    @property
+    def rule(self) -> DecisionSpec:
+        """How numbers of runs become verdicts: `decision`, its margin as it stands within a run.
+
+        Where every party enters a secret draw of its documents (`corpus.levers.drawn`), what anybody learns of a
+        document being held is at most that share of what is learnt of its being in a run: who compares the run
+        with x and the one with another document in its place compares the same runs, unless the draw took that
+        place. So a margin c of what is held is c / drawn within a run, at most 1.
+        """
+        drawn = self.corpus.levers.drawn
+        if drawn is None:
+            return self.decision
+        return self.decision.model_copy(update={"margin": min(1.0, self.decision.margin / drawn)})
+
+    @property
+    def proved_by_draw(self) -> bool:
+        """Whether no attack of any kind can have an advantage above the margin, as so few documents enter."""
+        drawn = self.corpus.levers.drawn
+        return drawn is not None and 0 < drawn <= self.decision.margin
+
+    @property
+    def draw_sentence(self) -> str | None:
+        """What a secret draw makes of all numbers of an audit; None where all documents enter."""
+        drawn = self.corpus.levers.drawn
+        if drawn is None:
+            return None
+        return (
+            f"Every party enters a secret draw of its documents, each with a chance of {drawn:g}, the same in all "
+            f"of its runs. Numbers are of a document that is in a run; of one that is held anybody learns at most "
+            f"{drawn:g} times that, so that the margin of {self.decision.margin:g} is {self.rule.margin:g} here. "
+            "Who is drawn is as exposed as the numbers say, and who learns the draw knows that."
+            + (f" No attack of any kind tells more than {drawn:g} of who is held." if self.proved_by_draw else "")
+        )
 
     @property
     def certificate_level(self) -> float:

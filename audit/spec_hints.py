@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-__all__ = ["permitted"]
+__all__ = ["meant", "permitted"]
 
 
 def permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
@@ -19,9 +20,17 @@ def permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
             return ""
         model = models[0]
     known, wrong = [field.alias or name for name, field in model.model_fields.items()], str(where[-1])
+    return f"there is no such key; {meant(wrong, known)}Permitted are {', '.join(known)}."
+
+
+def meant(wrong: str, known: Iterable[str]) -> str:
+    """A question for the name that is nearest to a wrong one, with a space behind it; empty where none is near.
+
+    >>> meant("rnak", ["rank", "solver"])
+    'did you mean `rank`? '
+    """
     close = get_close_matches(wrong, known, n=1)
-    meant = f"did you mean `{close[0]}`? " if close else ""
-    return f"there is no such key; {meant}Permitted are {', '.join(known)}."
+    return f"did you mean `{close[0]}`? " if close else ""
 
 
 def _is_model(thing: Any) -> bool:

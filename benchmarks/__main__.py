@@ -25,6 +25,7 @@ from benchmarks import (
     advantage,
     audit_cost,
     data_folder,
+    drawn,
     figure_3,
     forecasts,
     hidden,
@@ -98,6 +99,7 @@ def main() -> None:
             )
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
+        "drawn": lambda chosen: drawn.run([corpus for corpus in chosen.corpora if corpus in drawn.CORPORA]),
         "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
         "sigma-leak": lambda chosen: sigma_leak.run(
             [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],

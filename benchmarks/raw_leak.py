@@ -29,7 +29,7 @@ from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["mails", "run", "table", "topics"]
+__all__ = ["RATED", "mails", "run", "stars", "table", "topics"]
 
 
 def topics() -> Corpus:

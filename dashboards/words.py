@@ -7,7 +7,7 @@ import unicodedata
 
 from markupsafe import Markup, escape
 
-__all__ = ["count", "decimal", "duration", "label", "p_value", "percent", "plural", "power_of_ten"]
+__all__ = ["breaking", "count", "decimal", "duration", "label", "p_value", "percent", "plural", "power_of_ten"]
 
 _KEEP = 34
 _TITLE = 200
@@ -90,6 +90,19 @@ def duration(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def breaking(name: Markup) -> Markup:
+    """A name in a narrow column, which may go on in the next line after a point, a stroke or a hyphen.
+
+    >>> breaking(label("scipy.optimize"))
+    Markup('<bdi>scipy.<wbr>optimize</bdi>')
+    """
+    head, tag, rest = name.partition(">")
+    shown, end, tail = rest.partition("<")
+    for sign in "._-":
+        shown = shown.replace(sign, sign + Markup("<wbr>"))
+    return Markup(head) + Markup(tag) + Markup(shown) + Markup(end) + Markup(tail)
 
 
 def label(name: str) -> Markup:

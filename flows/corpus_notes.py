@@ -21,7 +21,7 @@ _FAR = 2.0
 
 def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
     """A sentence each, where there are any: rows left out, rows alike, columns taken, rows that are clipped."""
-    notes = []
+    notes = [] if spec.draw_sentence is None else [spec.draw_sentence]
     if corpus.left_out:
         some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
         notes.append(

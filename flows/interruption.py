@@ -8,15 +8,17 @@ import ctypes
 import signal
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["check_stopped", "die_with_parent", "interrupts_wait", "run_until_stopped"]
+__all__ = ["at_sigterm", "check_stopped", "die_with_parent", "interrupts_wait", "run_until_stopped"]
 
 _Result = TypeVar("_Result")
 _halt: ContextVar[threading.Event | None] = ContextVar("ksdp-halt", default=None)
 
+_leave: ContextVar[Callable[[int, object], None] | None] = ContextVar("ksdp-leave", default=None)
+_LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
 """What a flow has to tell its server that it is cancelled."""
 
@@ -43,7 +45,36 @@ def run_until_stopped(flow: Coroutine[Any, Any, _Result]) -> _Result:
         _halt.reset(token)
 
 
+@contextlib.contextmanager
+def at_sigterm(leave: Callable[[int, object], None]) -> Iterator[None]:
+    """Let SIGTERM call that, in flows too, which put a handler of Prefect's own in its place; main thread only."""
+    token, before = _leave.set(leave), signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        _leave.reset(token)
+
+
+async def _stay(leave: Callable[[int, object], None]) -> None:
+    """Prefect's handler raises where a flow happens to be: eighty lines, and workers that go on."""
+    while True:
+        if signal.getsignal(signal.SIGTERM) is not leave:
+            signal.signal(signal.SIGTERM, leave)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
 async def _guarded(flow: Coroutine[Any, Any, _Result], halt: threading.Event) -> _Result:
+    leave = _leave.get()
+    stays = None if leave is None else asyncio.ensure_future(_stay(leave))
+    try:
+        return await _waited(flow, halt)
+    finally:
+        if stays is not None:
+            stays.cancel()
+
+
+async def _waited(flow: Coroutine[Any, Any, _Result], halt: threading.Event) -> _Result:
     task = asyncio.ensure_future(flow)
     try:
         return await asyncio.shield(task)

@@ -14,14 +14,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import lock
 from ksdp.storage.store import json_text, write_json, write_text, write_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "SUMS",
@@ -64,11 +64,15 @@ def write_sealed_json(path: Path, content: Any) -> None:
 
 def write_sealed_table(path: Path, table: pa.Table) -> None:
     """Write a Parquet file whose pages have checksums too, and its own."""
+    import pyarrow.parquet as pq  # what only compares files does without it
+
     write_sealed(path, lambda part: pq.write_table(table, part, compression="zstd", write_page_checksum=True))
 
 
 def whole_table(path: Any) -> pa.Table:
     """All of a Parquet file, by path or open, its pages checked; without what Arrow imports for sets of files."""
+    import pyarrow.parquet as pq
+
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         return file.read()
 

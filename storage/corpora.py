@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import CorpusError, SpecError
@@ -36,6 +37,7 @@ __all__ = [
     "corpus_features",
     "lent_corpus",
     "load_corpus",
+    "load_part",
     "read_columns",
     "read_source",
     "weighed_corpus",
@@ -91,6 +93,16 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
         raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
     source = read_source(spec, base, nonnegative=nonnegative)
     return weighed_corpus(source, spec, base, nonnegative=nonnegative)
+
+
+def load_part(
+    spec: CorpusSpec, base: Path, enters: Callable[[Labels], NDArray[np.bool_]], *, nonnegative: bool
+) -> Corpus:
+    """As `load_corpus`, of some rows of the file only: weights do not count the others either."""
+    source = read_source(spec, base, nonnegative=nonnegative)
+    rows = np.flatnonzero(enters(source.labels))
+    part = replace(source, matrix=sp.csr_array(source.matrix[rows]), labels=source.labels.take(rows))
+    return weighed_corpus(part, spec, base, nonnegative=nonnegative)
 
 
 def _handed_over(nonnegative: bool) -> Corpus:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.gap import Gap
@@ -19,7 +18,6 @@ from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.storage.checksums import (
-    check_sealed,
     is_sealed,
     read_sealed,
     unseal,
@@ -38,6 +36,7 @@ from ksdp.storage.finding_tables import (
     row_json,
 )
 from ksdp.storage.store import json_text
+from ksdp.storage.summaries import read_summary
 
 if TYPE_CHECKING:
     from ksdp.audit.verdicts.arms import ArmTests
@@ -52,7 +51,6 @@ __all__ = [
     "StatisticSummary",
     "Summary",
     "findings_whole",
-    "parsed",
     "place_of",
     "read_curves",
     "read_document",
@@ -69,9 +67,6 @@ __all__ = [
     "write_spec",
     "write_summary",
 ]
-
-
-Read = TypeVar("Read")
 
 
 FINDINGS = ("verdicts.parquet", "statistics.parquet", "effects.parquet", "curves.parquet")
@@ -193,35 +188,6 @@ def findings_whole(folder: Path) -> bool:
 def report_whole(folder: Path) -> bool:
     """Whether the report is there, is what was written, and is that of this summary."""
     return is_sealed([folder / _REPORT])
-
-
-def read_summary(folder: Path) -> Summary:
-    """Read `audit.json`.
-
-    Raises
-    ------
-    StoreError
-        If the audit is not there or not finished, or its summary is damaged or of another version.
-    """
-    path = folder / "audit.json"
-    try:
-        fields = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
-    summary = parsed(Summary.from_json, fields, f"audit {folder.name!r}")
-    check_sealed(path, f"audit {folder.name!r}")
-    return summary
-
-
-def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
-    """Parse a stored summary; a `StoreError` says what is wrong with it."""
-    try:
-        return parse(told)
-    except ValidationError as error:
-        where = ", ".join(f"`{'.'.join(map(str, problem['loc']))}`" for problem in error.errors()[:3])
-        raise StoreError(f"the summary of {what} is damaged at {where}; run it again.") from None
-    except ValueError as error:
-        raise StoreError(f"{what} cannot be read: {error}; run it again.") from error
 
 
 def read_verdicts(folder: Path) -> pa.Table:

@@ -34,15 +34,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.places import Place, RemotePlace, place_at
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "Store",
@@ -127,6 +127,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays by name, as an npz."""
+    import numpy as np  # `ksdp list` and `ksdp show` open a store without it
 
     def write(part: Path) -> None:
         with part.open("wb") as file:

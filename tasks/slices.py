@@ -202,7 +202,7 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
                 if learner == RAW:
                     after[1].append(fresh_raw_scores(ref, fresh, part.lane, before[0], after[0]))
                 for at, row in enumerate(rows[some]):
-                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.decision)
+                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.rule)
                     measured += [effect] if effect else []
     return SliceEffects(measured, _canaries(fresh, part, later))
 

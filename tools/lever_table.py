@@ -36,6 +36,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "`levers.units`": {"levers": {"units": "units.csv"}},
     "`levers.basis`, `directions`": {"levers": {"basis": "basis.npy", "directions": 4}},
     "`levers.clip`": {"levers": {"clip": 1.0}},
+    "`levers.drawn`": {"levers": {"drawn": 0.5}},
 }
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     '`opens = "every round"`': {},

@@ -50,6 +50,8 @@ class GainRows:
     """Ratings that nobody learns from, in the columns of `judge`, which holds the others: to be predicted."""
     basis: Floats | None = None
     """Public directions in the columns of `judge`, shape (features, r)."""
+    drawn: float | None = None
+    """The share of the documents that enter a run; whoever works alone uses all of its own."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,14 @@ def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
     return _Split(number, labels, test, train, shown, tuple(np.unique(labels[train]).tolist()))
 
 
+def _entering(rows: GainRows, seed: int, number: int) -> NDArray[np.bool_]:
+    """Which documents the parties' draws let into the run of a split."""
+    count = rows.judge.shape[0]
+    if rows.drawn is None:
+        return np.ones(count, dtype=bool)
+    return np.asarray(generator(seed, Purpose.LEARNING, number, 3).random(count) < rows.drawn)
+
+
 def gain_scores(
     mechanism: Mechanism, rows: GainRows, asked: GainSpec, seed: int, *, baselines: bool = True
 ) -> Iterator[Score]:
@@ -143,18 +153,22 @@ def gain_scores(
         split = _split(rows, asked, seed, number)
         rng = generator(seed, Purpose.LEARNING, number, 1)
 
-        def parts(matrix: sp.csr_array, split: _Split = split) -> list[sp.csr_array]:
-            return [_rows(matrix, split.train & (split.labels == name)) for name in split.names]
+        enter = split.train & _entering(rows, seed, number)
+
+        def parts(
+            matrix: sp.csr_array, of: NDArray[np.bool_] = split.train, split: _Split = split
+        ) -> list[sp.csr_array]:
+            return [_rows(matrix, of & (split.labels == name)) for name in split.names]
 
         if not baselines:
-            learnt = learn(run, parts(rows.learn), rows.lift, rng)
+            learnt = learn(run, parts(rows.learn, enter), rows.lift, rng)
             for judged in (ALL, *split.names):
                 for measure, value in _judge(learnt, None, rows, split, judged).items():
                     yield Score(number, "run", "", judged, measure, value)
             continue
         best = learn(exact, parts(rows.judge), None, rng)
         learners: list[tuple[str, str, Learnt]] = [
-            ("run", "", learn(run, parts(rows.learn), rows.lift, rng)),
+            ("run", "", learn(run, parts(rows.learn, enter), rows.lift, rng)),
             ("exact", "", best),
         ]
         for name, matrix in zip(split.names, parts(rows.judge), strict=True):

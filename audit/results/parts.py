@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
@@ -30,7 +27,6 @@ __all__ = [
     "StatisticSummary",
     "StoredValues",
     "VerdictCounts",
-    "count_verdicts",
 ]
 
 FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants", defer_build=True)
@@ -59,12 +55,6 @@ class VerdictCounts:
     def cleared(self) -> int:
         """Clear, or certified to be."""
         return self.clear + self.certified_clear
-
-
-def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
-    """Documents by verdict."""
-    counts = {field.name: int((verdict == field.name.replace("_", " ")).sum()) for field in fields(VerdictCounts)}
-    return VerdictCounts(**counts)
 
 
 @dataclass(frozen=True, config=FORMAT)

@@ -21,7 +21,7 @@ def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
     """
     if not isinstance(plan.spec.design.documents, int):
         return None
-    rule, decisions = plan.spec.decision, interim.decisions
+    rule, decisions = plan.spec.rule, interim.decisions
     scale = np.array([math.log10(rule.level / look.level) for look in plan.looks])
     above = np.minimum(decisions.log10_p_above + scale[interim.look], 0.0)
     population = len(plan.units) - len(plan.honest) - len(plan.coalition)

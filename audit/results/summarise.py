@@ -17,6 +17,7 @@ from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
 from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
+from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
@@ -74,7 +75,7 @@ class Filed:
 
 def detectable(tested: Tested) -> NDArray[np.float64]:
     """The measured D at which a leak of each document would surely have been detected at its last look."""
-    tests, rule = tested.interim.tests, tested.plan.spec.decision
+    tests, rule = tested.interim.tests, tested.plan.spec.rule
     documents, columns = tested.interim.counted.documents, tests.distance.shape[1]
     out = np.empty(len(tests))
     for number in np.unique(tested.interim.look):
@@ -102,7 +103,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
     learned = [n for n, column in enumerate(plan.columns) if column.name.startswith(LEARNED_PREFIX)]
     levels = [look.level for look in plan.looks[: tested.looks]]
     levels += [plan.spec.decision.level] * (len(tested.canaries) - tested.looks)
-    canaries = judge_canaries(tested.canaries, plan.spec.decision, levels)
+    canaries = judge_canaries(tested.canaries, plan.spec.rule, levels)
     judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
     judged = void_where_contradicted(judged, tested.certificate)
     runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
@@ -118,7 +119,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         documents=len(tests),
         runs=runs,
         valid=judged.valid,
-        verdicts=parts.count_verdicts(decisions.verdict),
+        verdicts=count_verdicts(decisions.verdict),
         detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
@@ -132,7 +133,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
-        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.decision.margin),
+        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.rule.margin),
         knows_all=knows_all(plan.mechanism),
         corpus_about=parts.CorpusSummary(
             documents=len(plan.corpus),
@@ -210,7 +211,7 @@ def _controls(judged: Controls) -> parts.ControlsSummary:
 
 def _power(tested: Tested, columns: int) -> parts.PowerSummary:
     last = tested.interim.look == tested.interim.look.max()
-    tests, rule = tested.interim.tests, tested.plan.spec.decision
+    tests, rule = tested.interim.tests, tested.plan.spec.rule
     m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
     level = tested.plan.looks[tested.looks - 1].level
     at_look = rule.model_copy(update={"level": level, "clear_level": rule.for_clear * level / rule.level})

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts, count_verdicts
+from ksdp.audit.results.counting import count_verdicts
+from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts
 from ksdp.audit.results.stored_summary import VERSION, StoredSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
@@ -147,7 +148,7 @@ def summarise_views(
         controls=ViewsControls("; ".join(void) or None),
         views=about,
         level=spec.decision.level,
-        margin=spec.decision.margin,
+        margin=spec.rule.margin,
         design=summaries[0].design,
         provenance=finished,
         spec=spec,

@@ -133,7 +133,7 @@ def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given
         audit=audit,
         at=at,
         seed=spec.seed,
-        margin=spec.decision.margin,
+        margin=spec.rule.margin,
         level=level_of_clear(spec),
         statistics=content_key(spec.statistics.model_dump(mode="json")),
         runs=runs,

@@ -135,6 +135,8 @@ class Clearance:
     """What the audits looked at. None in clearances of before this was said: no run takes those."""
     certified: tuple[str, ...] | None = None
     """Of `documents`, in their form: those with a proved bound on every attack; None where there is none."""
+    drawn: float | None = None
+    """The share of a party's documents that enters a run, by its secret draw; None: all that are listed."""
 
     def __post_init__(self) -> None:
         for name in ("created", "expires"):

@@ -40,7 +40,8 @@ class Leak:
     documents: int
     runs: int
     median: float
-    """Of every document's largest D over statistics; measured, so that chance is in it."""
+    """Of every document's largest D over statistics; measured, so that chance is in it. This and what follows is
+    of a document that is held: with `corpus.levers.drawn`, that share of what is said of one that is in a run."""
     high: float
     """95 % of the documents are below."""
     above: int
@@ -94,7 +95,7 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
     """
     if plan.every != 1:
         raise SpecError("a sampled leak needs `design.without_runs` all.")
-    count = len(plan.audited)
+    count, enters = len(plan.audited), plan.spec.corpus.levers.drawn or 1.0
     stops = [max(1, round(len(plan.blocks) * part)) for part in _LOOKS]
     values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.tested}
     bits: list[NDArray[np.bool_]] = []
@@ -108,10 +109,10 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
             continue
         inclusion = np.concatenate(bits, axis=1)
         columns = {name: np.concatenate(parts, axis=1) for name, parts in values.items()}
-        distances = {name: _distances(column, inclusion) for name, column in columns.items()}
+        distances = {name: enters * _distances(column, inclusion) for name, column in columns.items()}
         largest = np.max(list(distances.values()), axis=0)
         held = max(1, int(inclusion.sum(axis=1).mean()))
-        one = chance_distance(held, max(1, inclusion.shape[1] - held))
+        one = enters * chance_distance(held, max(1, inclusion.shape[1] - held))
         margin = plan.spec.decision.margin
         # With few runs many are above the margin by chance: that gives no setting up.
         above, far = int((largest > margin).sum()), int((largest > margin + one).sum())
@@ -126,7 +127,7 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         raise SpecError("a sampled leak needs at least one run.")
     rng = generator(plan.spec.seed, Purpose.SHUFFLE, _RELABELLED)
     dealt = inclusion[:, rng.permutation(inclusion.shape[1])]
-    nothing = np.max([_distances(column, dealt) for column in columns.values()], axis=0)
+    nothing = enters * np.max([_distances(column, dealt) for column in columns.values()], axis=0)
     high, chance = float(np.quantile(largest, 0.95)), float(np.quantile(nothing, 0.95))
     return Leak(
         count,

@@ -22,13 +22,14 @@ Value = str | int | float
 Setting = Mapping[str, Value]
 """Lever to value."""
 
-LEVERS = ("most-frequent", "rank", "iterations", "directions", "opens", "noise", "advantage", "clip")
+LEVERS = ("most-frequent", "rank", "iterations", "directions", "opens", "noise", "advantage", "clip", "drawn")
 """By name. Party size is none of them: it is a fact, and advice says how many documents it would take."""
 
 _TERMS = (4000, 2000, 1000, 500, 250)
 _NOISE = (0.0, 0.1, 0.2, 0.4)
 _ADVANTAGES = (0.1, 0.2, 0.25, 0.4, 0.6)
 _CLIPS = (1.0, 0.5)
+_DRAWN = (0.5, 0.25)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     elif "V" in {a.name for a in mechanism.observables(max(features, 64))} and "opens" in has:
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
         found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
+    enters = spec.corpus.levers.drawn or 1.0
+    found.append(Lever("drawn", (enters, *(share for share in _DRAWN if share < enters))))
     return tuple(lever for lever in found if lever.name in wanted and len(lever.values) > 1)
 
 
@@ -125,6 +128,8 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         inner["advantage"] = float(setting["advantage"])
     if "clip" in setting and mechanism["name"] == Moments.name:
         inner["row_bound"] = float(setting["clip"])
+    if "drawn" in setting:
+        _draw(tables, float(setting["drawn"]) / (levers.get("drawn") or 1.0))
     noise = float(setting.get("noise", 0.0))
     if "noise" in setting and mechanism["name"] == Noisy.name:
         mechanism |= {"noise": noise, "scale": 1 / math.sqrt(columns)}
@@ -141,6 +146,18 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         return Spec.model_validate(tables)
     except ValueError as error:
         raise InputError(f"the levers {described(setting)} do not go together: {error}") from None
+
+
+def _draw(tables: dict[str, Any], share: float) -> None:
+    """That share of what enters a run so far enters it."""
+    if share == 1.0:
+        return
+    levers = tables["corpus"]["levers"]
+    levers["drawn"] = share * (levers.get("drawn") or 1.0)
+    for section, key in (("design", "party_size"), ("parties", "honest"), ("parties", "coalition")):
+        size = tables[section].get(key)
+        if size is not None:
+            tables[section][key] = max(1, round(share * size)) if isinstance(size, int) else share * size
 
 
 def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:

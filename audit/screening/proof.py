@@ -24,7 +24,7 @@ def check_undecided(plan: Plan) -> None:
     SpecError
         If the smallest advantage that the plan's runs find 8 times in 10 is above the margin.
     """
-    rule = plan.spec.decision
+    rule = plan.spec.rule
     detectable = minimal_detectable(*plan.arms, plan.counted, len(plan.columns), rule)
     if detectable > rule.margin:
         raise SpecError(

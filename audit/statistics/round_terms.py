@@ -37,7 +37,13 @@ def _products(rows: sp.csr_array, basis: Floats) -> Floats:
     return found
 
 
-def sweep_terms(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: float = 0.0) -> Terms:
+def sweep_terms(
+    rows: sp.csr_array,
+    topics: Floats,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    turned: sp.csr_array | None = None,
+) -> Terms:
     """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2.
 
     Parameters
@@ -47,6 +53,8 @@ def sweep_terms(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: f
         Before the first sweep, and after each.
     gamma, delta : float
         Regularisers of the coefficients.
+    turned : shape (d, n), optional
+        The transpose of `rows`.
     """
     sweeps, rank, features = len(topics) - 1, topics.shape[1], topics.shape[2]
     flat = np.ascontiguousarray(topics.reshape(-1, features))
@@ -57,11 +65,10 @@ def sweep_terms(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: f
         sweep, topic = divmod(step, rank)
         weights = np.ascontiguousarray(found[:, [topic]])
         np.square(weights[:, 0], out=scalars[:, step])
-        others = found.copy()
-        others[:, topic] = 0.0
-        stages.append(Stage(weights, others, now.copy()))
+        found[:, topic] = 0.0  # those of the others are left
+        stages.append(Stage(weights, found, now.copy()))
         now[topic] = topics[sweep + 1, topic]
-    return Terms(rows, tuple(stages), scalars)
+    return Terms(rows, tuple(stages), scalars, turned)
 
 
 @njit(cache=True, nogil=True)
@@ -96,7 +103,9 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, step
             place[t] += rank
 
 
-def block_terms(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> Terms:
+def block_terms(
+    rows: sp.csr_array, blocks: Floats, mean: Floats | None, turned: sp.csr_array | None = None
+) -> Terms:
     """What each document adds to the sums that are 0 for a run's documents.
 
     Parameters
@@ -106,6 +115,8 @@ def block_terms(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> Term
         Orthonormal rows: the start, and what spans what each iteration announced.
     mean : shape (d,), optional
         Subtracted from every document.
+    turned : shape (d, n), optional
+        The transpose of `rows`.
     """
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
     products = _products(rows, flat)
@@ -118,4 +129,4 @@ def block_terms(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> Term
     if mean is not None:
         whole, nothing = np.ones((len(products), 1)), np.zeros((len(products), 1))
         stages.append(Stage(whole, nothing, np.zeros((1, len(mean))), mean))
-    return Terms(rows, tuple(stages), np.zeros((len(products), 0)))
+    return Terms(rows, tuple(stages), np.zeros((len(products), 0)), turned)

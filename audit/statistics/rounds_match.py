@@ -19,8 +19,9 @@ from ksdp.audit.statistics.additions import at_even_steps
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.expected import expected
 from ksdp.audit.statistics.products import announced
+from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.round_terms import block_terms, sweep_terms
-from ksdp.audit.statistics.terms import Terms, filtered
+from ksdp.audit.statistics.terms import Additive, filtered
 
 __all__ = ["ROUNDS_MATCH", "BlocksMatch", "SumsMatch"]
 
@@ -52,9 +53,12 @@ class SumsMatch:
         if "sweeps" in observables:  # a run that has converged before repeats its last sweep
             done = min(done, int(observables["sweeps"].ravel()[0]))
         gamma, delta = _of_coefficients(documents.made_of.mechanism)
+        rated = weights.ndim == 3  # an entry has a weight of its own
 
-        def terms(rows: sp.csr_array) -> Terms:
-            return sweep_terms(rows, topics[: done + 1], gamma, delta)
+        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
+            if rated:
+                return RatedTerms(rows, np.ascontiguousarray(topics[: done + 1]), gamma, delta)
+            return sweep_terms(rows, topics[: done + 1], gamma, delta, turned)
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
@@ -83,8 +87,8 @@ class BlocksMatch:
         if "mean" in observables:
             mean = _mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
 
-        def terms(rows: sp.csr_array) -> Terms:
-            return block_terms(rows, blocks, mean)
+        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
+            return block_terms(rows, blocks, mean, turned)
 
         noise = _variance(documents.made_of, "blocks", blocks[1:])
         if noise:
@@ -133,14 +137,14 @@ def _matched(
     name: str,
     observables: Observables,
     documents: Documents,
-    terms: Callable[[sp.csr_array], Terms],
+    terms: Callable[..., Additive],
     given: tuple[Floats, Floats] | float,
 ) -> Floats:
     """What is known of each document.
 
     Parameters
     ----------
-    terms : what documents add in this run
+    terms : what documents add in this run, given these and their transpose, where somebody has it
     given : two arrays, shape (entries,)
         The announced sums, from which a coalition subtracts its own share, and the variance of their noise. Or the
         variance of noise around zeros, which are sums over everybody.
@@ -151,8 +155,7 @@ def _matched(
     def compute() -> tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
         known = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and whole is not None) else None
-        made = terms(unknown)
-        made.__dict__["turned"] = turned
+        made = terms(unknown, turned)
         apart = -made.summed(shares)
         if known is not None:
             apart -= terms(known).summed(np.ones(known.shape[0]))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.linalg
@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.statistics.products import rows_times
 
-__all__ = ["Stage", "Terms", "filtered"]
+__all__ = ["Additive", "Stage", "Terms", "filtered"]
 
 Floats = NDArray[np.float64]
 
@@ -44,6 +44,44 @@ WORK = 2**28
 FEWEST_STEPS, MOST_STEPS = 12, 60
 SAMPLE = 1024
 """Documents that variances for these steps are taken from, at least."""
+WIDE = 64
+"""Columns of weights that are written at a time, or those of one stage where these are more."""
+
+
+class Additive(Protocol):
+    """What documents add to the sums of one run, each by its own."""
+
+    @property
+    def rows(self) -> sp.csr_array:
+        """Documents, shape (n, d), canonical."""
+        ...
+
+    @property
+    def entries(self) -> int:
+        """Numbers in the sums."""
+        ...
+
+    @property
+    def work(self) -> int:
+        """Multiplications of a sum and of products with all terms, about."""
+        ...
+
+    @property
+    def variances(self) -> Floats:
+        """Second moments of all entries, summed over documents, about; shape (entries,)."""
+        ...
+
+    def along(self, direction: Floats) -> Floats:
+        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
+        ...
+
+    def summed(self, shares: Floats) -> Floats:
+        """sum_i shares_i a_i, shape (entries,)."""
+        ...
+
+    def written(self) -> Floats:
+        """All terms, shape (n, entries)."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +114,8 @@ class Terms:
     stages: tuple[Stage, ...]
     scalars: Floats
     """What they add to single numbers, shape (n, m)."""
+    turned: sp.csr_array | None = None
+    """The documents' transpose, shape (d, n), where somebody has it."""
 
     @property
     def lengths(self) -> list[int]:
@@ -86,6 +126,11 @@ class Terms:
     def entries(self) -> int:
         """Numbers in the sums."""
         return int(sum(self.lengths) * self.rows.shape[1] + self.scalars.shape[1])
+
+    @property
+    def work(self) -> int:
+        """Multiplications of a sum and of products with all terms, about."""
+        return 2 * int(self.rows.nnz) * sum(self.lengths)
 
     def along(self, direction: Floats) -> Floats:
         """<a_i, direction> of every document, shape (n,); each by itself, to the last bit.
@@ -105,18 +150,21 @@ class Terms:
 
     def summed(self, shares: Floats) -> Floats:
         """sum_i shares_i a_i, shape (entries,)."""
-        width = -(-max(sum(self.lengths), 1) // 8) * 8
-        weighed = np.zeros((self.rows.shape[0], width))
-        for stage, at in self._places():
-            np.multiply(stage.weights, shares[:, None], out=weighed[:, at])
-        turned = self.turned
-        sums = np.empty((turned.shape[0], sum(self.lengths)))
-        csr_times_panel(turned.indptr, turned.indices, turned.data, weighed, sums)
-        sums = np.ascontiguousarray(sums.T)
-        for stage, at in self._places():
-            sums[at] -= (weighed[:, at].T @ stage.coefficients) @ stage.basis
-            if stage.shift is not None:
-                sums[at] -= np.outer(weighed[:, at].sum(axis=0), stage.shift)
+        turned = self._across
+        sums = np.empty((sum(self.lengths), turned.shape[0]))
+        for some in self._at_a_time():
+            first, last = some[0][1].start, some[-1][1].stop
+            weighed = np.zeros((self.rows.shape[0], -(-(last - first) // 8) * 8))
+            found = np.empty((turned.shape[0], last - first))
+            for stage, at in some:
+                np.multiply(stage.weights, shares[:, None], out=weighed[:, at.start - first : at.stop - first])
+            csr_times_panel(turned.indptr, turned.indices, turned.data, weighed, found)
+            sums[first:last] = found.T
+            for stage, at in some:
+                mine = weighed[:, at.start - first : at.stop - first]
+                sums[at] -= (mine.T @ stage.coefficients) @ stage.basis
+                if stage.shift is not None:
+                    sums[at] -= np.outer(mine.sum(axis=0), stage.shift)
         return np.concatenate([sums.ravel(), shares @ self.scalars])
 
     def written(self) -> Floats:
@@ -142,15 +190,25 @@ class Terms:
         return np.concatenate([*found, np.square(self.scalars).sum(axis=0)])
 
     @cached_property
-    def turned(self) -> sp.csr_array:
-        """The documents' transpose, shape (d, n)."""
-        return sp.csr_array(self.rows.T.tocsr())
+    def _across(self) -> sp.csr_array:
+        return sp.csr_array(self.rows.T.tocsr()) if self.turned is None else self.turned
 
     def _places(self) -> Iterator[tuple[Stage, slice]]:
         start = 0
         for stage in self.stages:
             yield stage, slice(start, start + stage.weights.shape[1])
             start += stage.weights.shape[1]
+
+    def _at_a_time(self) -> Iterator[list[tuple[Stage, slice]]]:
+        """Stages with their places, so many that their columns are `WIDE` or fewer."""
+        some: list[tuple[Stage, slice]] = []
+        for stage, at in self._places():
+            if some and at.stop - some[0][1].start > WIDE:
+                yield some
+                some = []
+            some.append((stage, at))
+        if some:
+            yield some
 
     def _apart(self, direction: Floats) -> tuple[Floats, Floats]:
         wide = sum(self.lengths) * self.rows.shape[1]
@@ -168,7 +226,7 @@ def _add_along(weights: Any, coefficients: Any, form: Any, found: Any, less: Any
             total[i] += weights[i, r] * left
 
 
-def filtered(terms: Terms, apart: Floats, noise: Floats | float = 0.0) -> Floats:
+def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0) -> Floats:
     """C^-1 apart, C the sum of (a - mean) (a - mean)^T over the documents, shrunk, and of noise; shape (entries,).
 
     Zeros where all documents add the same.
@@ -192,7 +250,7 @@ def _ridge(total: float, noise: Floats | float, entries: int) -> Floats:
     return np.asarray(np.full(entries, least) + noise)
 
 
-def _solved(terms: Terms, apart: Floats, noise: Floats | float) -> Floats:
+def _solved(terms: Additive, apart: Floats, noise: Floats | float) -> Floats:
     written = terms.written()
     written -= written.mean(axis=0)
     total = float(np.square(written).sum())
@@ -211,10 +269,9 @@ def _solved(terms: Terms, apart: Floats, noise: Floats | float) -> Floats:
     return np.asarray((scaled - written.T @ inside) / root)
 
 
-def _approached(terms: Terms, apart: Floats, noise: Floats | float) -> Floats:
+def _approached(terms: Additive, apart: Floats, noise: Floats | float) -> Floats:
     """By conjugate gradients, preconditioned by the variances."""
-    work = 2 * terms.rows.nnz * sum(terms.lengths)
-    steps = int(np.clip(WORK // max(work, 1), FEWEST_STEPS, MOST_STEPS))
+    steps = int(np.clip(WORK // max(terms.work, 1), FEWEST_STEPS, MOST_STEPS))
     ridge = _ridge(float(terms.variances.sum()), noise, terms.entries)
     scale = 1.0 / (terms.variances + ridge)
     solution, left = np.zeros_like(apart), apart.copy()

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.findings import Summary
+from ksdp.storage.summaries import Summary
 
 if TYPE_CHECKING:
     from ksdp.storage.audits.queries import Row
 
-__all__ = ["certified", "certified_here", "doubtful", "stronger", "stronger_here"]
+__all__ = ["certified", "certified_here", "doubtful", "grounds", "stronger", "stronger_here"]
 
 
 def certified(summary: Summary) -> str | None:
     """What paired runs prove of all documents; None where none were made."""
-    certificate, margin = summary.certificate, summary.spec.decision.margin
+    certificate, margin = summary.certificate, summary.spec.rule.margin
     if certificate is None:
         return None
     unit = summary.design.unit
@@ -28,6 +28,13 @@ def certified(summary: Summary) -> str | None:
         f"{count(certificate.certified)} of {count(summary.documents)}. All bounds hold together with probability "
         f"{percent(1 - certificate.level)}, and at every number of pairs."
     )
+
+
+def grounds(summary: Summary) -> str:
+    """On what a certified verdict stands: behind "if"."""
+    if summary.spec.proved_by_draw:
+        return "nobody learns which documents the secret draw lets in"
+    return "the noise is what the mechanism says"
 
 
 def doubtful(summary: Summary) -> str | None:

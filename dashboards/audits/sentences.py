@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ksdp.dashboards.audits.certificate_sentences import grounds
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.history import mechanism_of
 from ksdp.storage.audits.views import ViewsSummary
@@ -17,6 +18,7 @@ __all__ = [
     "fresh",
     "headline",
     "looks",
+    "margin_words",
     "others",
     "sampling",
     "title",
@@ -42,14 +44,20 @@ def called(summary: AnySummary) -> str:
     return title(mechanism_of(summary.mechanism, summary.spec))
 
 
+def margin_words(summary: AnySummary) -> str:
+    """The margin that numbers are compared with, and whose advantage that is where it is not everybody's."""
+    margin = decimal(summary.spec.rule.margin)
+    return f"{margin} within a run" if summary.spec.draw_sentence else margin
+
+
 def _documents(number: float) -> str:
     return plural(number, "document", "documents")
 
 
 def correction(summary: AnySummary) -> str:
     """What the level promises, in words."""
-    rule = summary.spec.decision
-    level, margin = percent(rule.level), decimal(rule.margin)
+    rule = summary.spec.rule
+    level, margin = percent(rule.level), margin_words(summary)
     clear = percent(rule.for_clear)
     if rule.error == "fwer":
         wrong = f"; the chance that even one is called clear wrongly is at most {clear}" if rule.margin else ""
@@ -75,12 +83,12 @@ def headline(summary: Summary) -> str:
     name, total = called(summary), summary.documents
     word = summary.design.unit
     everything = plural(total, word, f"{word}s")
-    verdicts, rule = summary.verdicts, summary.spec.decision
+    verdicts, rule = summary.verdicts, summary.spec.rule
     if not summary.valid:
         return f"This audit of {name} is void: nothing can be said about any of its {everything}."
     if verdicts.sensitive:
         rate = "false discovery rate" if rule.error == "fdr" else "family-wise error rate"
-        better = f"with an advantage above {decimal(rule.margin)}" if rule.margin else "better than chance"
+        better = f"with an advantage above {margin_words(summary)}" if rule.margin else "better than chance"
         each = "for each of them somebody" if verdicts.sensitive > 1 else "somebody"
         return (
             f"{name} gives away {count(verdicts.sensitive)} of {everything}: {each} who sees what it "
@@ -89,20 +97,20 @@ def headline(summary: Summary) -> str:
         )
     if verdicts.certified_clear == total:
         return (
-            f"All {everything} are certified clear of {name}: where its noise is what it says, no attack of any "
-            f"kind has an advantage above {decimal(rule.margin)}."
+            f"All {everything} are certified clear of {name}: no attack of any kind has an advantage above "
+            f"{decimal(summary.spec.decision.margin)}, if {grounds(summary)}."
         )
     if verdicts.cleared == total:
         return (
             f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
-            f"adversary is proved to be below {decimal(rule.margin)}."
+            f"adversary is proved to be below {margin_words(summary)}."
         )
     left = verdicts.undecided
     verb = "is" if left == 1 else "are"
     some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
     return (
         f"No {word} was proved to be given away by {name}, but {some} undecided: there, this audit proves "
-        f"neither that an advantage is above {decimal(rule.margin)} nor that it is below."
+        f"neither that an advantage is above {margin_words(summary)} nor that it is below."
     )
 
 

@@ -6,7 +6,7 @@ import math
 
 from ksdp.dashboards.audits.audit_model import AuditModel
 from ksdp.dashboards.words import count, decimal, plural
-from ksdp.storage.findings import Summary
+from ksdp.storage.summaries import Summary
 
 __all__ = ["constant", "drawn_share", "naive_practice", "paper_alone", "reach"]
 
@@ -49,7 +49,7 @@ def naive_practice(summary: Summary) -> str:
 
 def reach(view: AuditModel) -> list[str]:
     """What an audit of this size can find and certify."""
-    power, margin = view.summary.power, decimal(view.summary.spec.decision.margin)
+    power, margin = view.summary.power, decimal(view.summary.spec.rule.margin)
     detectable, certified = power.detectable_D, power.certifiable_margin
     sentences = ["With arms this small, no measured D alone makes a document surely sensitive."]
     if detectable < 1:
@@ -57,7 +57,7 @@ def reach(view: AuditModel) -> list[str]:
             f"A document whose measured D is {decimal(detectable)} or more is surely called sensitive by an audit "
             "of this size. Smaller leaks are found where many documents leak, and missed otherwise."
         ]
-    if certified < view.summary.spec.decision.margin:
+    if certified < view.summary.spec.rule.margin:
         sentences.append(
             f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
             "documents of a small enough D can be cleared."
@@ -103,7 +103,7 @@ def drawn_share(summary: Summary) -> str | None:
     share = summary.share
     if share is None:
         return None
-    unit, margin = summary.design.unit, summary.spec.decision.margin
+    unit, margin = summary.design.unit, summary.spec.rule.margin
     leak = f"an advantage above {decimal(margin)}" if margin else "a leak"
     return (
         f"The {count(share.drawn)} {unit}s are drawn at random from {count(share.population)}. Of all of these, "

@@ -7,7 +7,8 @@ from typing import Any
 
 from ksdp.dashboards.audits.report import make_environment, stylesheet
 from ksdp.dashboards.charts.charts import shares_svg
-from ksdp.storage.audits.views import read_strongest, read_views
+from ksdp.storage.audits.view_tables import read_strongest
+from ksdp.storage.audits.views import read_views
 from ksdp.storage.store import Store
 
 __all__ = ["LISTED", "parts_of_views", "render_views"]

@@ -69,7 +69,7 @@ async def _looks(
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
         counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.every), whole.coverage.may_clear
-        interim = after_look(interim, documents, number, look, whole.spec.decision, paper, counted, may_clear)
+        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, counted, may_clear)
         if not len(open_documents(interim)):
             break
     assert interim is not None
@@ -118,7 +118,7 @@ def _with_fresh(tested: Tested, found: Sequence[SliceEffects]) -> tuple[Tested, 
     if not found:
         return tested, effects
     canaries = (*tested.canaries, ArmTests.join([part.canaries for part in found]))
-    rule, interim = tested.plan.spec.decision, tested.interim
+    rule, interim = tested.plan.spec.rule, tested.interim
     known = {effect.row: effect.log10_p_above for effect in effects}
     rows = tested.plan.audited[for_fresh_runs(interim, rule)]
     log10_p = [known.get(int(row), 0.0) for row in rows]

@@ -31,6 +31,9 @@ async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
         What all looks gave.
     """
     spec, plan = tested.plan.spec, tested.plan
+    if spec.proved_by_draw:
+        nothing_known = np.ones(len(tested.interim.tests))
+        tested = replace(tested, interim=after_certificate(tested.interim, nothing_known, spec.rule))
     if spec.certificate is None:
         return tested
     parts = pairs_parts(plan, spec.certificate.pairs)
@@ -42,5 +45,5 @@ async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
     advantages = np.concatenate(await steps.certify(first, parts, done), axis=1)
     interim, level = tested.interim, spec.certificate_level
     certificate = certify(advantages, interim.tests, plan.counted, level, len(plan.looks))
-    decided = after_certificate(interim, certificate.bound, spec.decision)
+    decided = after_certificate(interim, certificate.bound, spec.rule)
     return replace(tested, interim=decided, certificate=certificate)

@@ -47,7 +47,7 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
 
 
 def _counted(summary: Summary) -> str:
-    counts, margin = summary.verdicts, f"{summary.spec.decision.margin:g}"
+    counts, margin = summary.verdicts, f"{summary.spec.rule.margin:g}"
     return (
         f"  {counts.sensitive:4} sensitive   proved to leak more than the margin of {margin}\n"
         f"  {counts.clear:4} clear       proved to leak less\n"

@@ -8,6 +8,8 @@ import os
 import tomllib
 from pathlib import Path
 
+import numpy as np
+
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.spec import CorpusSpec, DecisionSpec, parse_spec
@@ -24,7 +26,7 @@ _LABELS = ("label", "target", "class", "y", "outcome")
 _GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
 _SENTENCE = 3
 """Words a row, on average, from which a column of no usual name is taken for text."""
-_COLUMNS = 8
+_COLUMNS = 12
 """What a default audit of either mechanism tries, about: for the number of runs."""
 _SHARE = 0.1
 
@@ -97,12 +99,18 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         return {}, "# ratings: one document a user_id\n"
     texts = [name for name in columns.names if not columns.numeric(name)]
     text = _text(columns, names, texts)
-    identity = next((names[n] for n in _IDS if n in names and names[n] != text), None)
     group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
+    counters = [name for name in columns.names if name not in texts and _counts_rows(columns, name)]
+    identity = next((names[n] for n in _IDS if n in names and names[n] != text), None)
+    if identity is None and group is not None and _unique(columns, group):
+        identity, group = group, None  # one row a person
+    if identity is None and counters:
+        identity = counters[0]
     if text is not None:
         keys["text"] = text
     else:
         ids = [name for name in columns.names if name.lower() in _IDS or name.lower().endswith("_id")]
+        ids += [name for name in (identity, *counters) if name is not None and name not in ids]
         numbers = [n for n in columns.names if n not in (*texts, *ids) and n.lower() not in _LABELS]
         wanted = [name for name in numbers if _whole(columns, name)]
         if not wanted:
@@ -154,6 +162,16 @@ def _whole(columns: Columns, name: str) -> bool:
     except CorpusError:
         return False
     return True
+
+
+def _counts_rows(columns: Columns, name: str) -> bool:
+    """Whether a column of numbers is 0, 1, 2, ... or 1, 2, 3, ...: it says which row it is, and no more."""
+    try:
+        numbers = columns.numbers(name)
+    except CorpusError:
+        return False
+    first = numbers[:1].sum()
+    return first in (0, 1) and len(numbers) > 2 and bool((numbers == np.arange(len(numbers)) + first).all())
 
 
 def _unique(columns: Columns, name: str) -> bool:

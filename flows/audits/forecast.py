@@ -124,7 +124,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
-    rule = spec.decision.model_copy(update={"level": last, "clear_level": clear_level})
+    rule = spec.rule.model_copy(update={"level": last, "clear_level": clear_level})
     columns = len(plan.columns)
     arms = (n_with, n_without, plan.counted, columns, rule)
     needed = _runs_for_margin(plan, columns, rule)
@@ -155,7 +155,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "n_without": n_without,
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
-        "margin": spec.decision.margin,
+        "margin": spec.rule.margin,
         "runs_for_margin": needed,
         "enough": _enough(plan),
     }
@@ -169,6 +169,6 @@ def _enough(plan: Plan) -> dict[str, Any] | None:
     parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
     hiding = plan.party_rows + len(plan.honest)
     found = documents_enough(
-        plan.mechanism, corpus.matrix, in_a_run=hiding, parties=parties, margin=plan.spec.decision.margin
+        plan.mechanism, corpus.matrix, in_a_run=hiding, parties=parties, margin=plan.spec.rule.margin
     )
     return None if found is None else found.to_json()

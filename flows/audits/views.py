@@ -15,7 +15,8 @@ from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
-from ksdp.storage.audits.views import view_verdicts, views_page, write_view_verdicts, write_views
+from ksdp.storage.audits.view_tables import view_verdicts, write_view_verdicts
+from ksdp.storage.audits.views import views_page, write_views
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, content_key, write_text
 from ksdp.tasks.provenance import versions
@@ -53,7 +54,7 @@ def run_views(
     if any(not table["document"].equals(tables[0]["document"]) for table in tables):
         raise KsdpError("the views audited other documents; they must be the same.")
     counted = max(one.plan.counted for one in prepared)
-    combined = combine([view_verdicts(table) for table in tables], spec.decision, counted)
+    combined = combine([view_verdicts(table) for table in tables], spec.rule, counted)
     name = content_key({"views": spec.hash, "corpus": corpus.hash})[:12]
     write_view_verdicts(opened, name, [view.name for view in views], tables, combined)
     summary = summarise_views(

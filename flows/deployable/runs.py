@@ -79,6 +79,7 @@ def party_flow(
             uncleared=uncleared,
             signer=private.public_key(),
             now=datetime.now(UTC),
+            identity=private,
         )
         ledger, budget = purse_files(me, Path(key))
         with kept_run(run, me, private, node.out) as kept:

@@ -138,6 +138,7 @@ def _documents(
             # Without a clearance nobody is asked who signed it.
             signer=signer or Ed25519PrivateKey.generate().public_key(),
             now=now,
+            identity=identity,
         )
     except ClearanceError as error:
         what = CLEARANCE_MENDS[error.failed].format(key=question.key, protocol=protocol)

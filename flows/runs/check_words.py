@@ -138,6 +138,7 @@ CLEARANCE_MENDS: Mapping[str, str] = {
     "corpus": "--corpus with the corpus that was audited, or audit this one: ksdp screen SPEC",
     "mechanism": "audit the mechanism of {protocol}: its [mechanism] in the spec, then ksdp screen SPEC",
     "spec": "--corpus with the spec that the clearance was made from",
+    "drawn": "screen the spec that is run: its `corpus.levers.drawn` is what the clearance was made for",
     "coverage": "audit what the run opens: the same `opens` in the spec, then ksdp screen SPEC",
 }
 """By the check that failed."""

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.runs.ledger import Ledger
 
@@ -86,13 +87,18 @@ def covering(audits: Sequence[JointAudit], runs: Sequence[tuple[str, Mapping[str
 
 def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
     """The `[mechanism]` of a joint audit's spec; a single run twice, as it will be run again."""
-    twice = list(runs) * (2 if len(runs) == 1 else 1)
+    twice = [
+        {key: value for key, value in run.items() if key != "version" and value is not None}
+        for run in list(runs) * (2 if len(runs) == 1 else 1)
+    ]
     lines = ["[mechanism]", f'name = "{Together.name}"']
     for run in twice:
-        lines += ["", "[[mechanism.runs]]"]
-        said = ((key, value) for key, value in run.items() if key != "version" and value is not None)
-        lines += [f"{key} = {json.dumps(value)}" for key, value in said]
-    return "\n".join([*lines, "", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]'])
+        lines += ["", "[[mechanism.runs]]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
+    lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
+    together = make_mechanism(Together.name, {"runs": twice})
+    if getattr(together, "learn_from", ()) or getattr(together, "learn_always", ()):
+        lines.append('names = ["learned-raw"]')  # without it nobody is clear
+    return "\n".join(lines)
 
 
 def identity_text(mechanism: Mapping[str, Any]) -> str:

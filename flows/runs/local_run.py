@@ -99,6 +99,7 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
                 uncleared=node.clearance is None,
                 signer=key.public_key(),
                 now=datetime.now(UTC),
+                identity=key,
             )
             result = run_party(Node(run, node.name, key, out), entered)
     except InputError as error:

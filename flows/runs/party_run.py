@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.learning.ratings import Predictor, predicts
-from ksdp.audit.mechanisms.contract import opened
+from ksdp.audit.mechanisms.contract import Mechanism, opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
@@ -27,8 +28,10 @@ from ksdp.protocols.runs.party_noise import vetted_noise
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
+from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
-from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.corpora import corpus_features, load_corpus, load_part
+from ksdp.storage.readers.labels import Labels
 from ksdp.storage.readers.levers import rows_hash
 from ksdp.storage.runs.predictions import write_predictions
 from ksdp.storage.runs.results import read_result
@@ -64,6 +67,7 @@ def enter_documents(
     uncleared: bool,
     signer: Ed25519PublicKey,
     now: datetime,
+    identity: Ed25519PrivateKey | None = None,
 ) -> Entered:
     """Load a party's corpus and keep the documents that its clearance lists.
 
@@ -80,6 +84,8 @@ def enter_documents(
         Who must have signed the clearance.
     now : datetime
         With a time zone.
+    identity : Ed25519PrivateKey, optional
+        The party's own: it decides the draw, where the spec's rows are a secret draw (`corpus.levers.drawn`).
 
     Raises
     ------
@@ -93,10 +99,10 @@ def enter_documents(
         raise InputError("a party enters documents on a clearance (`--clearance FILE`), or says `--uncleared`.")
     if clearance is not None and uncleared:
         raise InputError("`--clearance` and `--uncleared` exclude each other.")
-    spec_hash, me = None, None
+    spec_hash, me, unit = None, None, "document"
     if corpus.suffix == ".toml":
         spec, base = read_spec_file(corpus, own_code=False)
-        source, spec_hash, me = spec.corpus, spec.hash, spec.parties.me
+        source, spec_hash, me, unit = spec.corpus, spec.hash, spec.parties.me, spec.design.unit
     else:
         if run.spec.features.vocabulary is None:
             raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
@@ -114,9 +120,13 @@ def enter_documents(
     if whole.features != run.terms.features:
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
     mine = np.arange(len(whole)) if me is None or whole.party is None else np.flatnonzero(whole.party == me)
+    held, drawn = restrict(whole, mine), source.levers.drawn
+    part = held if drawn is None else _drawn(source, base, identity, unit, whole, mechanism)
+    names = np.isin(part.ids, held.ids)
     if clearance is None:
-        held = restrict(whole, mine)
-        return Entered(held, Statement(cleared=False), len(mine), None, held, columns)
+        return Entered(
+            restrict(part, np.flatnonzero(names)), Statement(cleared=False), len(mine), None, held, columns
+        )
     if is_noisy(mechanism):
         check_audited(mechanism)
     verified = verify_clearance(
@@ -130,7 +140,12 @@ def enter_documents(
         left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if covers_final(mechanism) else (),
         opened=opened(mechanism, whole.features),
     )
-    rows = mine[verified.clearance.allows(whole.ids[mine])]
+    if verified.clearance.drawn != drawn:
+        raise ClearanceError(
+            "drawn",
+            f"{clearance.name} is of rows of which {_share(verified.clearance.drawn)}; {_share(drawn)} here.",
+        )
+    rows = np.flatnonzero(names & verified.clearance.allows(part.ids))
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     grounds = {
@@ -139,8 +154,35 @@ def enter_documents(
         "reviewer": verified.clearance.reviewer,
     }
     digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
-    entering, held = restrict(whole, rows), restrict(whole, mine)
-    return Entered(entering, Statement(True, digest), len(mine), grounds, held, columns)
+    return Entered(restrict(part, rows), Statement(True, digest), len(mine), grounds, held, columns)
+
+
+def _share(drawn: float | None) -> str:
+    return "all enter" if drawn is None else f"a secret draw of {drawn:g} enters"
+
+
+def _drawn(
+    source: CorpusSpec,
+    base: Path,
+    identity: Ed25519PrivateKey | None,
+    unit: str,
+    whole: Corpus,
+    mechanism: Mechanism,
+) -> Corpus:
+    """The documents that this party's secret draw lets in, weighed by themselves."""
+    share = source.levers.drawn
+    assert share is not None
+    if identity is None:
+        raise InputError(
+            "the rows of this run are a secret draw (`corpus.levers.drawn`), which takes a party's key."
+        )
+    key = identity
+
+    def enters(labels: Labels) -> NDArray[np.bool_]:
+        units = labels.group if unit == "group" and labels.group is not None else labels.ids
+        return secret_draw(key, units.tolist(), share)
+
+    return load_part(source, base, enters, nonnegative=getattr(mechanism, "nonnegative", False))
 
 
 def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def clearance_from_decisions(
     rows = read_verdicts(folder)
     verdicts = dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True))
     attempts = read_attempts(opened, question_of(spec, summary.corpus))
-    margin, unit = spec.decision.margin, spec.design.unit
+    margin, unit = spec.rule.margin, spec.design.unit
     chosen = select(verdicts, seen.states, remembered_sensitive(opened, attempts, margin=margin, unit=unit))
     if chosen.waiting and not leave_out_waiting:
         raise InputError(
@@ -100,7 +100,7 @@ def clearance_from_decisions(
         certified=[name for name in chosen.listed if verdicts[name] == Verdict.CERTIFIED],
         excluded=[*chosen.excluded, *sensitive],
         statement=review_statement(
-            margin=spec.decision.margin,
+            margin=spec.rule.margin,
             levels=[level_of_clear(spec), *levels],
             rows=plan.party_rows,
             among=pool_of(plan),

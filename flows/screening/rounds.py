@@ -118,7 +118,7 @@ class _Series:
         opened = Store.open(self.store)
         attempts = read_attempts(opened, question_of(self.spec, self.corpus.hash))
         others = [one for one in attempts if one.attempt != self.spec.hash]
-        rule, unit = self.spec.decision, self.spec.design.unit
+        rule, unit = self.spec.rule, self.spec.design.unit
         return remembered_sensitive(opened, others, margin=rule.margin, unit=unit)
 
 

@@ -123,7 +123,7 @@ def screen(
         rounds=tuple(rounds.about),
         most=rules.most,
         level=spec.decision.level,
-        margin=spec.decision.margin,
+        margin=spec.rule.margin,
         party_rows=rounds.plan.party_rows,
         quality=quality,
         clearance=str(signing.path.resolve()) if outcome == "cleared" else None,
@@ -176,7 +176,7 @@ def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence:
         certified=sorted(set(rounds.listed) & set(rounds.last.ids([Verdict.CERTIFIED]))),
         excluded=rounds.excluded,
         statement=screen_statement(
-            margin=spec.decision.margin,
+            margin=spec.rule.margin,
             level=spec.decision.level,
             rows=rounds.plan.party_rows,
             among=rounds.among,

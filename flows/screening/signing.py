@@ -131,6 +131,7 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         reviewed=grounds.reviewed,
         coverage=covered_by(plan),
         certified=Clearance.entries(documents_of(grounds.corpus, unit, grounds.certified), salt) or None,
+        drawn=plan.spec.corpus.levers.drawn,
     )
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance
@@ -148,7 +149,9 @@ _OPENED = {
 def _sentences(grounds: Grounds) -> list[str]:
     groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
     opens = _OPENED[opens_of(grounds.plan.mechanism)]
-    return [grounds.statement, *groups, *_certified(grounds), grounds.evidence.sentence(), opens]
+    draw = grounds.plan.spec.draw_sentence
+    drawn = [] if draw is None else [draw]
+    return [grounds.statement, *groups, *drawn, *_certified(grounds), grounds.evidence.sentence(), opens]
 
 
 def _certified(grounds: Grounds) -> list[str]:
@@ -156,9 +159,14 @@ def _certified(grounds: Grounds) -> list[str]:
     count, spec = len(grounds.certified), grounds.plan.spec
     if not count:
         return []
+    if spec.proved_by_draw:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are certified clear (`certified`): no attack of any kind "
+            f"has an advantage above {spec.decision.margin:g} on who is held, as long as nobody learns the draw."
+        ]
     return [
         f"Of the listed {spec.design.unit}s, the deciding audit certified {count} clear (`certified`): where the "
         f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
-        f"advantage above {spec.decision.margin:g} on them; all of these bounds hold together but with a "
+        f"advantage above {spec.rule.margin:g} on them; all of these bounds hold together but with a "
         f"probability of {spec.certificate_level:g}."
     ]

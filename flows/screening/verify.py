@@ -85,6 +85,7 @@ def verify(
         "allowed": None if ids is None else int(cleared.allows(ids).sum()),
         "of": None if ids is None else len(ids),
         "certified": len(cleared.certified or ()),
+        "drawn": cleared.drawn,
         "excluded": cleared.excluded,
         "evidence": None if cleared.evidence is None else asdict(cleared.evidence),
         "coverage": None if cleared.coverage is None else asdict(cleared.coverage),

@@ -17,6 +17,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of one thread; so are we
+os.environ.setdefault(
+    "PYDANTIC_DISABLE_PLUGINS", "__all__"
+)  # to look for them reads about every installed package
 
 import typer
 

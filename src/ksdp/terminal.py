@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -97,6 +96,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    from ksdp.flows.interruption import at_sigterm
 
     def leave(number: int, frame: object) -> None:
         import psutil
@@ -107,11 +107,8 @@ def _ended_by_sigterm() -> Iterator[None]:
                 child.kill()
         os._exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
+    with at_sigterm(leave):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _StageLines:

@@ -7,16 +7,13 @@ A page of 25 of a million documents, sorted and filtered, takes about a tenth of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import StoreError
 from ksdp.storage.audits.query_results import (
     SORTS,
     VERDICTS,
@@ -27,7 +24,7 @@ from ksdp.storage.audits.query_results import (
     Row,
     Totals,
 )
-from ksdp.storage.checksums import check_sealed
+from ksdp.storage.audits.questions import ask, whole_file
 from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow
 from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
@@ -46,34 +43,6 @@ __all__ = [
 ]
 
 _ROW = ", ".join((*VERDICTS_TABLE.columns, "place"))
-
-
-@lru_cache(maxsize=1)
-def _database() -> duckdb.DuckDBPyConnection:
-    """One database in memory for the process; each question has a cursor of its own. It never loads anything."""
-    settings: dict[str, Any] = {
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-    return duckdb.connect(config=settings)
-
-
-def _ask(question: str, values: Mapping[str, Any], whose: str) -> list[Any]:
-    try:
-        with _database().cursor() as cursor:
-            return list(cursor.execute(question, dict(values)).fetchall())
-    except duckdb.IOException as error:
-        raise StoreError(f"audit {whose!r} has no readable findings; run it again.") from error
-    except duckdb.Error as error:
-        raise StoreError(f"the findings of audit {whose!r} cannot be read: {type(error).__name__}.") from error
-
-
-def _checked(path: Path) -> str:
-    """A table's name for DuckDB, which checks nothing itself: the file is what was written."""
-    whose = f"audit {path.parent.name!r}"
-    if not path.exists():
-        raise StoreError(f"{whose} has no readable findings; run it again.")
-    return str(check_sealed(path, whose))
 
 
 class Findings:
@@ -97,8 +66,8 @@ class Findings:
     def _run(self, question: str, **values: Any) -> list[Any]:
         known = {"verdicts": self._verdicts, "statistics": self._statistics}
         asked = {name: value for name, value in (known | values).items() if f"${name}" in question}
-        named = {name: _checked(value) if isinstance(value, Path) else value for name, value in asked.items()}
-        return _ask(question, named, self._folder.name)
+        named = {name: whole_file(value) if isinstance(value, Path) else value for name, value in asked.items()}
+        return ask(question, named, self._folder.name)
 
     _FROM = "(select *, file_row_number as place from read_parquet($verdicts, file_row_number = true))"
 

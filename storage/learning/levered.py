@@ -62,6 +62,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
         source.kind == "ratings",
         later,
         basis,
+        spec.corpus.levers.drawn,
     )
 
 

@@ -39,7 +39,7 @@ __all__ = [
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
-_OPTIONAL = ("evidence", "reviewed", "coverage", "certified")
+_OPTIONAL = ("evidence", "reviewed", "coverage", "certified", "drawn")
 """Fields that came later: not written where they say nothing, so that older files keep their one form."""
 
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
 from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
-from ksdp.storage.findings import parsed, read_verdicts
+from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_text
+from ksdp.storage.summaries import parsed
 
 __all__ = [
     "RoundSummary",

@@ -69,3 +69,13 @@ def test_refuses(named: Corpus, corpus: Corpus) -> None:
     tables["design"]["unit"] = "group"
     with pytest.raises(SpecError, match="two parties"):
         make_plan(Spec.model_validate(tables), groups)
+
+
+def test_of_the_others_those_stand_beside_whom_their_draws_let_in(named: Corpus) -> None:
+    tables = spec(me="ada").model_dump(mode="json")
+    tables["corpus"]["levers"]["drawn"] = 0.25
+    found = make_plan(parse_spec(tables), named)
+    others = np.flatnonzero(named.party != "ada")
+    assert len(found.honest) == len(others) // 4
+    assert set(found.honest) < set(others)
+    assert len(found.audited) == (named.party == "ada").sum(), "all of one's own are audited"

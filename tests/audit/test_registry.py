@@ -30,7 +30,7 @@ def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
     ("name", "parameters", "message"),
     [
         ("pd-sdv", {}, "must be one of .*pd-nmf.*got 'pd-sdv'"),
-        ("pd-svd", {"ranks": 3}, "`mechanism.ranks` is not a parameter of pd-svd; it has .*rank"),
+        ("pd-svd", {"ranks": 3}, "`mechanism.ranks` is not a parameter .* did you mean `rank`. it has .*rank"),
         ("pd-svd", {"rank": 0}, "`rank` must be"),
         ("nowhere:thing", {}, "cannot be imported"),
     ],

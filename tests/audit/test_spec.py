@@ -50,3 +50,33 @@ def test_the_hash_sees_values_not_their_order_or_presence() -> None:
     spec = parse_spec(MINIMAL)
     assert spec.hash == parse_spec({"seed": 0, "mechanism": {"name": "pd-svd"}, "corpus": {"path": "x.npz"}}).hash
     assert spec.hash != parse_spec(MINIMAL | {"seed": 1}).hash
+
+
+def test_a_margin_of_what_is_held_is_larger_within_a_run_of_a_secret_draw() -> None:
+    for drawn, within in ((None, 0.2), (0.5, 0.4), (0.25, 0.8), (0.2, 1.0), (0.1, 1.0)):
+        corpus = {"path": "x.npz", "levers": {} if drawn is None else {"drawn": drawn}}
+        spec = parse_spec(MINIMAL | {"corpus": corpus, "decision": {"margin": 0.2, "level": 0.01}})
+        assert spec.rule.margin == pytest.approx(within)
+        assert spec.rule == spec.decision.model_copy(update={"margin": spec.rule.margin})
+        assert (spec.draw_sentence is None) == (drawn is None)
+
+
+def test_no_margin_is_none_within_a_run() -> None:
+    spec = parse_spec(MINIMAL | {"corpus": {"path": "x", "levers": {"drawn": 0.5}}, "decision": {"margin": 0}})
+    assert spec.rule.margin == 0
+
+
+def test_specs_of_before_secret_draws_keep_their_hashes() -> None:
+    assert "drawn" not in parse_spec(MINIMAL).model_dump()["corpus"]["levers"]
+    drawn = parse_spec(MINIMAL | {"corpus": {"path": "x.npz", "levers": {"drawn": 0.5}}})
+    assert drawn.hash != parse_spec(MINIMAL).hash
+    assert Spec.model_validate(drawn.model_dump(mode="json")) == drawn
+
+
+def test_a_draw_no_larger_than_the_margin_proves_every_document_clear() -> None:
+    for drawn, margin, proved in ((0.2, 0.2, True), (0.1, 0.2, True), (0.21, 0.2, False), (0.5, 0.0, False)):
+        tables = {"corpus": {"path": "x", "levers": {"drawn": drawn}}, "decision": {"margin": margin}}
+        spec = parse_spec(MINIMAL | tables)
+        assert spec.proved_by_draw == proved
+        assert ("No attack of any kind" in str(spec.draw_sentence)) == proved
+    assert not parse_spec(MINIMAL).proved_by_draw

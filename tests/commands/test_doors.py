@@ -130,6 +130,19 @@ def test_tables_are_standardised_where_asked(tmp_path: Path) -> None:
         load_corpus(spec, tmp_path, nonnegative=True)
 
 
+def test_init_takes_a_column_that_counts_rows_for_their_ids(tmp_path: Path) -> None:
+    path = tmp_path / "patients.csv"
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=["age", "weight", "pressure"])
+    frame.to_csv(path, index_label="patient")
+    text = first_spec(path, tmp_path, 0.2)
+    assert 'columns = ["age", "weight", "pressure"]\nid = "patient"\n' in text
+    assert "group" not in text, "every patient has one row"
+    frame.assign(row=range(1, 41), patient=[n // 2 for n in range(40)]).to_csv(path, index=False)
+    text = first_spec(path, tmp_path, 0.2)
+    assert 'id = "row"\n# group = "patient"' in text
+    assert '"row"' not in text.partition("id =")[0]
+
+
 @pytest.mark.parametrize("kind", ["text", "table", "counts"])
 def test_init_writes_a_spec_that_is_accepted(kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
@@ -166,7 +179,7 @@ def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out
     frame = pd.DataFrame(
         {"url": [f"http://example.org/2013/01/07/an-article-with-a-long-name-{n}" for n in range(60)]}
     )
-    frame = frame.assign(words=range(60), links=range(1, 61), kind="news", shares=[None, *range(59)])
+    frame = frame.assign(words=range(60, 0, -1), links=range(7, 67), kind="news", shares=[None, *range(59)])
     frame.to_csv(path, index=False)
     text = first_spec(path, tmp_path, 0.2)
     assert 'columns = ["words", "links"]' in text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -34,4 +36,29 @@ def test_it_leaves_one_line_and_no_child() -> None:
     assert running.returncode == 128 + signal.SIGTERM
     assert said.split("\n") == ["", "stopped; the same command resumes from what is stored.", ""]
     _, alive = psutil.wait_procs([child], timeout=300)
+    assert alive == []
+
+
+@pytest.mark.e2e
+def test_a_flow_of_prefect_s_that_is_on_its_way_ends_like_that_too(tmp_path: Path) -> None:
+    (tmp_path / "audit.toml").write_text(
+        '[corpus]\npath = "demo"\nmax_features = 50\n[mechanism]\nname = "pd-svd"\nrank = 2\n'
+        "[design]\nwith_runs = 2000\n"
+    )
+    command = [sys.executable, "-m", "ksdp", "audit", "audit.toml", "--workers", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        assert running.stderr is not None
+        said = [next(running.stderr)]
+        while "Prefect UI" not in said[-1]:
+            said.append(next(running.stderr))
+        flows = Path(tmp_path / "ksdp-store" / "runs")
+        while not any(flows.rglob("*.parquet")):  # the mechanism is run: the flow is on its way
+            time.sleep(0.05)
+        children = psutil.Process(running.pid).children(recursive=True)
+        running.send_signal(signal.SIGTERM)
+        _, rest = running.communicate(timeout=300)
+    assert running.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in rest
+    assert rest.rstrip().split("\n")[-1] == "stopped; the same command resumes from what is stored."
+    _, alive = psutil.wait_procs(children, timeout=300)
     assert alive == []

@@ -76,9 +76,10 @@ def topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) 
     _, rank, features = released["sums"].shape
     found = [released["start"] if "start" in released else random_topics(features, rank, seed)]
     for numerators, denominators in zip(released["sums"], released["weights"], strict=True):
-        below = (denominators + penalties.beta)[:, None]
+        rated = denominators.ndim == 2  # an entry has a weight of its own
+        below = denominators + penalties.beta if rated else (denominators + penalties.beta)[:, None]
         topics = np.maximum(numerators - penalties.alpha, 0.0) / np.where(below > 0.0, below, 1.0)
-        if not any(penalties):
+        if not any(penalties) and not rated:
             topics = project_simplex(topics)
         found.append(np.where(below > 0.0, topics, found[-1]))
     return np.stack(found)

@@ -73,9 +73,9 @@ class PDNMF:
     PD-ML-Lite, Algorithms 1 and 2. The sums of a topic are W_t^T R_t, shape (k, d), and ||W_t||^2, shape (k,), or
     (k, d) where weighted. A run that opens every round shows ``T``, ``numerators`` and ``denominators`` of the
     last sweep; ``sums`` and ``weights``, those of sweeps 1 to 3, first axis sweeps; ``topics``, those before the
-    first sweep and after each of these, which follow from the sums and from what the coalition knows (not where
-    weighted); ``total`` and ``total_weights``, the sums of all sweeps added up; ``sweeps``, shape (1,), where it
-    depends on data: everybody sees when a protocol ends.
+    first sweep and after each of these, which follow from the sums and from what the coalition knows; ``total``
+    and ``total_weights``, the sums of all sweeps added up; ``sweeps``, shape (1,), where it depends on data:
+    everybody sees when a protocol ends.
     Where the start holds data it is announced as ``start``, and with PD-NMF-Init so are its own sums:
     ``init_sums``, ``init_weights``, ``init_total``, ``init_total_weights`` and ``init_sweeps``, of k
     pseudo-documents a party.
@@ -88,7 +88,6 @@ class PDNMF:
     """
 
     name: ClassVar[str] = "pd-nmf"
-    version: ClassVar[int] = 3
     learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
     noise_free: ClassVar[bool] = True
@@ -124,6 +123,11 @@ class PDNMF:
         if not isinstance(self.weighted, bool):
             raise SpecError(f"`weighted` must be true or false; got {self.weighted!r}.")
         check_views(self)
+
+    @property
+    def version(self) -> int:
+        """4 of ratings, whose topics are announced since; 3 of all others."""
+        return 4 if self.weighted else 3
 
     @property
     def learn_always(self) -> tuple[str, ...]:
@@ -166,8 +170,7 @@ class PDNMF:
             Announced("denominators", narrow),
             *announced_sums("", len(self.early), wide, narrow, stops),
         ]
-        if not self.weighted:
-            arrays.append(Announced("topics", (1 + len(self.early), *wide), early=True))
+        arrays.append(Announced("topics", (1 + len(self.early), *wide), early=True))
         if self.start in DATA_STARTS:
             arrays.append(Announced("start", wide, early=True))
         if self.start == "pd-nmf-init":
@@ -223,8 +226,7 @@ class PDNMF:
         arrays = dict(released)
         for prefix in self._caps:
             arrays |= summed_up(prefix, released, self.early)
-        if not self.weighted:
-            arrays["topics"] = topics_from(arrays, self.penalties, self.start_seed)
+        arrays["topics"] = topics_from(arrays, self.penalties, self.start_seed)
         return Observables({name: arrays[name] for name in self.opened})
 
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:

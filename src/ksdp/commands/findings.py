@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +24,8 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
     """List the finished audits of a store, newest first."""
     from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
     from ksdp.storage.errors import StoreError
-    from ksdp.storage.findings import read_summary
     from ksdp.storage.store import Store
+    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
     finders: list[Callable[[], Summary | ViewsSummary]] = [
@@ -67,8 +66,8 @@ def show(
     """Show what an audit found, or what it found of one document."""
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.views import finished_views
-    from ksdp.storage.findings import place_of, read_document, read_summary
     from ksdp.storage.store import Store
+    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)
@@ -78,7 +77,7 @@ def show(
     folder = opened.audit(audit)
     if document is None:
         summary = read_summary(folder)
-        tell(summary, as_json)
+        tell(summary, as_json, made=False)
         if not as_json:
             _tell_documents(folder, worst)
             chance = summary.chance
@@ -89,6 +88,7 @@ def show(
             )
         return
     from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values  # imports numba
+    from ksdp.storage.findings import place_of, read_document
 
     try:
         evidence = read_document(folder, document)
@@ -150,19 +150,14 @@ def show(
 
 def _tell_documents(folder: Path, most: int) -> None:
     """The documents with the strongest evidence."""
-    from ksdp.storage.findings import read_verdicts
+    from ksdp.storage.audits.questions import strongest
 
-    table = read_verdicts(folder)
-    # Slices and a heap: `take`, sorting and NumPy arrays of Arrow's import Pandas: more than all the rest.
-    log10_p, distance = table["log10_adjusted_p"].to_pylist(), table["distance"].to_pylist()
-    for at in nsmallest(most, range(len(table)), key=lambda at: (log10_p[at], -distance[at])):
-        row = table.slice(at, 1).to_pylist()[0]
-        typer.echo(
-            f"{row['document']:40} {row['verdict']:10} D {row['distance']:.3f}  "
-            f"p 10^{row['log10_adjusted_p']:.1f}  {row['statistic']}"
-        )
-    if len(table) > most:
-        typer.echo(f"... and {len(table) - most} more: `--worst N`, or `ksdp export`", err=True)
+    rows, total = strongest(folder, most)
+    width = min(max((len(document) for document, *_ in rows), default=0), 60)
+    for document, verdict, distance, log10_p, statistic in rows:
+        typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p 10^{log10_p:.1f}  {statistic}")
+    if total > most:
+        typer.echo(f"... and {total - most} more: `--worst N`, or `ksdp export`", err=True)
 
 
 def _left_out(store: Store, summary: Summary, document: str) -> bool:
@@ -210,12 +205,14 @@ def replay(
 
 def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) -> None:
     """The same over several views."""
-    from ksdp.storage.audits.views import read_view_document, read_views
-    from ksdp.storage.finding_tables import row_json
+    from ksdp.storage.audits.views import read_views
 
     if document is None:
-        tell(read_views(opened, audit), as_json)
+        tell(read_views(opened, audit), as_json, made=False)
         return
+    from ksdp.storage.audits.view_tables import read_view_document
+    from ksdp.storage.finding_tables import row_json
+
     evidence = read_view_document(opened, audit, document)
     if as_json:
         typer.echo(json.dumps(row_json(evidence)))

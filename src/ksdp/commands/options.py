@@ -99,8 +99,14 @@ def exit_code(summary: Summary | ViewsSummary) -> int:
     return 4 if summary.verdicts.undecided else 0
 
 
-def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
-    """Print an audit's summary: one object for machines, a few lines for people."""
+def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -> None:
+    """Print an audit's summary: one object for machines, a few lines for people.
+
+    Parameters
+    ----------
+    made : bool
+        Whether this command has just made it: then it says how long a person waited for it.
+    """
     from ksdp.audit.results.views_summary import ViewsSummary
 
     if as_json:
@@ -127,10 +133,11 @@ def tell(summary: Summary | ViewsSummary, as_json: bool) -> None:
             f"{'' if view.valid else '   VOID'}",
             err=True,
         )
+    waited = f", {time.monotonic() - _BEGAN:.1f} s" if made else ""
     typer.echo(
         f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {_clear(counts)}, "
         f"{counts.undecided} undecided; a leak of {summary.detected} detected "
-        f"({summary.runs} runs, {time.monotonic() - _BEGAN:.1f} s)",
+        f"({summary.runs} runs{waited})",
         err=True,
     )
     if not isinstance(summary, ViewsSummary):

@@ -74,6 +74,8 @@ def log(
         return
     for entry in entries:
         typer.echo(entry_line(entry))
+    if not entries:
+        typer.echo("nobody has decided anything here.", err=True)
 
 
 def _tell_head(store: Store, known: str | None, as_json: bool) -> None:

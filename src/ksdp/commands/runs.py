@@ -104,6 +104,7 @@ def party(
                 uncleared=uncleared,
                 signer=load_public(signer) if signer else private.public_key(),
                 now=datetime.now(UTC),
+                identity=private,
             )
             kept_of_run = stack.enter_context(kept_run(read, me, private, out))
             node = replace(node, kept=kept_of_run)

@@ -18,6 +18,7 @@ from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import lent
 from ksdp.audit.spec import CorpusSpec, DecisionSpec, DesignSpec, Spec, parse_spec
+from ksdp.audit.spec_hints import meant
 from ksdp.interface import given
 from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
@@ -102,7 +103,10 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         tables["mechanism"] = {"name": mechanism} | rest
     else:
         if rest:
-            raise InputError(f"{_listed(rest)} is no setting; a function or an object has its own parameters.")
+            hint = meant(next(iter(rest)), [*_KEYS, *_OWN])
+            raise InputError(
+                f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters."
+            )
         draft = parse_spec({**tables, "mechanism": {"name": "draft"}})
         made = _mechanism(mechanism, corpus, draft, own, sp.issparse(data), features)
         tables["mechanism"] = {"name": lent_key(made, mechanism, own.get("version"))}

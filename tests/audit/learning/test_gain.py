@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -170,3 +172,20 @@ def test_ratings_of_low_rank_are_predicted() -> None:
         rated(good, ratings, np.random.default_rng(1)), rated(poor, ratings, np.random.default_rng(1)), strict=True
     ):
         assert better > worse
+
+
+def test_a_run_of_a_draw_learns_from_fewer_and_nobody_else_does() -> None:
+    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    drawn = dataclasses.replace(rows, drawn=0.2)
+    whole, part = (table(PDSVD(rank=3), each, asked) for each in (rows, drawn))
+    for key, value in whole.items():
+        assert (part[key] == value) == (key[1] != "run"), key
+    from ksdp.audit.learning.gain import _entering, _split
+
+    for split in (0, 1):
+        train = _split(drawn, asked, 1, split).train & _entering(drawn, 1, split)
+        assert 20 < train.sum() < 60
+        basis = np.linalg.svd(rows.learn.toarray()[train])[2][:3]
+        test = rows.judge.toarray()[_split(drawn, asked, 1, split).test]
+        energy = ((test @ basis.T) ** 2).sum() / (test**2).sum()
+        assert part[split, "run", "", ALL, "energy"] == pytest.approx(energy)

@@ -40,18 +40,28 @@ def test_it_announces_what_each_run_announces_and_nothing_else(corpus: Corpus) -
 
 
 def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> None:
+    """Whichever was asked for before, and of whom."""
     database = Database((sp.csr_array(corpus.matrix[:20]), sp.csr_array(corpus.matrix[20:40])))
     together = Together(tuple(TWO))
     seen = together.run(database, np.random.default_rng(0))
-    documents = Documents(sp.csr_array(corpus.matrix[:9]))
     by_name = {statistic.name: statistic for statistic in together.statistics}
-    inner = Observables({n.removeprefix("run2_"): a for n, a in seen.items() if n.startswith("run2_")})
-    first = Observables({n.removeprefix("run1_"): a for n, a in seen.items() if n.startswith("run1_")})
-    plain = statistics()["sums-share"]
-    values = by_name["run2-sums-share"].evaluate(seen, documents)
-    np.testing.assert_array_equal(values, plain.evaluate(inner, documents))
-    both = by_name["runs-sums-share"].evaluate(seen, documents)
-    np.testing.assert_array_equal(both, plain.evaluate(first, documents) + values)
+    first, second = (
+        Observables({n.removeprefix(before): a for n, a in seen.items() if n.startswith(before)})
+        for before in ("run1_", "run2_")
+    )
+    unlike = 0
+    for name in ("sums-share", "sums-log-support", "sums-energy"):
+        plain = statistics()[name]
+        for documents in (
+            Documents(sp.csr_array(corpus.matrix[:9])),
+            Documents(sp.csr_array(corpus.matrix[9:18])),
+        ):
+            alone, beside = plain.evaluate(first, documents), plain.evaluate(second, documents)
+            np.testing.assert_array_equal(by_name[f"run2-{name}"].evaluate(seen, documents), beside)
+            np.testing.assert_array_equal(by_name[f"runs-{name}"].evaluate(seen, documents), alone + beside)
+            np.testing.assert_array_equal(by_name[f"run1-{name}"].evaluate(seen, documents), alone)
+            unlike += int((alone != beside).all())
+    assert unlike == 4  # the first topic of both starts at the same place, so that sums-share is the same of both
 
 
 def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:
@@ -155,6 +165,38 @@ class Masked:
         marked = matrix[:, [matrix.shape[1] - 1]].toarray()[:, 0]
         kept = marked == 0 if self.mask else np.full(len(marked), fill_value=True)
         return Observables({"output": np.array([matrix[np.flatnonzero(kept)][:, [0]].sum()])})
+
+
+@dataclass(frozen=True)
+class Own:
+    """The output as it is, of a mechanism that brings it along."""
+
+    name: str
+    needs_any: tuple[str, ...] = ()
+    version: int = 1
+    family: str = "own"
+    needs: tuple[str, ...] = ("output",)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> np.ndarray:
+        return np.full(len(documents), float(observables["output"][0]))
+
+
+@dataclass(frozen=True)
+class Bringing(Masked):
+    """With statistics of its own."""
+
+    statistics: tuple[Own, ...] = ()
+
+
+def test_sums_are_of_what_all_runs_have_in_the_same_units() -> None:
+    everybodys, either = Own("everybodys"), Own("either", needs_any=("output", "other"))
+    here, there = (Bringing(mask, statistics=(everybodys, either, Own(f"own-{mask}"))) for mask in (False, True))
+    with lent({"here": here, "there": there}):
+        together = Together(({"name": "here"}, {"name": "there"}))
+        sums = [s for s in together.statistics if s.name.startswith("runs-")]
+    assert [s.name for s in sums] == ["runs-everybodys"]
+    seen = Observables({"run1_output": np.array([3.0]), "run2_output": np.array([4.0])})
+    assert sums[0].evaluate(seen, Documents(sp.csr_array((2, 3)))).tolist() == [7.0, 7.0]
 
 
 def test_two_runs_that_say_nothing_alone_may_say_all_together() -> None:

@@ -103,7 +103,7 @@ def spec(mechanism: dict, levers: dict | None = None):
 def test_the_space_starts_at_the_spec_and_every_setting_is_a_spec() -> None:
     asked = spec({"name": "pd-svd", "rank": 4})
     space = lever_space(asked, 5000)
-    assert [lever.name for lever in space] == ["most-frequent", "rank", "opens", "noise"]
+    assert [lever.name for lever in space] == ["most-frequent", "rank", "opens", "noise", "drawn"]
     every = list(settings(space))
     assert at_setting(asked, every[0], 5000).mechanism.parameters["rank"] == 4
     last = at_setting(asked, every[-1], 5000)
@@ -111,12 +111,26 @@ def test_the_space_starts_at_the_spec_and_every_setting_is_a_spec() -> None:
     assert last.mechanism.parameters["scale"] == pytest.approx(1 / math.sqrt(250))
     assert last.corpus.levers.most_frequent == 250
     assert last.mechanism.parameters["parameters"] == {"rank": 2, "opens": "final"}
+    assert last.corpus.levers.drawn == 0.25
+    assert last.design.party_size == 10
+
+
+def test_a_draw_lets_that_share_of_every_size_enter() -> None:
+    tables = spec({"name": "pd-svd"}, {"drawn": 0.5}).model_dump(mode="json")
+    tables["parties"] = {"honest": 0.2, "coalition": 60}
+    asked = parse_spec(tables)
+    lever = next(lever for lever in lever_space(asked, 5000) if lever.name == "drawn")
+    assert lever.values == (0.5, 0.25)
+    assert at_setting(asked, {"drawn": 0.5}, 5000) == asked
+    half = at_setting(asked, {"drawn": 0.25}, 5000)
+    assert (half.corpus.levers.drawn, half.design.party_size) == (0.25, 20)
+    assert (half.parties.honest, half.parties.coalition) == (0.1, 30)
 
 
 def test_moments_have_a_promise_to_turn() -> None:
     asked = spec({"name": "moments", "rank": 3}, {"basis": "b.npy", "directions": 20})
     space = lever_space(asked, 5000)
-    assert [lever.name for lever in space] == ["rank", "directions", "advantage", "clip"]
+    assert [lever.name for lever in space] == ["rank", "directions", "advantage", "clip", "drawn"]
     chosen = at_setting(asked, {"directions": 10, "advantage": 0.1, "clip": 0.5}, 5000)
     assert chosen.corpus.levers.directions == 10
     assert chosen.mechanism.parameters["row_bound"] == 0.5
@@ -159,3 +173,16 @@ def test_a_leak_is_settled_as_soon_as_its_limits_say_so(corpus: Corpus) -> None:
     plan = make_plan(parse_spec(tables), corpus)
     assert sampled_leak(plan, level=0.05, population=90, quota=0.5).runs < 320
     assert sampled_leak(plan, level=0.05, population=90).runs == 320
+
+
+def test_of_what_is_held_a_run_of_a_draw_tells_that_share(corpus: Corpus) -> None:
+    whole = spec({"name": "pd-svd", "rank": 2})
+    tables = whole.model_dump(mode="json")
+    tables["corpus"]["levers"]["drawn"] = 0.15
+    plans = [make_plan(one, corpus) for one in (whole, parse_spec(tables))]
+    every, part = (sampled_leak(plan, level=0.05, population=90) for plan in plans)
+    # The same runs: sizes are of what enters.
+    assert part.median == pytest.approx(0.15 * every.median)
+    assert part.high == pytest.approx(0.15 * every.high)
+    assert part.chance == pytest.approx(0.15 * every.chance)
+    assert part.above == 0 < every.above, "no advantage is above the share that enters"

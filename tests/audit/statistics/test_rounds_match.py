@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +16,7 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics import rounds_match
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.round_terms import block_terms, sweep_terms
 from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
 from ksdp.audit.statistics.terms import Stage, Terms, filtered
@@ -59,6 +62,65 @@ def test_terms_add_up_and_have_products_as_if_they_were_written_out() -> None:
     np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-12)
 
 
+def test_sums_are_the_same_to_the_last_bit_however_few_weights_are_written_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terms, shares = some_terms(40), np.random.default_rng(3).random(40)
+    whole = terms.summed(shares)
+    monkeypatch.setattr(module, "WIDE", 2)
+    np.testing.assert_array_equal(terms.summed(shares), whole)
+    turned = sp.csr_array(terms.rows.T.tocsr())
+    np.testing.assert_array_equal(replace(terms, turned=turned).summed(shares), whole)
+
+
+def ratings(n: int = 24, d: int = 14, seed: int = 1) -> sp.csr_array:
+    """0 to 4, where a 0 is a rating; all users have three or more."""
+    rng = np.random.default_rng(seed)
+    seen = rng.random((n, d)) < 0.5
+    seen[:, :3] = True
+    i, j = np.nonzero(seen)
+    return sp.csr_array((rng.integers(0, 5, len(i)).astype(float), (i, j)), shape=(n, d))
+
+
+def obvious_rated(terms: RatedTerms) -> np.ndarray:
+    """Every document's terms, by one least squares problem in one number after the other."""
+    found, topics = [], terms.topics
+    for i in range(terms.rows.shape[0]):
+        row = terms.rows[[i]]
+        x, seen = row.toarray().ravel(), np.isin(np.arange(row.shape[1]), row.indices)
+        now, w, sums, squares = topics[0].copy(), np.zeros(len(topics[0])), [], []
+        for sweep in range(1, len(topics)):
+            for t in range(len(w)):
+                left = (x - sum(w[u] * now[u] for u in range(len(w)) if u != t)) * seen
+                above, below = left @ now[t] - terms.gamma, now[t][seen] @ now[t][seen] + terms.delta
+                w[t] = max(above, 0.0) / below
+                sums.append(w[t] * left)
+                squares.append(w[t] ** 2 * seen)
+                now[t] = topics[sweep][t]
+        found.append(np.concatenate([*sums, *squares]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("ruled", [{}, RULED])
+def test_terms_of_ratings_add_up_to_what_is_announced(ruled: dict[str, float]) -> None:
+    matrix = ratings()
+    seen = PDNMF(rank=3, sweeps=3, tolerance=0.0, weighted=True, **ruled).run(Database((matrix,)), COINS)
+    made = RatedTerms(matrix, seen["topics"], ruled.get("gamma", 0.0), ruled.get("delta", 0.0))
+    wanted = obvious_rated(made)
+    announced = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
+    np.testing.assert_allclose(wanted.sum(axis=0), announced, atol=1e-9 * np.abs(announced).max())
+    rng = np.random.default_rng(3)
+    direction, shares = rng.normal(size=made.entries), rng.random(24)
+    assert made.entries == announced.size
+    np.testing.assert_allclose(made.written(), wanted, atol=1e-12)
+    np.testing.assert_allclose(made.along(direction), wanted @ direction, atol=1e-9)
+    np.testing.assert_allclose(made.summed(shares), shares @ wanted, atol=1e-9)
+    np.testing.assert_allclose(made.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
+    some = [3, 17, 4]
+    alone = RatedTerms(sp.csr_array(matrix[some]), made.topics, made.gamma, made.delta).along(direction)
+    np.testing.assert_array_equal(alone, made.along(direction)[some])
+
+
 @pytest.mark.parametrize("n", [20, 300])
 def test_filters_are_those_by_the_inverse_covariance(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With more numbers than documents, with fewer, and by steps."""
@@ -98,6 +160,7 @@ def test_terms_of_blocks_add_up_to_nothing(mechanism: PDSVD) -> None:
 
 
 SVD, NMF = PDSVD(rank=3), PDNMF(rank=2)
+RATED = {"rank": 2, "weighted": True, "beta": 1.0, "delta": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +172,9 @@ SVD, NMF = PDSVD(rank=3), PDNMF(rank=2)
         (SumsMatch(), NMF),
         (SumsMatch(), PDNMF(rank=2, **RULED)),
         (SumsMatch(), PDNMF(rank=2, tolerance=0.9)),
+        (SumsMatch(), PDNMF(**RATED)),
+        (SumsMatch(), PDNMF(rank=2, weighted=True, gamma=0.1, alpha=0.1)),
+        (SumsMatch(), Noisy("pd-nmf", 1.0, RATED, scale=1e-9)),
         (SumsMatch(), Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9)),
     ],
 )

@@ -34,7 +34,7 @@ SECTIONS = (
     "result", "asked", "gain", "chance", "statistics", "worst", "undecided", "controls", "cost", "limits",
     "provenance",
 )  # fmt: skip
-VOID_ELEMENTS = {"meta", "link", "br"}
+VOID_ELEMENTS = {"meta", "link", "br", "wbr"}
 EIGHT = (
     "best-cosine", "coefficient-mahalanobis", "d-square-sum", "leverage-revealed", "mean-alignment",
     "row-space-energy", "w-max", "w-square-sum",
@@ -311,7 +311,7 @@ def test_other_parties_damage_and_skips_are_told(make_audit: MakeAudit) -> None:
     assert "1,234 rows of honest parties" in asked
     assert "the coalition’s own 1 row is in every run" in asked
     assert "It announces V (7 × 12,164)." in asked
-    assert "w-max-revealed (needs sigma, which is not announced)" in section(page, "provenance")
+    assert "w-max-revealed (sigma)" in section(page, "provenance")
     assert "10 stored blocks were found damaged" in section(page, "cost")
     assert "and 2 more" in section(page, "cost")
     assert "largest p below 10−300.0" in section(page, "controls")

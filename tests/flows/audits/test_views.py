@@ -16,7 +16,8 @@ from ksdp.audit.errors import StoreError
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.prepare import read_spec_file
-from ksdp.storage.audits.views import finished_views, read_view_verdicts, read_views
+from ksdp.storage.audits.view_tables import read_view_verdicts
+from ksdp.storage.audits.views import finished_views, read_views
 from ksdp.storage.checksums import write_sealed_json
 from ksdp.storage.store import Store
 

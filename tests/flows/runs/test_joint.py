@@ -87,5 +87,7 @@ def test_the_table_that_is_printed_is_the_spec_of_that_audit(tmp_path: Path) -> 
     found = record_joint(Ledger(tmp_path / "l"), joint(tables["mechanism"]["runs"]), NOW)
     assert covering([found], [("c", run) for run in runs]) == found
     parse_spec(tables)
+    assert tables["statistics"]["names"] == ["learned-raw"], "without it nobody is clear"
+    assert "names" not in joint_table(runs[1:])
     again = joint_table(runs[:1])
     assert again.count("[[mechanism.runs]]") == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +10,27 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.mechanisms.contract import Database, opened
+from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec import parse_spec
+from ksdp.audit.weighting import weighed
+from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, features_hash, read_run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import party_program
+from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.levers import rows_hash
+from ksdp.storage.screening.clearances import write_clearance
 
 NAMES = ("ada", "bob")
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TERMS = [f"t{place:02d}" for place in range(12)]
 PCA = {"name": "pd-pca", "rank": 2, "reveal_sigma": True, "solver": "power", "iterations": 40, "tolerance": 0.0}
 MOMENTS = {"name": "moments", "rank": 2, "noise": 1e-5, "sampler": "discrete"}
@@ -92,10 +99,10 @@ def agreed(base: Path, mechanism: dict[str, Any], levers: dict[str, Any]) -> Run
     return read_run(base / "protocol.toml")
 
 
-def enter(run: Run, base: Path, name: str) -> Any:
-    key = load_private(base / f"{name}.key").public_key()
-    now = datetime(2026, 6, 1, tzinfo=UTC)
-    return enter_documents(run, base / f"{name}.toml", clearance=None, uncleared=True, signer=key, now=now)
+def enter(run: Run, base: Path, name: str, **other: Any) -> Any:
+    key = load_private(base / f"{name}.key")
+    said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
+    return enter_documents(run, base / f"{name}.toml", **(said | other))
 
 
 @pytest.mark.parametrize("lever", LEVERS)
@@ -152,3 +159,62 @@ def test_a_party_with_another_lever_is_refused(base: Path) -> None:
     spec.write_text(spec.read_text().replace("hashed = 6", "hashed = 5\nclip = 0.5"))
     with pytest.raises(InputError, match=r"`features\.rows`"):
         enter(run, base, "bob")
+
+
+DRAWN = {"levers": {"drawn": 0.5}, "weighting": "tf-idf"}
+
+
+def test_a_secret_draw_enters_and_is_weighed_by_itself(base: Path) -> None:
+    run = agreed(base, PCA, DRAWN)
+    key = load_private(base / "ada.key")
+    entered, again = enter(run, base, "ada"), enter(run, base, "ada")
+    wanted = secret_draw(key, entered.mine.ids.tolist(), 0.5)
+    assert 0 < wanted.sum() < len(wanted)
+    assert entered.corpus.ids.tolist() == entered.mine.ids[wanted].tolist()
+    assert (entered.corpus.matrix != again.corpus.matrix).nnz == 0
+    # What is not drawn counts nowhere: the same rows as of a file that never held it.
+    counts = sp.csr_array(sp.load_npz(base / "ada.npz"))[np.flatnonzero(wanted)]
+    alone = weighed(sp.csr_array(counts), None, "tf-idf", "global", "none")
+    np.testing.assert_allclose(entered.corpus.matrix.toarray(), alone.toarray())
+    with pytest.raises(InputError, match="takes a party's key"):
+        enter(run, base, "ada", identity=None)
+
+
+def test_a_clearance_of_another_draw_is_refused(base: Path) -> None:
+    run = agreed(base, PCA, DRAWN)
+    whole = enter(run, base, "ada")
+    drawn = cleared(run, base, whole, drawn=0.5)
+    found = enter(run, base, "ada", clearance=drawn, uncleared=False)
+    # Of those that are listed the draw lets in the ones that it would without a list.
+    assert found.corpus.ids.tolist() == [name for name in whole.corpus.ids if name in whole.mine.ids[:20]]
+    for other, words in ((None, "all enter; a secret draw of 0.5"), (0.25, "a secret draw of 0.25 enters")):
+        with pytest.raises(ClearanceError, match=words) as refused:
+            enter(run, base, "ada", clearance=cleared(run, base, whole, drawn=other), uncleared=False)
+        assert refused.value.failed == "drawn"
+
+
+def cleared(run: Run, base: Path, whole: Any, drawn: float | None) -> Path:
+    """A clearance of ada's first 20 documents."""
+    mechanism, spec = run.terms.mechanism, read_spec_file(base / "ada.toml")[0]
+    shown = load_corpus(spec.corpus, base, nonnegative=False)
+    clearance = Clearance(
+        corpus=shown.hash,
+        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+        spec=spec.hash,
+        audits=("one",),
+        verdicts={"sensitive": 0, "clear": 20, "undecided": 0},
+        allowed=("clear",),
+        documents=Clearance.entries(whole.mine.ids[:20], None),
+        salt=None,
+        excluded=0,
+        excluded_documents=None,
+        reviewer="Ana Lytic",
+        created=NOW - timedelta(days=1),
+        expires=NOW + timedelta(days=1),
+        statement="It promises little.",
+        coverage=Covered("every round", tuple(sorted(opened(mechanism, shown.features)))),
+        drawn=drawn,
+    )
+    path = base / f"{drawn}.clearance"
+    write_clearance(path, clearance, load_private(base / "ada.key"))
+    return path

@@ -1,0 +1,70 @@
+"""Questions to an audit's Parquet files by DuckDB; what `ksdp show` asks needs neither NumPy nor Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from ksdp.audit.errors import StoreError
+from ksdp.storage.checksums import check_sealed
+
+__all__ = ["ask", "strongest", "whole_file"]
+
+
+@lru_cache(maxsize=1)
+def _database() -> duckdb.DuckDBPyConnection:
+    """One database in memory for the process; each question has a cursor of its own. It never loads anything."""
+    settings: dict[str, Any] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    return duckdb.connect(config=settings)
+
+
+def ask(question: str, values: Mapping[str, Any], whose: str) -> list[Any]:
+    """The rows that answer a question.
+
+    Raises
+    ------
+    StoreError
+        If a table cannot be read; `whose` is the audit that it is of.
+    """
+    with _told(whose), _database().cursor() as cursor:
+        return list(cursor.execute(question, dict(values)).fetchall())
+
+
+@contextmanager
+def _told(whose: str) -> Iterator[None]:
+    """What DuckDB refuses, as an error of the store."""
+    try:
+        yield
+    except duckdb.IOException as error:
+        raise StoreError(f"audit {whose!r} has no readable findings; run it again.") from error
+    except duckdb.Error as error:
+        raise StoreError(f"the findings of audit {whose!r} cannot be read: {type(error).__name__}.") from error
+
+
+def whole_file(path: Path) -> str:
+    """A table's name for DuckDB, which checks nothing itself: the file is what was written."""
+    whose = f"audit {path.parent.name!r}"
+    if not path.exists():
+        raise StoreError(f"{whose} has no readable findings; run it again.")
+    return str(check_sealed(path, whose))
+
+
+def strongest(folder: Path, count: int) -> tuple[list[Any], int]:
+    """The documents of the strongest evidence, and how many there are in all.
+
+    Of each (document, verdict, distance, log10 of its adjusted p, statistic).
+    """
+    path = whole_file(folder / "verdicts.parquet")
+    with _told(folder.name):  # no values: DuckDB imports Pandas to see whether one of them is a table
+        table = _database().from_parquet(path, file_row_number=True)
+        first = table.order("log10_adjusted_p, distance desc, file_row_number").limit(count)
+        shown = first.project("document, verdict, distance, log10_adjusted_p, statistic")
+        return shown.fetchall(), int(table.count("*").fetchall()[0][0])

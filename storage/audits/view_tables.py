@@ -1,0 +1,123 @@
+"""The tables of audits of several views: `views/<id>.parquet`, one row a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.views import ViewVerdicts
+from ksdp.storage.audits.views import views_table
+from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
+from ksdp.storage.finding_tables import VIEWS, ViewsRow
+from ksdp.storage.store import Store
+
+if TYPE_CHECKING:
+    from ksdp.audit.views import Combined
+
+__all__ = ["read_strongest", "read_view_document", "read_view_verdicts", "view_verdicts", "write_view_verdicts"]
+
+_OF_THE_VIEW = ("statistic", "distance", "band_low", "band_high", "n_with", "n_without")
+
+
+def view_verdicts(table: pa.Table) -> ViewVerdicts:
+    """The verdicts of a view's audit, as `combine` takes them."""
+    verdict = np.array(table["verdict"].to_pylist(), dtype=np.str_)
+    adjusted, below = (table[name].to_numpy() for name in ("log10_adjusted_p", "log10_p_below"))
+    return ViewVerdicts(verdict, adjusted, below)
+
+
+def write_view_verdicts(
+    store: Store, name: str, names: Sequence[str], verdicts: Sequence[pa.Table], combined: Combined
+) -> None:
+    """Write one row a document: what all views say together, and the strongest evidence.
+
+    Parameters
+    ----------
+    names : names of the views
+    verdicts : the verdicts of each view's audit, same documents in the same order
+    combined : over all views
+    """
+    rows, best = np.arange(len(combined.verdict)), combined.view
+    labels = np.array(names, dtype=object)
+
+    def of_best(column: str) -> Any:
+        values = [np.asarray(table[column].to_numpy(zero_copy_only=False)) for table in verdicts]
+        return np.stack(values)[best, rows]
+
+    def listed(chosen: np.ndarray) -> pa.Array:
+        return pa.array([labels[column].tolist() for column in chosen.T], pa.list_(pa.string()))
+
+    def largest(column: str) -> Any:
+        return np.fmax.reduce([table[column].to_numpy() for table in verdicts])
+
+    columns = {
+        "document": verdicts[0]["document"].combine_chunks(),
+        "verdict": combined.verdict.astype(object),
+        "log10_adjusted_p": combined.log10_adjusted,
+        "log10_adjusted_p_below": combined.log10_adjusted_below,
+        "detected": np.any([table["detected"].to_numpy(zero_copy_only=False) for table in verdicts], axis=0),
+        "view": labels[best],
+        **{column: of_best(column) for column in _OF_THE_VIEW},
+        "largest_band_high": largest("largest_band_high"),
+        "runs_to_decide": np.where(combined.verdict == "undecided", largest("runs_to_decide"), np.nan),
+        "sensitive_in": listed(combined.sensitive_in),
+        "clear_in": listed(combined.clear_in),
+    }
+    table = VIEWS.of(columns)
+    write_sealed_table(views_table(store, name), table)
+
+
+def _finished_table(store: Store, name: str) -> Path:
+    """Path of the table, which is what was written."""
+    path = views_table(store, name)
+    if not path.is_file():
+        raise StoreError(f"there are no finished views {name!r} in this store.")
+    return check_sealed(path, f"views {name!r}")
+
+
+def read_view_verdicts(store: Store, name: str) -> pa.Table:
+    """One row a document, as `write_view_verdicts` says."""
+    path = _finished_table(store, name)
+    try:
+        table = whole_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"there are no finished views {name!r} in this store.") from error
+    if missing := [column for column in VIEWS.columns if column not in table.schema.names]:
+        raise StoreError(f"the table of the views {name!r} has no column {missing[0]!r}; run them again.")
+    return table
+
+
+def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
+    """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
+    path = _finished_table(store, name)
+    try:
+        from pyarrow import dataset  # half a second of imports
+
+        table = dataset.dataset(path, format="parquet")
+        few = table.to_table(columns=["verdict", "log10_adjusted_p"])
+        sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())
+        order = np.argsort(few["log10_adjusted_p"].to_numpy()[sensitive], kind="stable")[:count]
+        return VIEWS.rows(table.take(sensitive[order]))
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"there are no finished views {name!r} in this store.") from error
+
+
+def read_view_document(store: Store, name: str, document: str) -> ViewsRow:
+    """One row of `read_view_verdicts`.
+
+    Raises
+    ------
+    StoreError
+        If the views did not audit it.
+    """
+    rows = read_view_verdicts(store, name)
+    mine = VIEWS.rows(rows.filter(pc.equal(rows["document"], document)))
+    if not mine:
+        raise StoreError(f"the views {name!r} have no document {document!r}.")
+    return mine[0]

@@ -1,0 +1,47 @@
+"""Summaries in the store, read without NumPy and Arrow: what `ksdp list` prints is no more than them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ksdp.audit.errors import StoreError
+from ksdp.audit.results.summary import Summary
+from ksdp.storage.checksums import check_sealed
+
+__all__ = ["Summary", "parsed", "read_summary"]
+
+Read = TypeVar("Read")
+
+
+def read_summary(folder: Path) -> Summary:
+    """Read `audit.json`.
+
+    Raises
+    ------
+    StoreError
+        If the audit is not there or not finished, or its summary is damaged or of another version.
+    """
+    path = folder / "audit.json"
+    try:
+        fields = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
+    summary = parsed(Summary.from_json, fields, f"audit {folder.name!r}")
+    check_sealed(path, f"audit {folder.name!r}")
+    return summary
+
+
+def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
+    """Parse a stored summary; a `StoreError` says what is wrong with it."""
+    try:
+        return parse(told)
+    except ValidationError as error:
+        where = ", ".join(f"`{'.'.join(map(str, problem['loc']))}`" for problem in error.errors()[:3])
+        raise StoreError(f"the summary of {what} is damaged at {where}; run it again.") from None
+    except ValueError as error:
+        raise StoreError(f"{what} cannot be read: {error}; run it again.") from error

@@ -1,0 +1,47 @@
+"""What people type every minute imports no numerics: counted in modules, as seconds are those of a machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ksdp
+
+HEAVY = {"numpy", "pyarrow", "pandas", "scipy", "numba", "dask", "prefect", "rich", "matplotlib"}
+COUNTED = """
+import sys
+sys.argv = ["ksdp", *sys.argv[1:]]
+from ksdp.cli import main
+try:
+    main()
+finally:
+    print("imported:", *sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5
+    folder = tmp_path_factory.mktemp("light") / "store"
+    ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=15, fresh_runs=0, store=folder)
+    return folder
+
+
+@pytest.mark.parametrize(("command", "besides"), [(("list",), {"duckdb"}), (("show", "latest"), set[str]())])
+def test_they_print_without_numpy_and_arrow(command: tuple[str, ...], besides: set[str], store: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTED, *command, "--store", str(store)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "20 documents" in done.stdout + done.stderr
+    imported = set(done.stdout.partition("imported:")[2].split())
+    assert {"ksdp", "pydantic"} <= imported, "counted what was imported"
+    assert not imported & (HEAVY | besides)

@@ -1,0 +1,105 @@
+"""Two runs without noise on the same documents, and a third that is refused: what a joint audit is for."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from ksdp.audit.errors import InputError, KsdpError
+from ksdp.cli import app
+from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.runs.budget import Purse, open_purse
+from ksdp.flows.runs.node_run import Node
+from ksdp.flows.runs.party_run import Entered, run_party
+from ksdp.flows.runs.terms import read_run
+from ksdp.storage.keys import load_private
+
+from .test_protocol import NOW, SVD, TERMS, Organisations, organisations
+
+FIRST = 'name = "pd-nmf"\nrank = 1\nsweeps = 1\ntolerance = 0.0'
+SECOND = FIRST.replace("rank = 1", "rank = 2")
+DOCUMENTS = 300
+
+
+def said_by(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+class Walk(Organisations):
+    """Ada, who keeps a ledger and a budget of one run without noise, and bob."""
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ada.ledger"
+
+    def purse(self, protocol: Path, entered: Entered) -> Purse:
+        budget = self.folder / "ada.budget.toml"
+        budget.write_text("[budget]\nunbounded = 1\n")
+        run = read_run(protocol)
+        return open_purse(run, entered.corpus.hash, len(entered.corpus), self.ledger, budget, lambda: NOW)
+
+    def take_part(self, protocol: Path, **grounds: Any) -> None:
+        """Both, each in a thread; ada on her grounds."""
+        run, ends = read_run(protocol), dict[str, Any]()
+        ada = self.enter(run, "ada", **(grounds or {"uncleared": True}))
+        purse = self.purse(protocol, ada)
+        purse.check()
+
+        def party(name: str) -> None:
+            entered = ada if name == "ada" else self.enter(run, name, uncleared=True)
+            node = Node(run, name, load_private(self.folder / f"{name}.key"), protocol.with_suffix("") / name)
+            try:
+                ends[name] = run_party(node, entered, purse if name == "ada" else None)
+            except KsdpError as error:
+                ends[name] = error
+
+        threads = [threading.Thread(target=party, args=(name,)) for name in self.names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(isinstance(end, dict) for end in ends.values()), ends
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Walk:
+    org = organisations(tmp_path, 2)
+    rows = np.random.default_rng(4).poisson(3.0, (DOCUMENTS, len(TERMS))) + 1.0  # none is empty, or stands out
+    sp.save_npz(tmp_path / "ada.npz", sp.csr_array(rows))
+    return Walk(org.folder, org.names)
+
+
+@pytest.mark.e2e
+def test_a_joint_audit_lets_the_second_run_be_and_not_the_third(two: Walk) -> None:
+    first, second = two.protocol(FIRST), two.protocol(SECOND)
+    two.take_part(first)
+    with pytest.raises(InputError, match="beyond the budget.*A joint audit is needed"):
+        two.take_part(second)
+
+    joint, store = two.folder / "joint.toml", two.folder / "store"
+    joint.write_text(
+        'seed = 3\n[corpus]\npath = "ada.npz"\nvocabulary = "vocabulary.txt"\n'
+        "[design]\nparty_size = 0.5\nwith_runs = 150\nfresh_runs = 0\n[decision]\nmargin = 0.95\n"
+        + said_by("budget", two.ledger, "--next", second)
+    )
+    found = run_audit(*read_spec_file(joint), store, dask=HERE)
+    assert found.verdicts.clear == DOCUMENTS, (found.verdicts, found.unread, found.controls)
+    said = said_by("budget", two.ledger, "--joint", found.audit[:6], "--store", store)
+    assert "1 run without a promise of a record, all in one joint audit" in said
+
+    clearance = two.clear(read_run(second), "ada", [str(document) for document in range(DOCUMENTS)])
+    two.take_part(second, clearance=clearance)
+    said = said_by("verify", clearance, "--ledger", two.ledger)
+    assert "2 runs without a promise of a record, all in one joint audit, which found every document clear" in said
+    with pytest.raises(InputError, match="it would be 3"):
+        two.take_part(two.protocol(SVD))
