@@ -11,8 +11,9 @@ import importlib.metadata
 import importlib.util
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,9 +50,14 @@ def cluster_class(name: str) -> Callable[..., Any]:
     return cast(Callable[..., Any], found)
 
 
+@cache  # half a second each time
+def _packages() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
 def _installed(top: str) -> bool:
     """Whether a module's name is that of an installed package, and what would be imported for it lies there."""
-    names = importlib.metadata.packages_distributions().get(top, ())
+    names = _packages().get(top, ())
     spec = importlib.util.find_spec(top) if names else None
     if spec is None:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
@@ -35,6 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         given = item.callspec.params if hasattr(item, "callspec") else ()  # a parameter may have the same name
         if STARTERS.intersection(getattr(item, "fixturenames", ())).difference(given):
             item.add_marker(pytest.mark.e2e)
+
+
+def pytest_collection_finish() -> None:
+    """What all modules and tests are made of lives to the end: it is not looked through for garbage any more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -57,8 +56,9 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Not what only type checkers import."""
+@cache
+def imported(path: Path) -> tuple[tuple[int, str], ...]:
+    """Lines and modules; not what only type checkers import."""
     tree = parsed(path)
     typing = {
         id(inner)
@@ -66,11 +66,13 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
+    found: list[tuple[int, str]] = []
     for node in (node for node in ast.walk(tree) if id(node) not in typing):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.lineno, node.module
+            found.append((node.lineno, node.module))
+    return tuple(found)
 
 
 @pytest.mark.parametrize("room", ROOMS)

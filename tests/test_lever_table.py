@@ -17,15 +17,18 @@ def table() -> ModuleType:
     return script("lever_table")
 
 
-def test_the_page_is_of_today(table: ModuleType) -> None:
+@pytest.fixture(scope="module")
+def page(table: ModuleType) -> str:
+    return str(table.page())
+
+
+def test_the_page_is_of_today(page: str) -> None:
     written = (ROOT / "docs" / "audit-and-run.md").read_text(encoding="utf-8")
-    assert written == table.page(), "run tools/lever_table.py"
+    assert written == page, "run tools/lever_table.py"
 
 
-def test_it_tells_what_a_run_refuses(table: ModuleType) -> None:
-    rows = {
-        line.split(" | ")[0]: line.split(" | ") for line in table.page().splitlines() if line.startswith("| `")
-    }
+def test_it_tells_what_a_run_refuses(table: ModuleType, page: str) -> None:
+    rows = {line.split(" | ")[0]: line.split(" | ") for line in page.splitlines() if line.startswith("| `")}
     columns = [f"`{name}`" for name in table.PROGRAMS]
     refused = rows["| `levers.most_frequent` alone"]
     assert {cell.strip(" |") for cell in refused[1:]} == {"*audit*"}

@@ -147,10 +147,10 @@ def test_poisson_and_balanced_and_literal_find_the_same_leak(corpus: Corpus) -> 
     outlier = int((residual**2).sum(axis=1).argmax())  # largest leverage
     name = str(corpus.ids[outlier])
     designs = [
-        {"party_size": 30, "with_runs": 80},
-        {"party_size": 30, "with_runs": 80, "sampling": "poisson"},
-        {"kind": "balanced", "party_size": 30, "with_runs": 80, "documents": [name]},
-        {"kind": "literal", "party_size": 30, "with_runs": 80, "documents": [name]},
+        {"party_size": 30, "with_runs": 60},
+        {"party_size": 30, "with_runs": 60, "sampling": "poisson"},
+        {"kind": "balanced", "party_size": 30, "with_runs": 60, "documents": [name]},
+        {"kind": "literal", "party_size": 30, "with_runs": 60, "documents": [name]},
     ]
     distances = []
     for design in designs:

@@ -26,6 +26,7 @@ ksdp.plan(X, "pd-nmf", rank=2, party_size=0.25)
 """
 
 
+@pytest.mark.e2e
 def test_an_audit_runs_where_no_extra_is_installed(tmp_path: Path) -> None:
     code = AUDIT.format(missing=sorted(ksdp.cli.EXTRAS), page=str(tmp_path / "page.html"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)

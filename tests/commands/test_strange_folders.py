@@ -27,6 +27,7 @@ key = "{key}"
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("mechanism", ["helper:thing", "pd-svd"])
 def test_checking_a_protocol_file_imports_no_neighbour(tmp_path: Path, mechanism: str) -> None:
     """Neither the module that it names nor one that stands in for a library's."""

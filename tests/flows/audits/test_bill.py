@@ -25,7 +25,7 @@ def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) ->
     counts[:, 0] += 1
     corpus = Corpus(canonical(sp.csr_array(counts)), np.array([f"document {n}" for n in range(400)]))
     tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "seed": 4}
-    tables |= {"design": {"party_size": party_size, "with_runs": 40}}
+    tables |= {"design": {"party_size": party_size, "with_runs": 20}}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy", "span-energy"]}}
     ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)
     for block in ready.plan.blocks:

@@ -81,9 +81,9 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
 
 
 def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
-    limits = Limits(tried=3, documents=60, runs=150, quota=0.2, levers=("advantage",))
+    limits = Limits(tried=2, documents=60, runs=100, quota=0.2, levers=("advantage",))
     out = advise_spec(spec(), base, base / "store", limits, write=base / "advised.toml")
-    assert len(out["tried"]) == 3
+    assert len(out["tried"]) == 2
     assert out["best"] is not None
     assert out["tried"][0]["setting"] == {"advantage": 0.2}
     advised, folder = read_spec_file(base / "advised.toml")
@@ -114,7 +114,7 @@ def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:
     asked = spec(noise=1e-6, rank=2)
     tables = asked.model_dump(mode="json")
     tables["design"]["party_size"] = 20
-    limits = Limits(tried=1, documents=60, runs=100, quota=0.2, levers=("rank",))
+    limits = Limits(tried=1, documents=60, runs=60, quota=0.2, levers=("rank",))
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
     assert out["best"] is None
     assert out["needed"] > ROWS

@@ -166,7 +166,7 @@ def test_the_result_says_what_it_reveals() -> None:
 
 # --- what can be seen -------------------------------------------------------------------------------------------
 
-RUNS = 250
+RUNS = 120
 
 
 def opened(

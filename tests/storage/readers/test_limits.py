@@ -105,6 +105,7 @@ def test_a_sensible_pattern_is_taken() -> None:
     check_pattern(CorpusSpec(path="x.csv"), ["never tried: it is the default"])
 
 
+@pytest.mark.e2e
 def test_a_disk_that_is_full_and_memory_that_is_short_are_one_line_each(tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (400, 400))))
     (tmp_path / "s.toml").write_text(

@@ -39,7 +39,7 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
     exact = run(make_mechanism(name, parameters), 0)
     noisy = Noisy(name, noise=0.5, parameters=parameters)
     assert {a.name: a.shape for a in noisy.observables(60)} == {k: v.shape for k, v in exact.items()}
-    runs = [run(noisy, seed) for seed in range(200)]
+    runs = [run(noisy, seed) for seed in range(60)]
     for key, array in exact.items():
         stacked = np.stack([seen[key] for seen in runs])
         if key in ("span", "span_sigma", "first_blocks", "topics"):
@@ -88,7 +88,7 @@ def test_the_span_of_noisy_blocks_is_worked_out_from_them_and_hides_what_they_hi
 def test_sums_over_sweeps_are_worked_out_from_the_sums_of_every_sweep(start: str) -> None:
     parameters = {"rank": 2, "sweeps": 3, "tolerance": 0.0, "start": start}
     exact = run(make_mechanism("pd-nmf", parameters), 0)
-    seen = [run(Noisy("pd-nmf", 1.0, parameters, scale=0.05), seed) for seed in range(50)]
+    seen = [run(Noisy("pd-nmf", 1.0, parameters, scale=0.05), seed) for seed in range(25)]
     assert {key: array.shape for key, array in exact.items()} == {k: a.shape for k, a in seen[0].items()}
     for found in seen:
         positive = (found["sums"] > 0).all(axis=0)
