@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks import ROOT
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.reproducing.arm_tables import distances
+from ksdp.audit.reproducing.arm_tables import distances, largest, strongest
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
@@ -36,10 +36,11 @@ def run(corpora: list[str], features: list[int], runs: int, topics: bool) -> Non
             for opens in ("every round", "final"):
                 plan = _plan(corpus, most, runs, topics, opens)
                 bits, found = distances(plan)
+                leaking = strongest(found)
                 drawn = np.random.default_rng(0).normal(size=bits.shape)
                 print(
                     f"{corpus}, {most} terms, {plan.mechanism.name} opens {opens}, {plan.design.runs} runs: D "
-                    f"{_said(np.max(list(found.values()), axis=0))}; strongest {_strongest(found)}; "
+                    f"{_said(largest(found))}; strongest {leaking} {_said(found[leaking])}; "
                     f"one column of noise {_said(ks_table(drawn, bits).distance)}",
                     flush=True,
                 )
@@ -53,11 +54,6 @@ def _plan(corpus: str, most: int, runs: int, topics: bool, opens: str) -> Plan:
     tables["design"] |= DESIGN | {"with_runs": runs}
     spec = Spec.model_validate(tables)
     return make_plan(spec, spec_corpus(spec, base))
-
-
-def _strongest(found: dict[str, NDArray[np.float64]]) -> str:
-    name = max(found, key=lambda each: float(np.median(found[each])))
-    return f"{name} {_said(found[name])}"
 
 
 def _said(distance: NDArray[np.float64]) -> str:

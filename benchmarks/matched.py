@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.raw_leak import RATED, mails, stars, table, topics
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.planning import make_plan
-from ksdp.audit.reproducing.arm_tables import distances
+from ksdp.audit.reproducing.arm_tables import distances, largest
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -54,7 +54,7 @@ def run() -> None:
         matched = np.max([found.pop(name) for name in FILTERS[opens] if name in found], axis=0)
         drawn = np.random.default_rng(0).normal(size=bits.T.shape)
         noise = ks_table(np.ascontiguousarray(drawn.astype(np.float32).T), bits).distance
-        plain = np.max(list(found.values()), axis=0)
+        plain = largest(found)
         cells = "  ".join(f"{np.median(d):6.3f} {np.quantile(d, 0.95):5.3f}" for d in (noise, plain, matched))
         said = f"{opens:12} {corpus.__name__:8} {mechanism:8} {size:6.0%} {plan.design.runs:5}"
         print(f"{said}  {cells}", flush=True)

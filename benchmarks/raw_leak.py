@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks import ROOT, data_folder
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.planning import make_plan
-from ksdp.audit.reproducing.arm_tables import distances
+from ksdp.audit.reproducing.arm_tables import distances, largest
 from ksdp.audit.sampling import Stored
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.verdicts.ks import ks_table
@@ -104,18 +104,18 @@ def _setting(corpus: Corpus, mechanism: dict[str, object], size: float, runs: in
             arrays.setdefault("sums and weights", []).append(both)
 
     bits, found = distances(plan, look)
-    largest = np.max(list(found.values()), axis=0)
+    most = largest(found)
     noise = ks_table(np.random.default_rng(0).normal(size=bits.shape), bits).distance
-    _say("noise, one column", noise, largest)
-    _say("largest of the default columns", largest, largest)
+    _say("noise, one column", noise, most)
+    _say("largest of the default columns", most, most)
     for name in sorted(found, key=lambda name: -float(np.median(found[name])))[:3]:
-        _say(name, found[name], largest)
+        _say(name, found[name], most)
     for name, rows in arrays.items():
-        _say(f"learned-raw on {name}", raw_tests(gram_of_runs(np.stack(rows)), bits).distance[:, 0], largest)
+        _say(f"learned-raw on {name}", raw_tests(gram_of_runs(np.stack(rows)), bits).distance[:, 0], most)
 
 
-def _say(name: str, distance: NDArray[np.float64], largest: NDArray[np.float64]) -> None:
-    above = float((distance > largest + 0.05).mean())
+def _say(name: str, distance: NDArray[np.float64], most: NDArray[np.float64]) -> None:
+    above = float((distance > most + 0.05).mean())
     print(
         f"  {name:40} {np.median(distance):.3f}, 95 % {np.quantile(distance, 0.95):.3f}; "
         f"above all default columns by 0.05: {above:.0%}",

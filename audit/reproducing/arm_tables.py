@@ -22,7 +22,7 @@ from ksdp.audit.sampling import Stored, run_observables
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.ks import KSTable, ks_table
 
-__all__ = ["ArmTables", "arm_tables", "distances", "documents_arms"]
+__all__ = ["ArmTables", "arm_tables", "distances", "documents_arms", "largest", "strongest"]
 
 _OF_ROWS = 12
 """A database holds half of the documents that share runs; these are at most a twelfth of it."""
@@ -62,6 +62,16 @@ def distances(
     return bits, {name: table.distance for name, table in found.items()}
 
 
+def largest(distance: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Every document's largest D, of D by column."""
+    return np.asarray(np.max(list(distance.values()), axis=0))
+
+
+def strongest(distance: Mapping[str, NDArray[np.float64]]) -> str:
+    """The column whose D is the largest in the median."""
+    return max(distance, key=lambda name: float(np.median(distance[name])))
+
+
 @dataclass(frozen=True, eq=False)
 class ArmTables:
     """Of every document, by column: D and log10 of its exact p, shape (n_documents,)."""
@@ -77,10 +87,6 @@ class ArmTables:
         """The smallest p over all columns, times their number (Bonferroni)."""
         least = np.min(list(self.log10_p.values()), axis=0)
         return np.asarray(np.minimum(1.0, len(self.log10_p) * 10.0**least))
-
-    def largest(self) -> NDArray[np.float64]:
-        """D of every document's strongest column."""
-        return np.asarray(np.max(list(self.distance.values()), axis=0))
 
 
 def documents_arms(

@@ -24,7 +24,7 @@ from ksdp.audit.learning.gain import GainRows, gain_scores
 from ksdp.audit.learning.gain_summary import MeasureGain, summarise_gain
 from ksdp.audit.mechanisms.contract import Database, Mechanism, opened
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.reproducing.arm_tables import ArmTables, documents_arms
+from ksdp.audit.reproducing.arm_tables import ArmTables, documents_arms, largest
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
 __all__ = ["MECHANISMS", "certified_advantage", "compare"]
@@ -157,15 +157,15 @@ def _parties(corpus: Corpus) -> tuple[sp.csr_array, ...]:
 def _outcome(title: str, found: Sequence[Compared]) -> Outcome:
     rows, lines = [], []
     for one in found:
-        largest, kept = one.found.largest(), one.gain.kept
-        high = float(np.quantile(largest, 0.95))
+        D, kept = largest(one.found.distance), one.gain.kept
+        high = float(np.quantile(D, 0.95))
         rows.append(
             (
                 one.name,
                 round(one.gain.run.mean, 4),
                 f"{one.gain.gain.mean:+.4f}",
                 None if kept is None else f"{kept.mean:.0%}",
-                round(float(np.median(largest)), 2),
+                round(float(np.median(D)), 2),
                 round(high, 2),
                 None if one.certified is None else round(one.certified, 2),
                 f"{one.numbers:,}",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.reproducing.arm_tables import ArmTables, documents_arms
+from ksdp.audit.reproducing.arm_tables import documents_arms, largest, strongest
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
 __all__ = ["FIGURE_6", "TABLE_2", "figure_6", "table_2"]
@@ -52,10 +52,10 @@ def table_2(
         for share in shares:
             say(f"{name}, parties of {share:.1%}")
             found = documents_arms(corpus, mechanism, share, documents=documents, runs=runs)
-            p, strongest = found.smallest(("sigma",)), found.corrected()
-            rejected, others = float((p < _FOUND).mean()), float((strongest < _FOUND).mean())
+            p, corrected = found.smallest(("sigma",)), found.corrected()
+            rejected, others = float((p < _FOUND).mean()), float((corrected < _FOUND).mean())
             seen.append(others)
-            medians.append(float(np.median(found.largest())))
+            medians.append(float(np.median(largest(found.distance))))
             rows.append(
                 (
                     name,
@@ -64,9 +64,9 @@ def table_2(
                     f"{p.mean():.2f} +- {p.std():.2f}",
                     f"{rejected:.0%}",
                     round(float(np.median(found.distance["sigma"])), 2),
-                    _strongest(found),
+                    strongest(found.distance),
                     round(medians[-1], 2),
-                    f"{np.median(strongest):.1g}",
+                    f"{np.median(corrected):.1g}",
                     f"{others:.0%}",
                 )
             )
@@ -129,9 +129,8 @@ def figure_6(
                 means[way].append(float(p.mean()))
                 row.append(f"{p.mean():.3f} +- {p.std():.2f}")
             caught.append(float((found.corrected() < _FOUND).mean()))
-            rows.append(
-                (*row, _strongest(found), round(float(np.median(found.largest())), 2), f"{caught[-1]:.0%}")
-            )
+            most = float(np.median(largest(found.distance)))
+            rows.append((*row, strongest(found.distance), round(most, 2), f"{caught[-1]:.0%}"))
         x = tuple(100 * share for share in shares)
         lines += [Line(name, f"Sigma {way}", x, tuple(values)) for way, values in means.items()]
         more = [a > b for a, b in zip(means["hidden"], means["revealed"], strict=True)]
@@ -155,7 +154,3 @@ def figure_6(
     return Outcome(
         columns, tuple(rows), tuple(said), tuple(lines), "party size (%)", "smallest p, mean", ("x", "y")
     )
-
-
-def _strongest(found: ArmTables) -> str:
-    return max(found.distance, key=lambda name: float(np.median(found.distance[name])))

@@ -34,12 +34,8 @@ def values_of(
     """What a document's tests read at the last look that it had: which runs held it, and the values, run by run.
 
     Where the store does not keep values, the document alone is measured again: on stored observables, or in runs
-    of the mechanism made again from the seed. The values are the same to the last bit.
-
-    Returns
-    -------
-    held : shape (n_runs,)
-    values : shape (n_statistics, n_runs)
+    of the mechanism made again from the seed. The values are the same to the last bit, in the shapes of
+    `read_values_by_run`.
 
     Raises
     ------

@@ -18,13 +18,13 @@ from ksdp.flows.runs.kit_files import KIT, changes
 from ksdp.flows.runs.kit_folder import KitFolder
 from ksdp.flows.runs.kit_party import check_kit
 from ksdp.protocols.network.certificates import Credentials, make_credentials
-from ksdp.protocols.network.knocking import Doorway, KnockError, knock
 from ksdp.protocols.network.mesh import Address, Peer
+from ksdp.protocols.network.probes import ProbeError, ProbeListener, probe
 from ksdp.protocols.runs.about import LARGEST_ABOUT, About, different_terms
 from ksdp.storage.runs.sealed import open_sealed, write_sealed
 from ksdp.tasks.provenance import code_hash
 
-__all__ = ["Knocks", "check_peers", "compare", "look"]
+__all__ = ["PeerCheck", "check_peers", "compare", "look"]
 
 _CLOCKS = 300.0
 """Seconds that two clocks may differ: dates of clearances and of certificates are days."""
@@ -34,7 +34,7 @@ _AGAIN = frozenset({"refused", "mute", "silent", "hung-up", "name"})
 
 
 @dataclass(frozen=True, eq=False)
-class Knocks:
+class PeerCheck:
     """Who looks, how long, and by which clock."""
 
     run: Meant
@@ -49,8 +49,8 @@ class Knocks:
     clock: Callable[[], datetime]
 
 
-def check_peers(asked: Knocks, tell: Callable[[Finding], None]) -> tuple[Finding, ...]:
-    """Listen, knock at those whose names come earlier, wait for those whose names come later; compare.
+def check_peers(asked: PeerCheck, tell: Callable[[Finding], None]) -> tuple[Finding, ...]:
+    """Listen, probe those whose names come earlier, wait for those whose names come later; compare.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def check_peers(asked: Knocks, tell: Callable[[Finding], None]) -> tuple[Finding
     return tuple(findings)
 
 
-async def look(asked: Knocks, note: Callable[[Finding], None]) -> None:
+async def look(asked: PeerCheck, note: Callable[[Finding], None]) -> None:
     """The same within an event loop."""
     run, me = asked.run, asked.me
     there = run.speaks_with(me)
@@ -78,13 +78,13 @@ async def look(asked: Knocks, note: Callable[[Finding], None]) -> None:
     def say() -> bytes:
         return about_of(run, asked.grounds, asked.clock()).to_bytes()
 
-    door = Doorway(listen, credentials, keys, say, seconds=asked.hop, limit=LARGEST_ABOUT)
+    door = ProbeListener(listen, credentials, keys, say, seconds=asked.hop, limit=LARGEST_ABOUT)
     async with contextlib.AsyncExitStack() as stack:
         listens = True
         try:
             await stack.enter_async_context(door)
             note(Finding(me, "listen", f"{listen} is free"))
-        except KnockError as error:
+        except ProbeError as error:
             listens = False
             words = {"port": listen.port, "address": run.address(me), "host": listen.host, "peer": me}
             note(Finding(me, error.hop, str(error), error.code, mend(error.code, **words)))
@@ -98,7 +98,7 @@ async def look(asked: Knocks, note: Callable[[Finding], None]) -> None:
 
 
 async def _dial(
-    asked: Knocks,
+    asked: PeerCheck,
     peer: Peer,
     credentials: Credentials,
     keys: dict[str, Ed25519PublicKey],
@@ -109,8 +109,8 @@ async def _dial(
     end = loop.time() + asked.wait
     while True:
         try:
-            heard = await knock(peer, credentials, keys, say(), seconds=asked.hop, limit=LARGEST_ABOUT)
-        except KnockError as error:
+            heard = await probe(peer, credentials, keys, say(), seconds=asked.hop, limit=LARGEST_ABOUT)
+        except ProbeError as error:
             if error.code in _AGAIN and loop.time() < end:
                 await asyncio.sleep(_PAUSE)
                 continue
@@ -140,7 +140,7 @@ async def _dial(
         return
 
 
-async def _await(asked: Knocks, door: Doorway, name: str, note: Callable[[Finding], None]) -> None:
+async def _await(asked: PeerCheck, door: ProbeListener, name: str, note: Callable[[Finding], None]) -> None:
     async def here() -> None:
         async with door.came:
             await door.came.wait_for(lambda: name in door.heard)

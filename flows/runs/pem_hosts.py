@@ -22,8 +22,8 @@ from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.pem_holder import play_holder
+from ksdp.protocols.network.pem_messages import LARGEST, PemMessages, PemOutcome, joined_messages
 from ksdp.protocols.network.pem_nodes import play_aggregator, play_server
-from ksdp.protocols.network.pem_talk import LARGEST, PemOutcome, PemTalk, pem_talk
 from ksdp.protocols.pem.spread_noise import SpreadSampler
 from ksdp.storage.runs.results import require_no_result, write_run
 
@@ -84,23 +84,23 @@ def run_pem_host(
         if held is not None and held.live is not None:
             stack.enter_context(held.live)
 
-        async def play(talk: PemTalk) -> PemOutcome:
+        async def play(messages: PemMessages) -> PemOutcome:
             if role == "server":
-                return await play_server(talk, nodes, name, key, sampler, spec.run.patience)
+                return await play_server(messages, nodes, name, key, sampler, spec.run.patience)
             assert algorithm is not None
             if role == "aggregator":
-                return await play_aggregator(talk, nodes, name, key, algorithm, spec.run.every)
+                return await play_aggregator(messages, nodes, name, key, algorithm, spec.run.every)
             assert held is not None
             arrivals = deal_out(held) if held.live is not None else None
-            return await play_holder(talk, nodes, name, key, algorithm, held.clients, arrivals)
+            return await play_holder(messages, nodes, name, key, algorithm, held.clients, arrivals)
 
         async def run() -> PemOutcome:
             present = spec.timeouts.present
             async with (
                 _mesh(hosts, name, key, listen or hosts.address(name), note, clock) as mesh,
-                pem_talk(mesh, note, present=present, optional=_optional(hosts, name)) as talk,
+                joined_messages(mesh, note, present=present, optional=_optional(hosts, name)) as messages,
             ):
-                return await play(talk)
+                return await play(messages)
 
         outcome = noted.played(run())
         about = _about(hosts, name, outcome, held) | noted.took()

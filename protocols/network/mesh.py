@@ -83,7 +83,7 @@ class Mesh:
     limit : int
         Most bytes of one message.
     about : callable, optional
-        What is said to a peer who checks whether this party is there (`knocking`).
+        What is said to a peer who checks whether this party is there (`probes`).
 
     Raises
     ------

@@ -13,7 +13,7 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import number_of, pack
-from ksdp.protocols.network.pem_talk import BATCH_BYTES, PemOutcome, PemTalk, agree
+from ksdp.protocols.network.pem_messages import BATCH_BYTES, PemMessages, PemOutcome, agree
 from ksdp.protocols.pem.client import PemClient
 from ksdp.protocols.pem.rolls import PemNodes, client_name
 from ksdp.protocols.pem.state_messages import unpack_state
@@ -26,7 +26,7 @@ Arrivals = Callable[[], Mapping[str, sp.csr_array]]
 
 
 async def play_holder(
-    talk: PemTalk,
+    messages: PemMessages,
     nodes: PemNodes,
     name: str,
     key: Ed25519PrivateKey,
@@ -53,15 +53,15 @@ async def play_holder(
     names = {client: client_name(name, client) for client in records}
     keys = {client: Ed25519PrivateKey.generate() for client in records}
     public = {names[c]: k.public_key().public_bytes_raw() for c, k in keys.items()}
-    terms = await agree(talk, nodes, name, key, public)
+    terms = await agree(messages, nodes, name, key, public)
     hub, servers = nodes.aggregator, [p.name for p in nodes.servers]
     clients = await asyncio.to_thread(
         lambda: {c: PemClient(terms, names[c], keys[c], algorithm, part) for c, part in records.items()}
     )
-    greetings = [Envelope.from_bytes(body) for body in (await talk.hear_all(servers, "hello")).values()]
+    greetings = [Envelope.from_bytes(body) for body in (await messages.hear_all(servers, "hello")).values()]
     hellos = await asyncio.to_thread(lambda: [client.hello().to_bytes() for client in clients.values()])
     for server in servers:
-        await talk.tell(server, "hellos", pack("envelopes", *hellos))
+        await messages.tell(server, "hellos", pack("envelopes", *hellos))
 
     def hear() -> None:
         for client in clients.values():
@@ -70,8 +70,8 @@ async def play_holder(
     await asyncio.to_thread(hear)
     iteration, left = 0, len(clients)
     while True:
-        talk.round = iteration + 1
-        message = Envelope.from_bytes(await talk.hear(hub.name, "state"))
+        messages.round = iteration + 1
+        message = Envelope.from_bytes(await messages.hear(hub.name, "state"))
         body = open_numbered(message, terms.session, "pem-state", hub, iteration)
         state = unpack_state(body)
         if terms.budget.over(state):
@@ -79,17 +79,19 @@ async def play_holder(
         if arrivals is not None:
             for client, part in arrivals().items():
                 clients[client].offer(part)
-        await _upload(talk, list(clients.values()), message, servers)
-        left = min(number_of(each) for each in (await talk.hear_all(servers, "taken")).values())
+        await _upload(messages, list(clients.values()), message, servers)
+        left = min(number_of(each) for each in (await messages.hear_all(servers, "taken")).values())
         iteration += 1
     digest = hashlib.sha256(body).digest()
-    for server, theirs in (await talk.hear_all(servers, "result")).items():
+    for server, theirs in (await messages.hear_all(servers, "result")).items():
         if theirs != digest:
             raise ProtocolError(f"{server} was shown another result: {hub.name} is not to be trusted.")
     return PemOutcome(terms.session.hex(), state, digest.hex(), len(terms.clients), left)
 
 
-async def _upload(talk: PemTalk, clients: Sequence[PemClient], message: Envelope, servers: Sequence[str]) -> None:
+async def _upload(
+    messages: PemMessages, clients: Sequence[PemClient], message: Envelope, servers: Sequence[str]
+) -> None:
     """Every client's answer, to every server; so many at a time that no message is long."""
     at = 0
     while True:
@@ -107,6 +109,6 @@ async def _upload(talk: PemTalk, clients: Sequence[PemClient], message: Envelope
         at = await asyncio.to_thread(fill, at)
         last = b"\1" if at >= len(clients) else b"\0"
         for server, uploads in batch.items():
-            await talk.tell(server, "uploads", pack("pem-batch", last, *uploads))
+            await messages.tell(server, "uploads", pack("pem-batch", last, *uploads))
         if last == b"\1":
             return

@@ -27,7 +27,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack_number, unpack
-from ksdp.protocols.network.pem_talk import PemOutcome, PemTalk, agree, envelopes
+from ksdp.protocols.network.pem_messages import PemMessages, PemOutcome, agree, envelopes
 from ksdp.protocols.network.places import LinkError
 from ksdp.protocols.pem.aggregator import PemAggregator
 from ksdp.protocols.pem.rolls import PemNodes, is_of
@@ -39,7 +39,7 @@ __all__ = ["play_aggregator", "play_server"]
 
 
 async def play_server(
-    talk: PemTalk, nodes: PemNodes, name: str, key: Ed25519PrivateKey, sampler: Sampler, patience: float
+    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, sampler: Sampler, patience: float
 ) -> PemOutcome:
     """Serve: add up shares and noise, iteration by iteration.
 
@@ -54,54 +54,54 @@ async def play_server(
         If the aggregator is lost or deviates, or too few clients are left.
     """
     await asyncio.to_thread(sampler.draw, 1.0, 1)  # loads what it needs now, not in the first iteration
-    terms = await agree(talk, nodes, name, key, {})
+    terms = await agree(messages, nodes, name, key, {})
     hub, holders = nodes.aggregator, [p.name for p in nodes.holders]
     server = PemServer(terms, name, key, sampler=sampler)
-    await talk.tell_those_here(holders, "hello", server.hello().to_bytes())
-    heard = await asyncio.gather(*(_hellos(talk, holder, patience) for holder in talk.here(holders)))
+    await messages.tell_those_here(holders, "hello", server.hello().to_bytes())
+    heard = await asyncio.gather(*(_hellos(messages, holder, patience) for holder in messages.here(holders)))
     hellos = [hello for each in heard for hello in each]
     await asyncio.to_thread(server.hear, hellos)
     refused = iteration = 0
     while True:
-        talk.round = iteration + 1
-        message = Envelope.from_bytes(await talk.hear(hub.name, "state"))
+        messages.round = iteration + 1
+        message = Envelope.from_bytes(await messages.hear(hub.name, "state"))
         if not await asyncio.to_thread(server.open, message):
             break
         one_at_a_time = asyncio.Lock()
         gathered = (
-            _gather(talk, server, holder, patience, one_at_a_time) for holder in talk.here(holders)
+            _gather(messages, server, holder, patience, one_at_a_time) for holder in messages.here(holders)
         )  # each until its last batch
         refused += sum(await asyncio.gather(*gathered))
-        await talk.tell(hub.name, "present", server.present().to_bytes())
-        roster = Envelope.from_bytes(await talk.hear(hub.name, "roster"))
+        await messages.tell(hub.name, "present", server.present().to_bytes())
+        roster = Envelope.from_bytes(await messages.hear(hub.name, "roster"))
         partial = await asyncio.to_thread(server.total, roster)
-        await talk.tell(hub.name, "partial", partial.to_bytes())
+        await messages.tell(hub.name, "partial", partial.to_bytes())
         left = server.waits_for
-        for holder in talk.here(holders):
+        for holder in messages.here(holders):
             count = sum(is_of(client, holder) for client in left)
-            await talk.tell_those_here([holder], "taken", pack_number(count))
+            await messages.tell_those_here([holder], "taken", pack_number(count))
         iteration += 1
     body = open_numbered(message, terms.session, "pem-state", hub, iteration)
     digest = hashlib.sha256(body).digest()
-    await talk.tell_those_here(holders, "result", digest)
+    await messages.tell_those_here(holders, "result", digest)
     return PemOutcome(
         terms.session.hex(), unpack_state(body), digest.hex(), len(terms.clients), refused=refused,
-        sampler=sampler.label, lost=_lost(talk, holders),
+        sampler=sampler.label, lost=_lost(messages, holders),
     )  # fmt: skip
 
 
-async def _hellos(talk: PemTalk, holder: str, patience: float) -> list[Envelope]:
+async def _hellos(messages: PemMessages, holder: str, patience: float) -> list[Envelope]:
     """Those of one holder's clients; none where it is out."""
-    async for body in _in_time(talk, holder, "hellos", patience):
+    async for body in _in_time(messages, holder, "hellos", patience):
         try:
             return [each for each in envelopes(body) if is_of(each.sender, holder)]
         except ProtocolError:
-            await _out(talk, holder, "sends what is damaged")
+            await _out(messages, holder, "sends what is damaged")
     return []
 
 
 async def _gather(
-    talk: PemTalk, server: PemServer, holder: str, patience: float, one_at_a_time: asyncio.Lock
+    messages: PemMessages, server: PemServer, holder: str, patience: float, one_at_a_time: asyncio.Lock
 ) -> int:
     """Take one holder's uploads up to its last batch; how many were refused."""
     refused = 0
@@ -118,11 +118,11 @@ async def _gather(
                 bad += 1
         return bad
 
-    async for body in _in_time(talk, holder, "uploads", patience):
+    async for body in _in_time(messages, holder, "uploads", patience):
         try:
             last, *uploads = unpack("pem-batch", body)
         except ProtocolError:
-            await _out(talk, holder, "sends what is damaged")
+            await _out(messages, holder, "sends what is damaged")
             return refused + 1
         async with one_at_a_time:
             refused += await asyncio.to_thread(take, uploads)
@@ -131,30 +131,35 @@ async def _gather(
     return refused
 
 
-async def _in_time(talk: PemTalk, holder: str, kind: str, patience: float) -> AsyncIterator[bytes]:
+async def _in_time(messages: PemMessages, holder: str, kind: str, patience: float) -> AsyncIterator[bytes]:
     """What a holder says, until it is late, lost, or says something else: then it is out."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
         left = deadline - asyncio.get_running_loop().time()
         try:
-            body = await asyncio.wait_for(talk.hear(holder, kind), max(left, 0.001))
+            body = await asyncio.wait_for(messages.hear(holder, kind), max(left, 0.001))
         except (TimeoutError, ProtocolError) as error:
             why = "is late" if isinstance(error, TimeoutError) else "says what is not due"
-            await _out(talk, holder, "is lost" if isinstance(error, LinkError) else why)
+            await _out(messages, holder, "is lost" if isinstance(error, LinkError) else why)
             return
         yield body
 
 
-async def _out(talk: PemTalk, holder: str, why: str) -> None:
-    link = talk.mesh.links[holder]
+async def _out(messages: PemMessages, holder: str, why: str) -> None:
+    link = messages.mesh.links[holder]
     if not link.failed.done():
         await link.abort("gone", holder)
         link.fail(f"{holder} {why}.", "gone")
-    talk.note(what="out", peer=holder)
+    messages.note(what="out", peer=holder)
 
 
 async def play_aggregator(
-    talk: PemTalk, nodes: PemNodes, name: str, key: Ed25519PrivateKey, algorithm: PemAlgorithm, every: float
+    messages: PemMessages,
+    nodes: PemNodes,
+    name: str,
+    key: Ed25519PrivateKey,
+    algorithm: PemAlgorithm,
+    every: float,
 ) -> PemOutcome:
     """Aggregate: announce states, add the servers' sums.
 
@@ -168,23 +173,23 @@ async def play_aggregator(
     ProtocolError
         If a server is lost or deviates, or too few clients are left.
     """
-    terms: PemTerms = await agree(talk, nodes, name, key, {})
+    terms: PemTerms = await agree(messages, nodes, name, key, {})
     aggregator = PemAggregator(terms, key, algorithm)
     holders, servers = [p.name for p in nodes.holders], [p.name for p in nodes.servers]
     clock = asyncio.get_running_loop().time
     while True:
-        talk.round, began = len(aggregator.totals) + 1, clock()
+        messages.round, began = len(aggregator.totals) + 1, clock()
         message = aggregator.begin()
         for server in servers:
-            await talk.tell(server, "state", message.to_bytes())
-        await talk.tell_those_here(holders, "state", message.to_bytes())
+            await messages.tell(server, "state", message.to_bytes())
+        await messages.tell_those_here(holders, "state", message.to_bytes())
         if aggregator.due == "done":
             break
-        lists = await talk.hear_all(servers, "present")
+        lists = await messages.hear_all(servers, "present")
         roster = aggregator.roster(map(Envelope.from_bytes, lists.values())).to_bytes()
         for server in servers:
-            await talk.tell(server, "roster", roster)
-        sums = [Envelope.from_bytes(body) for body in (await talk.hear_all(servers, "partial")).values()]
+            await messages.tell(server, "roster", roster)
+        sums = [Envelope.from_bytes(body) for body in (await messages.hear_all(servers, "partial")).values()]
         await asyncio.to_thread(aggregator.reduce, sums)
         if not aggregator.over:
             await asyncio.sleep(max(0.0, every - (clock() - began)))
@@ -192,9 +197,9 @@ async def play_aggregator(
     rows = tuple(total.rows for total in aggregator.totals)
     return PemOutcome(
         terms.session.hex(), aggregator.state, hashlib.sha256(body).hexdigest(), len(terms.clients),
-        rows=rows, present=aggregator.present, lost=_lost(talk, holders),
+        rows=rows, present=aggregator.present, lost=_lost(messages, holders),
     )  # fmt: skip
 
 
-def _lost(talk: PemTalk, holders: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(holders) - set(talk.here(holders))))
+def _lost(messages: PemMessages, holders: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(holders) - set(messages.here(holders))))

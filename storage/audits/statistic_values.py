@@ -104,10 +104,8 @@ def read_values_by_run(
 
     Parameters
     ----------
-    document : str
-        Its id.
-    place : int
-        Its row in `verdicts.parquet`, from 0.
+    document, place
+        As for `stored_place`.
     statistics : sequence of str
         Names, of `stored_statistics`; one at least.
 

@@ -64,7 +64,7 @@ def check(
 
     from ksdp.flows.runs.budget import purse_files
     from ksdp.flows.runs.check_here import Question, check_here
-    from ksdp.flows.runs.check_peers import Knocks, check_peers
+    from ksdp.flows.runs.check_peers import PeerCheck, check_peers
     from ksdp.protocols.network.mesh import Address
 
     address = Address.parse(listen) if listen else None
@@ -74,6 +74,6 @@ def check(
     tell = tell_findings(here.findings, as_json=as_json)
     findings = list(here.findings)
     if here.run is not None and here.identity is not None:
-        asked = Knocks(here.run, me, here.identity, here.grounds, address, wait, hop, lambda: datetime.now(UTC))
+        asked = PeerCheck(here.run, me, here.identity, here.grounds, address, wait, hop, lambda: datetime.now(UTC))
         findings += check_peers(asked, tell)
     end_of_check(findings, as_json=as_json)

@@ -120,7 +120,7 @@ def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool
     """Say what would fail, here and at the others."""
     from datetime import UTC, datetime
 
-    from ksdp.flows.runs.check_peers import Knocks, check_peers
+    from ksdp.flows.runs.check_peers import PeerCheck, check_peers
     from ksdp.flows.runs.check_pem import check_pem_here
     from ksdp.protocols.network.mesh import Address
 
@@ -129,10 +129,10 @@ def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool
     told = tell_findings(here.findings, as_json=as_json)
     findings = list(here.findings)
     if here.run is not None and here.identity is not None:
-        knocks = Knocks(
+        check = PeerCheck(
             here.run, asked.me, here.identity, here.grounds, address, wait, 5.0, lambda: datetime.now(UTC)
         )
-        findings += check_peers(knocks, told)
+        findings += check_peers(check, told)
     end_of_check(findings, as_json=as_json)
 
 

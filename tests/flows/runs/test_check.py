@@ -23,14 +23,14 @@ from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.flows.runs.check_here import Question, check_here
-from ksdp.flows.runs.check_peers import Knocks, compare, look
+from ksdp.flows.runs.check_peers import PeerCheck, compare, look
 from ksdp.flows.runs.check_words import Finding, about_of
 from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.protocols.network.certificates import make_credentials
-from ksdp.protocols.network.knocking import Doorway
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
+from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.runs.about import LARGEST_ABOUT, About
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.screening.clearances import write_clearance
@@ -314,7 +314,7 @@ async def present(
     credentials = make_credentials(files.key(name), keys, now=now)
     about = replace(about_of(run, "uncleared", now), **changes)
     where = Address.parse(at or files.address(name))
-    async with Doorway(where, credentials, keys, about.to_bytes, seconds=LONG, limit=LARGEST_ABOUT):
+    async with ProbeListener(where, credentials, keys, about.to_bytes, seconds=LONG, limit=LARGEST_ABOUT):
         yield
 
 
@@ -353,14 +353,14 @@ def listens(port: int, backlog: int) -> Any:
         yield
 
 
-def looks(files: Files, me: str, protocol: Path, *, hop: float = LONG, listen: str | None = None) -> Knocks:
+def looks(files: Files, me: str, protocol: Path, *, hop: float = LONG, listen: str | None = None) -> PeerCheck:
     """At the moment that peers say, too: it may be minutes ago where all tests run in any order."""
     run = read_run(protocol)
     where = Address.parse(listen) if listen else None
-    return Knocks(run, me, files.key(me), "uncleared", where, 0.0, hop, lambda: NOW)
+    return PeerCheck(run, me, files.key(me), "uncleared", where, 0.0, hop, lambda: NOW)
 
 
-async def faults(asked: Knocks) -> list[Finding]:
+async def faults(asked: PeerCheck) -> list[Finding]:
     found: list[Finding] = []
     await look(asked, found.append)
     return [finding for finding in found if not finding.fine]

@@ -14,11 +14,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.flows.runs.check_here import Question, check_here
-from ksdp.flows.runs.check_peers import Knocks, look
+from ksdp.flows.runs.check_peers import PeerCheck, look
 from ksdp.flows.runs.check_pem import PemQuestion, check_pem_here
 from ksdp.flows.runs.check_words import Finding, about_of
 from ksdp.protocols.network.certificates import make_credentials
-from ksdp.protocols.network.knocking import Doorway
+from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.runs.about import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 
@@ -155,11 +155,11 @@ def looked(hosts: Hosts, me: str, present: tuple[str, ...] = (), wait: float = 0
             }
             credentials = make_credentials(load_private(hosts.folder / f"{name}.key"), keys, now=NOW)
             about = about_of(read, "not said", NOW).to_bytes
-            door = Doorway(read.address(name), credentials, keys, about, seconds=LONG, limit=LARGEST_ABOUT)
+            door = ProbeListener(read.address(name), credentials, keys, about, seconds=LONG, limit=LARGEST_ABOUT)
             doors.append(await door.__aenter__())
         read = hosts.read(me)
         key = load_private(hosts.folder / f"{me}.key")
-        asked = Knocks(read, me, key, "not said", None, wait, LONG, lambda: NOW)
+        asked = PeerCheck(read, me, key, "not said", None, wait, LONG, lambda: NOW)
         try:
             with socket.socket() as other:
                 if taken:

@@ -20,7 +20,7 @@ from ksdp.protocols.network.places import LinkError
 from ksdp.protocols.pem.rolls import NONCE_BYTES, PemNodes, make_roll, meet
 from ksdp.protocols.pem.terms import PemTerms
 
-__all__ = ["BATCH_BYTES", "LARGEST", "PemOutcome", "PemTalk", "agree", "envelopes", "pem_talk"]
+__all__ = ["BATCH_BYTES", "LARGEST", "PemMessages", "PemOutcome", "agree", "envelopes", "joined_messages"]
 
 LARGEST = 1 << 30
 """Bytes of the longest message that is taken."""
@@ -54,7 +54,7 @@ class PemOutcome:
     """Hosts that did not come, or were lost."""
 
 
-class PemTalk:
+class PemMessages:
     """This host's messages: each says what it is, and is noted.
 
     Parameters
@@ -115,14 +115,16 @@ class PemTalk:
 
 
 @contextlib.asynccontextmanager
-async def pem_talk(mesh: Mesh, note: Note, *, present: float, optional: frozenset[str]) -> AsyncIterator[PemTalk]:
-    """Join, talk, part (`joined`)."""
+async def joined_messages(
+    mesh: Mesh, note: Note, *, present: float, optional: frozenset[str]
+) -> AsyncIterator[PemMessages]:
+    """Join, exchange messages, part (`joined`)."""
     async with joined(mesh, note, present, optional):
-        yield PemTalk(mesh, note)
+        yield PemMessages(mesh, note)
 
 
 async def agree(
-    talk: PemTalk, nodes: PemNodes, name: str, key: Ed25519PrivateKey, clients: dict[str, bytes]
+    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, clients: dict[str, bytes]
 ) -> PemTerms:
     """Send this host's roll and hear everybody's; the aggregator collects them.
 
@@ -134,17 +136,17 @@ async def agree(
     own = make_roll(nodes, name, key, os_random(NONCE_BYTES), clients)
     hub = nodes.aggregator.name
     if name != hub:
-        await talk.tell(hub, "roll", own.to_bytes())
-        return meet(nodes, name, own, envelopes(await talk.hear(hub, "rolls")))
+        await messages.tell(hub, "roll", own.to_bytes())
+        return meet(nodes, name, own, envelopes(await messages.hear(hub, "rolls")))
     rolls = [own]
-    for peer in talk.here(sorted(talk.mesh.links)):
+    for peer in messages.here(sorted(messages.mesh.links)):
         try:
-            rolls.append(Envelope.from_bytes(await talk.hear(peer, "roll")))
+            rolls.append(Envelope.from_bytes(await messages.hear(peer, "roll")))
         except LinkError:
             if peer not in {p.name for p in nodes.holders}:
                 raise
     terms = meet(nodes, name, own, rolls)
-    await talk.tell_those_here(talk.mesh.links, "rolls", pack("envelopes", *(r.to_bytes() for r in rolls)))
+    await messages.tell_those_here(messages.mesh.links, "rolls", pack("envelopes", *(r.to_bytes() for r in rolls)))
     return terms
 
 

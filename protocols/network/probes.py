@@ -25,14 +25,14 @@ from ksdp.protocols.network.certificates import SKEW, Credentials, holder_of, pe
 from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
 
-__all__ = ["Doorway", "KnockError", "knock"]
+__all__ = ["ProbeError", "ProbeListener", "probe"]
 
 _BUFFER = 1 << 20
 _NOT_YET, _EXPIRED = 9, 10
 """OpenSSL's codes of a certificate that is not valid yet, or no more."""
 
 
-class KnockError(ProtocolError):
+class ProbeError(ProtocolError):
     """A check got no further.
 
     Parameters
@@ -48,7 +48,7 @@ class KnockError(ProtocolError):
         self.code, self.hop = code, hop
 
 
-async def knock(
+async def probe(
     peer: Peer,
     credentials: Credentials,
     keys: Mapping[str, Ed25519PublicKey],
@@ -70,7 +70,7 @@ async def knock(
 
     Raises
     ------
-    KnockError
+    ProbeError
         Naming the hop that fails.
     """
     connected = await _connect(peer.address, seconds)
@@ -92,12 +92,12 @@ async def knock(
         shown = writer.get_extra_info("ssl_object")
         peer_of(shown, {peer.name: peer.key})
         if shown.selected_alpn_protocol() != CHECK_PROTOCOL:
-            raise KnockError("old", "answer", f"{peer.name} has a ksdp that answers no checks")
+            raise ProbeError("old", "answer", f"{peer.name} has a ksdp that answers no checks")
         stream = FrameStream(reader, writer, limit)
         await stream.send(message)
         return await asyncio.wait_for(stream.receive(), seconds)
     except TimeoutError:
-        raise KnockError("mute", "answer", f"{peer.name} does not answer within {seconds:g} s") from None
+        raise ProbeError("mute", "answer", f"{peer.name} does not answer within {seconds:g} s") from None
     except (OSError, asyncio.IncompleteReadError) as error:
         raise _refused_us(peer, error) from None
     finally:
@@ -110,10 +110,10 @@ async def _connect(address: Address, seconds: float) -> socket.socket:
         looked = loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         found = await asyncio.wait_for(looked, seconds)
     except (socket.gaierror, UnicodeError):
-        raise KnockError("name", "name", f"the name {address.host!r} is not known here") from None
+        raise ProbeError("name", "name", f"the name {address.host!r} is not known here") from None
     except TimeoutError:
         said = f"nobody tells the address of {address.host!r}: the name server is silent"
-        raise KnockError("name", "name", said) from None
+        raise ProbeError("name", "name", said) from None
     last: BaseException = OSError()
     for family, kind, protocol, _, where in found:
         tried = socket.socket(family, kind, protocol)
@@ -127,36 +127,36 @@ async def _connect(address: Address, seconds: float) -> socket.socket:
             return tried
     if isinstance(last, TimeoutError):
         said = f"{address} is silent: connecting ended after {seconds:g} s without a word (a firewall that drops)"
-        raise KnockError("silent", "connect", said)
+        raise ProbeError("silent", "connect", said)
     if isinstance(last, ConnectionRefusedError):
-        raise KnockError("refused", "connect", f"nobody listens at {address}")
+        raise ProbeError("refused", "connect", f"nobody listens at {address}")
     assert isinstance(last, OSError)
-    raise KnockError("route", "connect", f"there is no way to {address}: {last.strerror or 'unknown reason'}")
+    raise ProbeError("route", "connect", f"there is no way to {address}: {last.strerror or 'unknown reason'}")
 
 
-def _no_tls(peer: Peer, error: BaseException) -> KnockError:
+def _no_tls(peer: Peer, error: BaseException) -> ProbeError:
     where = peer.address
     if isinstance(
         error, TimeoutError | ConnectionAbortedError
     ):  # asyncio's word for a handshake that takes too long
-        return KnockError(
+        return ProbeError(
             "mute", "tls", f"{where} takes the connection and says nothing (a firewall or a balancer)"
         )
     if isinstance(error, ssl.SSLError) and "EOF" not in str(error.reason):
         if "ALERT" in str(error.reason):
-            return KnockError("tls", "tls", f"{where} refuses TLS 1.3 ({error.reason}): it is no ksdp")
-        return KnockError("not-tls", "tls", f"{where} answers, and not with TLS: it is no ksdp")
-    return KnockError("hung-up", "tls", f"{where} hangs up before it has said who it is")
+            return ProbeError("tls", "tls", f"{where} refuses TLS 1.3 ({error.reason}): it is no ksdp")
+        return ProbeError("not-tls", "tls", f"{where} answers, and not with TLS: it is no ksdp")
+    return ProbeError("hung-up", "tls", f"{where} hangs up before it has said who it is")
 
 
-def _refused_us(peer: Peer, error: BaseException) -> KnockError:
+def _refused_us(peer: Peer, error: BaseException) -> ProbeError:
     reason = str(error.reason) if isinstance(error, ssl.SSLError) else ""
     if "EXPIRED" in reason:
-        return KnockError("our-clock", "clock", f"{peer.name} finds that our certificate is out of date")
-    return KnockError("refuses-us", "certificate", f"{peer.name} does not know the key that is shown to it")
+        return ProbeError("our-clock", "clock", f"{peer.name} finds that our certificate is out of date")
+    return ProbeError("refuses-us", "certificate", f"{peer.name} does not know the key that is shown to it")
 
 
-async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int, seconds: float) -> KnockError:
+async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int, seconds: float) -> ProbeError:
     """Whose certificate it is that was refused: looked at once more, and believed in nothing."""
     where, name = peer.address, peer.name
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -172,20 +172,20 @@ async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int
             )
             writer.close()
     except (OSError, ProtocolError, TimeoutError, ValueError, TypeError):
-        return KnockError("key", "certificate", f"whoever answers at {where} does not have the key of {name}")
+        return ProbeError("key", "certificate", f"whoever answers at {where} does not have the key of {name}")
     holder, is_ours = holder_of(shown, keys)
     if holder == name and code in (_NOT_YET, _EXPIRED):
         there = shown.not_valid_before_utc + SKEW
         off = (there - datetime.now(UTC)).total_seconds()
         how = f"{abs(off) / 86400:.0f} days {'ahead of' if off > 0 else 'behind'} the clock here"
-        return KnockError("date", "clock", f"the certificate of {name} is out of date: its clock is {how}")
+        return ProbeError("date", "clock", f"the certificate of {name} is out of date: its clock is {how}")
     if holder is not None and holder != name:
         said = f"{holder} answers at {where}, the address that is named for {name}"
-        return KnockError("swapped", "certificate", said)
+        return ProbeError("swapped", "certificate", said)
     if is_ours:
         said = f"a ksdp answers at {where}, and not with the key that is named for {name}"
-        return KnockError("key", "certificate", said)
-    return KnockError(
+        return ProbeError("key", "certificate", said)
+    return ProbeError(
         "proxy",
         "certificate",
         f"something at {where} ends TLS with a certificate of its own ({_called(shown)}): a proxy, not {name}",
@@ -203,8 +203,8 @@ def _for_checks(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-class Doorway:
-    """Listens where a run would, and answers those who knock; an asynchronous context.
+class ProbeListener:
+    """Listens where a run would, and answers those who probe; an asynchronous context.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ class Doorway:
         """By peer; None of one that is in a run, and waits for others there."""
         self.came = asyncio.Condition()
 
-    async def __aenter__(self) -> Doorway:
+    async def __aenter__(self) -> ProbeListener:
         where = self._listen
         try:
             self._server = await asyncio.start_server(
@@ -240,12 +240,12 @@ class Doorway:
                 limit=_BUFFER,
             )
         except socket.gaierror:
-            raise KnockError("name", "listen", f"the name {where.host!r} is not known here") from None
+            raise ProbeError("name", "listen", f"the name {where.host!r} is not known here") from None
         except OSError as error:
             code, why = _WHY_NOT.get(
                 error.errno or 0, ("listen", f"cannot be listened on: {error.strerror or error}")
             )
-            raise KnockError(code, "listen", f"{where} {why}") from None
+            raise ProbeError(code, "listen", f"{where} {why}") from None
         return self
 
     async def __aexit__(
