@@ -40,5 +40,5 @@ def test_parts_of_the_documents_share_no_filter() -> None:
 
 
 def test_where_documents_decide_who_is_drawn_all_of_them_are_looked_at() -> None:
-    plan = plan_of(design={"party_size": 4, "with_runs": 30, "kind": "literal"})
+    plan = plan_of(design={"party_size": 4, "with_runs": 30, "kind": "literal", "documents": 3})
     assert calibrate(plan, 0.0, itertools.count().__next__).fresh == plan.fresh_runs * plan.design.lanes * 0.25
