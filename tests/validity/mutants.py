@@ -32,6 +32,7 @@ VERDICTS = ("tests/audit/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/test_match.py",)
 STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", *STEPS)
+RELEASES = ("tests/audit/statistics/test_releases_match.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
 TOGETHER = ("tests/audit/mechanisms/test_together.py",)
 
@@ -735,9 +736,25 @@ MUTANTS: list[Mutant] = [
         tests=ROUNDS,
     ),
     *_of(
+        "audit/statistics/releases_match.py",
+        ("pool.fixed if pool.colluding else None", "None"),
+        ("bounded = own.bounded(rows)", "bounded = rows"),
+        ("known = Equations(sums.ravel(), noise, of_all=False)", "known = Equations(sums.ravel(), noise)"),
+        ("known = Equations(sums.ravel(), noise, of_all=False)", "known = Equations(sums.ravel(), of_all=False)"),
+        tests=RELEASES,
+    ),
+    *_of(
+        "audit/mechanisms/privacy/hardt_roth.py",
+        ("own, blocks = None if known is None else self.bounded(known)", "own, blocks = None"),
+        ("self.noise_factor * self.deviation(block) for", "self.deviation(block) for"),
+        ("for seen in sums[:-1]:", "for seen in sums[1:]:"),
+        tests=RELEASES,
+    ),
+    *_of(
         "audit/statistics/rated_match.py",
         ("own.alpha + own.beta * topics", "0.0 * topics"),
-        ("x -= weights[i, t] * topics[t, j]", "x -= weights[i, t]"),
+        ("along += weights[i, t] * direction[t, j]", "along = weights[i, t] * direction[t, j]"),
+        ("term = weights[i, t] * left", "term = left"),
         ("(term * term if squared else term)", "term"),
         ("gamma=self.gamma, delta=self.delta", "gamma=0.0, delta=0.0"),
         ('bool(getattr(own_mechanism(documents.made_of.mechanism), "weighted", False))', "False"),

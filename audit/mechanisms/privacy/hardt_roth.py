@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_rank, check_some_of
-from ksdp.audit.mechanisms.contract import Announced, Database
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
@@ -26,6 +26,7 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
     worst_pair,
 )
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.statistics.releases_match import ReleasesMatch
 
 __all__ = ["BrokenPower", "HardtRoth"]
 
@@ -162,6 +163,29 @@ class HardtRoth(GaussianReleases):
             deviation = self.deviation(block) / math.sqrt(honest)
             block = yield NoisySum(share, deviation, after=lambda total: orthonormalise(total, start))
         return PartyResult({"V": block})
+
+    @property
+    def statistics(self) -> tuple[ReleasesMatch, ...]:
+        """What a party of a run can look at besides: what each sum holds of a document."""
+        shown = self.opens != OPENS[1] and "sums" in (self.announce or ("sums",))
+        return (ReleasesMatch(),) if shown else ()
+
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """Documents as they enter the sums: none longer than `row_bound`."""
+        return clip_rows(rows, self.row_bound)
+
+    def asked(self, sums: np.ndarray, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:
+        """Z^T of every iteration, and the deviation of the noise in its sum (`statistics.releases_match`).
+
+        What a coalition adds is worked out without its own noise.
+        """
+        start = start_block(self.start_seed, sums.shape[-1], self.rank)
+        own, blocks = None if known is None else self.bounded(known), [orthonormalise(start, start)]
+        for seen in sums[:-1]:
+            share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T
+            blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
+        deviations = [self.noise_factor * self.deviation(block) for block in blocks]
+        return np.stack(blocks), np.array(deviations)
 
     def observed(self, driven: Driven) -> dict[str, np.ndarray]:
         """With `sums`, every sum as the coalition sees it."""

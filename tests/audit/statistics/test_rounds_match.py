@@ -168,7 +168,8 @@ def test_converged_topics_of_many_ratings_tell_who_is_in(
     coalition = frozenset({1}) if others == "colluding" else frozenset[int]()
     seen = mechanism.run(Database(tuple(parties), coalition), COINS)
     found = TopicsMatch().evaluate(Observables(seen), Documents(matrix, pool=pool))
-    assert found[held].min() > found[~held].max()
+    # The equations are solved: one value for who is in, and one for who is not.
+    assert found[held].min() - found[~held].max() > 0.9 * (found[held].mean() - found[~held].mean()) > 0.0
 
 
 def test_topics_that_have_not_converged_are_trusted_less(monkeypatch: pytest.MonkeyPatch) -> None:
