@@ -23,25 +23,26 @@ Rows = NDArray[np.int64]
 def pool_of(
     corpus: Corpus,
     units: Units,
-    held: tuple[Rows, Rows, bool],
+    held: tuple[Rows, Rows, Rows, bool],
     size: int,
     mechanism: Mechanism | None,
 ) -> Pool:
-    """What databases are made of: `size` of the units that are not `held` by others, and all or half that are.
+    """What databases are made of: `size` of the victim's units, and all or half of those of others.
 
     Parameters
     ----------
     held : units
-        Of honest parties, and of the coalition, one of which has none; and whether half of those is drawn.
+        Of the victim, of honest parties, and of the coalition, one of which has none; and whether half of those of
+        others is drawn.
     """
-    honest, coalition, drawn = held
+    mine, honest, coalition, drawn = held
     others = np.sort(np.concatenate([honest, coalition]))
-    mine = np.setdiff1d(np.arange(len(units)), others)
     share = size / max(len(mine), 1)
+    own = corpus.matrix if len(mine) == len(units) else _rows_of(corpus.matrix, units.rows(mine))
     if not len(others):
-        return Pool(corpus.matrix, share, None, mechanism)
-    rows = [_rows_of(corpus.matrix, units.rows(some)) for some in (mine, others)]
-    return Pool(rows[0], share, rows[1], mechanism, 0.5 if drawn else 1.0, bool(len(coalition)))
+        return Pool(own, share, None, mechanism)
+    fixed = _rows_of(corpus.matrix, units.rows(others))
+    return Pool(own, share, fixed, mechanism, 0.5 if drawn else 1.0, bool(len(coalition)))
 
 
 def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:

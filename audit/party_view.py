@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,10 @@ from ksdp.audit.groups import Units, unit_count
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import Spec
 
-__all__ = ["parties_of", "size_base"]
+if TYPE_CHECKING:
+    from ksdp.audit.plan import Plan
+
+__all__ = ["parties_key", "parties_of", "size_base", "victim_units"]
 
 Rows = NDArray[np.int64]
 
@@ -40,6 +44,20 @@ def parties_of(spec: Spec, corpus: Corpus, units: Units) -> tuple[Rows, Rows, Ro
     others = _entering(others, spec)
     none = np.zeros(0, dtype=np.int64)
     return (mine, none, others) if spec.parties.others == "colluding" else (mine, others, none)
+
+
+def victim_units(plan: Plan) -> Rows:
+    """Units that the victim's databases are drawn from: a named party's own, else whatever nobody else holds."""
+    if plan.spec.parties.me is not None:
+        return parties_of(plan.spec, plan.corpus, plan.units)[0]
+    return np.setdiff1d(np.arange(len(plan.units)), np.concatenate([plan.honest, plan.coalition]))
+
+
+def parties_key(spec: Spec) -> dict[str, Any]:
+    """All that decides which documents of others stand in the runs; sizes without a party's name say it all."""
+    drawn = spec.corpus.levers.drawn
+    enter = {} if spec.parties.me is None or drawn is None else {"drawn": drawn}
+    return spec.parties.model_dump(mode="json") | enter
 
 
 def _entering(others: Rows, spec: Spec) -> Rows:

@@ -25,6 +25,7 @@ from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import expected_arms, kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
+from ksdp.audit.party_view import parties_key, victim_units
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
@@ -248,7 +249,7 @@ class Plan:
     @cached_property
     def pool(self) -> Pool:
         """What databases are drawn from."""
-        held = (self.honest, self.coalition, self.spec.parties.others == "drawn")
+        held = (victim_units(self), self.honest, self.coalition, self.spec.parties.others == "drawn")
         return self.known_pool or pool_of(self.corpus, self.units, held, self.party_rows, self.mechanism)
 
     @cached_property
@@ -260,8 +261,7 @@ class Plan:
     def runs_identity(self) -> dict[str, Any]:
         """Everything a run's observables depend on: the key of its blocks.
 
-        The number of runs, the statistics and the decision are left out on purpose, and in the shared design who
-        is audited: audits that differ in those share blocks.
+        Audits that differ in the rest, and in the shared design in who is audited, share blocks on purpose.
         """
         # Who is audited decides what is drawn in the balanced design, and lanes are numbered by it in the literal.
         free = {"documents"} if self.spec.design.kind == "shared" else set()
@@ -273,7 +273,7 @@ class Plan:
             "mechanism": self.mechanism.name,
             "mechanism_version": self.mechanism.version,
             "parameters": parameters_of(self.mechanism),
-            "parties": self.spec.parties.model_dump(mode="json"),
+            "parties": parties_key(self.spec),
             "design": design,
             "seed": self.design.seed,
             "precision": self.spec.store.precision,

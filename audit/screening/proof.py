@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.kept_runs import more_runs
+from ksdp.audit.party_view import victim_units
 from ksdp.audit.plan import Plan
 from ksdp.audit.screening.rounds import proof_runs
 from ksdp.audit.verdicts.power import minimal_detectable
@@ -13,7 +14,7 @@ __all__ = ["check_undecided", "pool_of", "runs_for_proof"]
 
 def pool_of(plan: Plan) -> int:
     """Documents that the victim's databases are drawn from."""
-    return len(plan.units) - len(plan.honest) - len(plan.coalition)
+    return len(victim_units(plan))
 
 
 def check_undecided(plan: Plan) -> None:

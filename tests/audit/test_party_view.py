@@ -9,7 +9,7 @@ import pytest
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.party_view import size_base
+from ksdp.audit.party_view import size_base, victim_units
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec, parse_spec
@@ -79,3 +79,26 @@ def test_of_the_others_those_stand_beside_whom_their_draws_let_in(named: Corpus)
     assert len(found.honest) == len(others) // 4
     assert set(found.honest) < set(others)
     assert len(found.audited) == (named.party == "ada").sum(), "all of one's own are audited"
+
+
+def test_who_is_not_let_in_is_not_taken_for_one_s_own(named: Corpus) -> None:
+    """What filters expect of databases is made of the party's documents and of the others' that enter."""
+    tables = spec(me="ada").model_dump(mode="json")
+    tables["corpus"]["levers"]["drawn"] = 0.25
+    found = make_plan(parse_spec(tables), named)
+    mine = np.flatnonzero(named.party == "ada")
+    assert victim_units(found).tolist() == mine.tolist()
+    assert (found.pool.drawn != named.matrix[mine]).nnz == 0
+    assert found.pool.share == found.party_rows / len(mine)
+    assert (found.pool.fixed != named.matrix[found.honest]).nnz == 0
+
+
+def test_runs_with_fewer_others_are_not_those_with_all(named: Corpus) -> None:
+    whole, drawn = spec(me="ada").model_dump(mode="json"), spec(me="ada").model_dump(mode="json")
+    drawn["corpus"]["levers"]["drawn"] = 0.25
+    keys = [make_plan(parse_spec(tables), named).runs_identity for tables in (whole, drawn)]
+    assert keys[0] != keys[1]
+    for tables in (whole, drawn):  # without a name sizes say who is in
+        tables["parties"] = {}
+    keys = [make_plan(parse_spec(tables), named).runs_identity for tables in (whole, drawn)]
+    assert keys[0] == keys[1]

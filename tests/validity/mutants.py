@@ -84,6 +84,13 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_spec.py",),
     ),
     *_of(
+        "audit/party_view.py",
+        ("if plan.spec.parties.me is not None:", "if False:"),
+        ("others = _entering(others, spec)", "pass"),
+        ("if spec.parties.me is None or drawn is None else", "if True else"),
+        tests=("tests/audit/test_party_view.py",),
+    ),
+    *_of(
         "protocols/runs/secret_draw.py",
         ("_number(key, unit) < below", "_number(key, unit) <= 2 * below"),
         (".derive(identity.private_bytes_raw())", ".derive(bytes(32))"),

@@ -72,7 +72,7 @@ def _audit(documents: int | None, rule: DecisionSpec) -> tuple[Any, Any]:
     none = np.zeros(0, dtype=np.int64)
     design = SimpleNamespace(documents=documents)
     plan = SimpleNamespace(
-        spec=SimpleNamespace(design=design, rule=rule),
+        spec=SimpleNamespace(design=design, rule=rule, parties=SimpleNamespace(me=None)),
         looks=looks,
         units=range(1000),
         honest=none,
