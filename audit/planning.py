@@ -82,7 +82,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         if unknown:
             raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
         targets = np.unique([place[name] for name in spec.design.documents])
-        held = np.intersect1d(targets, np.concatenate([honest, coalition]))
+        held = np.setdiff1d(targets, pool)
         if len(held):
             raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
     design: Design

@@ -10,7 +10,7 @@ from pathlib import Path
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.groups import restrict_to
-from ksdp.audit.party_view import size_base
+from ksdp.audit.party_view import size_base, victim_units
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
@@ -160,7 +160,7 @@ def run_rounds(
                 audited=len(plan.audited),
                 sensitive=len(verdicts.sensitive),
                 before=before,
-                left=len(stay) - len(plan.honest) - len(plan.coalition),
+                left=len({*plan.units.ids[victim_units(plan)].tolist()} & {*stay}),
                 rows=plan.party_rows,
                 share=share,
                 most=rules.most,
