@@ -24,6 +24,7 @@ __all__ = [
     "eight_products",
     "panel_of",
     "row_times_panel",
+    "splat",
     "squared_csr_times_panel",
 ]
 
@@ -33,7 +34,7 @@ LINE = 64
 """Bytes of a cache line, and of a vector of sums."""
 
 
-def _splat(builder: Any, x: Any, vector: Any) -> Any:
+def splat(builder: Any, x: Any, vector: Any) -> Any:
     """A vector of one number."""
     small, undefined = ir.IntType(32), ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(undefined, x, ir.Constant(small, 0))
@@ -77,7 +78,7 @@ def _vectors(typing: Any, indices: Any, data: Any, panel: Any, sums: Any, span: 
             x = builder.load(builder.gep(entry.data, [loop.index]))
             x = builder.fmul(x, x) if tops_at else x
             x = x if x.type == scalar else builder.fptrunc(x, scalar)
-            x = _splat(builder, x, vector)
+            x = splat(builder, x, vector)
             start = builder.add(builder.mul(row, lanes), lane)
             for offset, total in enumerate(totals):
                 product = builder.fmul(x, builder.load(at(columns, start, offset), align=bytes_each))
@@ -187,7 +188,7 @@ def add_scaled_lanes(typing: Any, sums: Any, factor: Any, panel: Any, row: Any, 
         kinds, vector = signature.args, ir.VectorType(ir.DoubleType(), 8)
         target = _eight(context, builder, kinds[0], arguments[0], arguments[4])
         other = builder.load(_eight(context, builder, kinds[2], *arguments[2:]), align=8)
-        scaled = builder.fmul(_splat(builder, arguments[1], vector), other)
+        scaled = builder.fmul(splat(builder, arguments[1], vector), other)
         builder.store(builder.fadd(builder.load(target, align=8), scaled), target, align=8)
         return context.get_dummy_value()
 
@@ -202,7 +203,7 @@ def add_scaled_row(typing: Any, out: Any, to: Any, factor: Any, panel: Any, row:
         kinds, vector, zero = signature.args, ir.VectorType(ir.DoubleType(), 8), ir.Constant(ir.IntType(64), 0)
         target = _eight(context, builder, kinds[0], arguments[0], arguments[1], zero)
         other = builder.load(_eight(context, builder, kinds[3], arguments[3], arguments[4], zero), align=8)
-        scaled = builder.fmul(_splat(builder, arguments[2], vector), other)
+        scaled = builder.fmul(splat(builder, arguments[2], vector), other)
         builder.store(builder.fadd(builder.load(target, align=8), scaled), target, align=8)
         return context.get_dummy_value()
 

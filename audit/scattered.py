@@ -9,7 +9,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ksdp.audit.lanes import LINE
+from ksdp.audit.lanes import LINE, splat
 
 __all__ = ["add_row_to_panel", "add_rows_to_panel"]
 
@@ -41,16 +41,12 @@ def _add(typing: Any, indices: Any, data: Any, values: Any, panel: Any, span: An
             return builder.bitcast(builder.gep(array.data, [place]), vector.as_pointer())
 
         added = [builder.load(at(numbers, lane, offset), align=bytes_each) for offset in range(n.literal_value)]
-        undefined, small = ir.Constant(vector, ir.Undefined), ir.IntType(32)
-        mask = ir.Constant(ir.VectorType(small, vector.count), [0] * vector.count)
         with cgutils.for_range(builder, high, start=low, intp=word) as loop:
             row = builder.load(builder.gep(index.data, [loop.index]))
             row = row if row.type == word else builder.zext(row, word)  # indices are never negative
             x = builder.load(builder.gep(entry.data, [loop.index]))
             x = x if x.type == scalar else builder.fptrunc(x, scalar)
-            x = builder.shuffle_vector(
-                builder.insert_element(undefined, x, ir.Constant(small, 0)), undefined, mask
-            )
+            x = splat(builder, x, vector)
             start = builder.add(builder.mul(row, lanes), lane)
             for offset, value in enumerate(added):
                 place = at(out, start, offset)
