@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.entry_terms import EntryTerms
 from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say
 
 __all__ = ["StationaryTerms", "are_rated", "topics_of_ratings"]
@@ -33,60 +34,28 @@ SHRINK = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class StationaryTerms:
+class StationaryTerms(EntryTerms):
     """What each document adds to the equations that a run's topics solve, shape (k, d); 0 where T is 0."""
 
-    rows: sp.csr_array
-    """Documents, shape (n, d), canonical; stored zeros are ratings."""
-    topics: Floats
-    """T, shape (k, d)."""
-    gamma: float = 0.0
-    delta: float = 0.0
-    """Regularisers of the coefficients."""
-
     @property
-    def entries(self) -> int:
-        """Numbers in the sums."""
-        return int(self.topics.size)
+    def shape(self) -> tuple[int, ...]:
+        """That of the topics."""
+        return self.topics.shape
 
     @property
     def work(self) -> int:
         """Multiplications of a sum and of products with all terms, about."""
         return 4 * int(self.rows.nnz) * len(self.topics)
 
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        total = np.empty(self.rows.shape[0])
-        _along(*self._given, direction.reshape(self.topics.shape), total)
-        return total
-
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
-        return self._added(shares, False)
-
     @cached_property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents; shape (entries,)."""
-        return self._added(np.ones(self.rows.shape[0]), True)
+    def coefficients(self) -> Floats:
+        """Under the topics, shape (n, k)."""
+        return fit_observed_coefficients(self.rows, self.topics, gamma=self.gamma, delta=self.delta)
 
-    def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
-        found, one = np.zeros((self.rows.shape[0], self.entries)), np.ones(1)
-        indptr, indices, data, topics, weights = self._given
-        for i, row in enumerate(found):
-            some = (indptr[i : i + 2], indices, data, topics, weights[i : i + 1])
-            _add(*some, one, False, row.reshape(topics.shape))
-        return found
-
-    def _added(self, shares: Floats, squared: bool) -> Floats:
-        sums = np.zeros_like(self.topics)
-        _add(*self._given, shares, squared, sums)
-        return sums.ravel()
-
-    @cached_property
-    def _given(self) -> tuple[Any, ...]:
-        weights = fit_observed_coefficients(self.rows, self.topics, gamma=self.gamma, delta=self.delta)
-        return self.rows.indptr, self.rows.indices, self.rows.data, self.topics, weights
+    @property
+    def kernels(self) -> tuple[Any, Any]:
+        """Where T is above 0."""
+        return _along, _add
 
 
 def are_rated(documents: Documents) -> bool:

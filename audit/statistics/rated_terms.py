@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
+
+from ksdp.audit.statistics.entry_terms import EntryTerms
 
 __all__ = ["RatedTerms"]
 
@@ -22,69 +23,34 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class RatedTerms:
-    """What each document adds to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2."""
+class RatedTerms(EntryTerms):
+    """What each document adds to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2.
 
-    rows: sp.csr_array
-    """Documents, shape (n, d), canonical; stored zeros are ratings."""
-    topics: Floats
-    """Before the first sweep, and after each, shape (sweeps + 1, k, d)."""
-    gamma: float = 0.0
-    delta: float = 0.0
-    """Regularisers of the coefficients."""
+    `topics` are those before the first sweep, and after each, shape (sweeps + 1, k, d).
+    """
 
     @property
-    def entries(self) -> int:
-        """Numbers in the sums."""
-        return 2 * int(self.topics[1:].size)
+    def shape(self) -> tuple[int, ...]:
+        """Both kinds of sums, topic after topic of sweep after sweep."""
+        sweeps, rank, features = self.topics.shape
+        return 2, (sweeps - 1) * rank, features
 
     @property
     def work(self) -> int:
         """Multiplications of a sum and of products with all terms, about."""
-        sweeps, rank, _ = self.topics.shape
-        return 2 * 4 * int(self.rows.nnz) * int((sweeps - 1) * rank)
-
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        total = np.empty(self.rows.shape[0])
-        _along(*self._given, self._coefficients, direction.reshape(2, -1, self.rows.shape[1]), total)
-        return total
-
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
-        return self._added(shares, False)
+        return 2 * 4 * int(self.rows.nnz) * self.shape[1]
 
     @cached_property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents; shape (entries,)."""
-        return self._added(np.ones(self.rows.shape[0]), True)
-
-    def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
-        found, (indptr, *rest), one = np.zeros((self.rows.shape[0], self.entries)), self._given, np.ones(1)
-        for i, row in enumerate(found):
-            _add(indptr[i : i + 2], *rest, self._coefficients[i : i + 1], one, False, self._shaped(row))
-        return found
-
-    def _added(self, shares: Floats, squared: bool) -> Floats:
-        sums = np.zeros(self.entries)
-        _add(*self._given, self._coefficients, shares, squared, self._shaped(sums))
-        return sums
-
-    def _shaped(self, sums: Floats) -> Floats:
-        return sums.reshape(2, -1, self.rows.shape[1])
-
-    @cached_property
-    def _coefficients(self) -> Floats:
+    def coefficients(self) -> Floats:
         """After each update, of the topic that it is of, shape (n, sweeps k)."""
-        sweeps, rank, _ = self.topics.shape
-        found = np.empty((self.rows.shape[0], (sweeps - 1) * rank))
+        found = np.empty((self.rows.shape[0], self.shape[1]))
         _coefficient_paths(*self._given, float(self.gamma), float(self.delta), found)
         return found
 
     @property
-    def _given(self) -> tuple[Any, ...]:
-        return self.rows.indptr, self.rows.indices, self.rows.data, self.topics
+    def kernels(self) -> tuple[Any, Any]:
+        """As the updates follow one another."""
+        return _along, _add
 
 
 @njit(cache=True, nogil=True)
