@@ -42,6 +42,11 @@ class LeversSpec(BaseModel):
     runs by the party's private key. Sizes are then of what enters a run, `decision.margin` is of what is held."""
 
     @property
+    def enters(self) -> float:
+        """The share of a party's documents that enters a run; 1 where there is no draw."""
+        return 1.0 if self.drawn is None else self.drawn
+
+    @property
     def any(self) -> bool:
         """Whether one is set that makes other columns or rows."""
         return any(value is not None for name, value in self.model_dump().items() if name != "drawn")

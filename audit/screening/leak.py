@@ -95,7 +95,7 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
     """
     if plan.every != 1:
         raise SpecError("a sampled leak needs `design.without_runs` all.")
-    count, enters = len(plan.audited), plan.spec.corpus.levers.drawn or 1.0
+    count, enters = len(plan.audited), plan.spec.corpus.levers.enters
     stops = [max(1, round(len(plan.blocks) * part)) for part in _LOOKS]
     values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.tested}
     bits: list[NDArray[np.bool_]] = []

@@ -79,7 +79,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     elif "V" in {a.name for a in mechanism.observables(max(features, 64))} and "opens" in has:
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
         found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
-    enters = spec.corpus.levers.drawn or 1.0
+    enters = spec.corpus.levers.enters
     found.append(Lever("drawn", (enters, *(share for share in _DRAWN if share < enters))))
     return tuple(lever for lever in found if lever.name in wanted and len(lever.values) > 1)
 
@@ -129,7 +129,7 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
     if "clip" in setting and mechanism["name"] == Moments.name:
         inner["row_bound"] = float(setting["clip"])
     if "drawn" in setting:
-        _draw(tables, float(setting["drawn"]) / (levers.get("drawn") or 1.0))
+        _draw(tables, spec.corpus.levers.enters, float(setting["drawn"]))
     noise = float(setting.get("noise", 0.0))
     if "noise" in setting and mechanism["name"] == Noisy.name:
         mechanism |= {"noise": noise, "scale": 1 / math.sqrt(columns)}
@@ -148,12 +148,11 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         raise InputError(f"the levers {described(setting)} do not go together: {error}") from None
 
 
-def _draw(tables: dict[str, Any], share: float) -> None:
-    """That share of what enters a run so far enters it."""
-    if share == 1.0:
+def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
+    """That share of the documents enters a run, where another did before: sizes are of what enters."""
+    if drawn == before:
         return
-    levers = tables["corpus"]["levers"]
-    levers["drawn"] = share * (levers.get("drawn") or 1.0)
+    share, tables["corpus"]["levers"]["drawn"] = drawn / before, drawn
     for section, key in (("design", "party_size"), ("parties", "honest"), ("parties", "coalition")):
         size = tables[section].get(key)
         if size is not None:

@@ -196,8 +196,7 @@ class _Search:
             corpus = spec_corpus(spec, self.base)
             main = gain.measures[0]
             bound = getattr(mechanism, "bound", None)
-            enters = spec.corpus.levers.drawn or 1.0
-            promised = None if bound is None else enters * float(bound(corpus.features))
+            promised = None if bound is None else spec.corpus.levers.enters * float(bound(corpus.features))
             proved = promised is not None and promised <= spec.decision.margin
             # More runs settle only what is useful and not safe by proof.
             leak = self._leak(spec, corpus, _MORE if main.gains and not proved else 1)
