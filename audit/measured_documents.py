@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,37 +12,28 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.groups import Units
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.party_view import victim_units
 from ksdp.audit.statistics.contract import Documents, Pool
+
+if TYPE_CHECKING:
+    from ksdp.audit.plan import Plan
 
 __all__ = ["measured_documents", "pool_of"]
 
 Rows = NDArray[np.int64]
 
 
-def pool_of(
-    corpus: Corpus,
-    units: Units,
-    held: tuple[Rows, Rows, Rows, bool],
-    size: int,
-    mechanism: Mechanism | None,
-) -> Pool:
-    """What databases are made of: `size` of the victim's units, and all or half of those of others.
-
-    Parameters
-    ----------
-    held : units
-        Of the victim, of honest parties, and of the coalition, one of which has none; and whether half of those of
-        others is drawn.
-    """
-    mine, honest, coalition, drawn = held
-    others = np.sort(np.concatenate([honest, coalition]))
-    share = size / max(len(mine), 1)
+def pool_of(plan: Plan) -> Pool:
+    """What databases are made of: some of the victim's units, and all or half of those of others."""
+    corpus, units, mine = plan.corpus, plan.units, victim_units(plan)
+    others = np.sort(np.concatenate([plan.honest, plan.coalition]))
+    share = plan.party_rows / max(len(mine), 1)
     own = corpus.matrix if len(mine) == len(units) else _rows_of(corpus.matrix, units.rows(mine))
     if not len(others):
-        return Pool(own, share, None, mechanism)
+        return Pool(own, share, None, plan.mechanism)
     fixed = _rows_of(corpus.matrix, units.rows(others))
-    return Pool(own, share, fixed, mechanism, 0.5 if drawn else 1.0, bool(len(coalition)))
+    of_others = 0.5 if plan.spec.parties.others == "drawn" else 1.0
+    return Pool(own, share, fixed, plan.mechanism, of_others, bool(len(plan.coalition)))
 
 
 def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:

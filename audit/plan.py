@@ -25,7 +25,7 @@ from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import expected_arms, kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
-from ksdp.audit.party_view import parties_key, victim_units
+from ksdp.audit.party_view import parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
@@ -249,8 +249,7 @@ class Plan:
     @cached_property
     def pool(self) -> Pool:
         """What databases are drawn from."""
-        held = (victim_units(self), self.honest, self.coalition, self.spec.parties.others == "drawn")
-        return self.known_pool or pool_of(self.corpus, self.units, held, self.party_rows, self.mechanism)
+        return self.known_pool or pool_of(self)
 
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
