@@ -37,7 +37,7 @@ __all__ = [
     "corpus_features",
     "lent_corpus",
     "load_corpus",
-    "load_part",
+    "load_drawn",
     "read_columns",
     "read_source",
     "weighed_corpus",
@@ -89,20 +89,19 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     """
     if spec.path == MEMORY:
         return _handed_over(nonnegative)
-    if nonnegative and spec.weighting == "standardised":
-        raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
     source = read_source(spec, base, nonnegative=nonnegative)
     return weighed_corpus(source, spec, base, nonnegative=nonnegative)
 
 
-def load_part(
+def load_drawn(
     spec: CorpusSpec, base: Path, enters: Callable[[Labels], NDArray[np.bool_]], *, nonnegative: bool
-) -> Corpus:
-    """As `load_corpus`, of some rows of the file only: weights do not count the others either."""
+) -> tuple[Corpus, Corpus]:
+    """As `load_corpus`, and besides some rows of the file alone: their weights do not count the others either."""
     source = read_source(spec, base, nonnegative=nonnegative)
     rows = np.flatnonzero(enters(source.labels))
     part = replace(source, matrix=sp.csr_array(source.matrix[rows]), labels=source.labels.take(rows))
-    return weighed_corpus(part, spec, base, nonnegative=nonnegative)
+    whole, some = (weighed_corpus(each, spec, base, nonnegative=nonnegative) for each in (source, part))
+    return whole, some
 
 
 def _handed_over(nonnegative: bool) -> Corpus:
@@ -197,6 +196,8 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus
     InputError
         As for `load_corpus`.
     """
+    if nonnegative and spec.weighting == "standardised":
+        raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
     file = find_source(spec, base)
     path, kind = file.path, file.kind
     if kind == DEMO:

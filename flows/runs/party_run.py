@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.learning.ratings import Predictor, predicts
-from ksdp.audit.mechanisms.contract import Mechanism, opened
+from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
@@ -30,7 +30,7 @@ from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
-from ksdp.storage.corpora import corpus_features, load_corpus, load_part
+from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn
 from ksdp.storage.readers.labels import Labels
 from ksdp.storage.readers.levers import rows_hash
 from ksdp.storage.runs.predictions import write_predictions
@@ -116,17 +116,15 @@ def enter_documents(
             "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf."
         )
     mechanism = run.terms.mechanism
-    whole = load_corpus(source, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    nonnegative = bool(getattr(mechanism, "nonnegative", False))
+    whole, part = _read(source, base, unit, identity, nonnegative=nonnegative)
     if whole.features != run.terms.features:
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
     mine = np.arange(len(whole)) if me is None or whole.party is None else np.flatnonzero(whole.party == me)
     held, drawn = restrict(whole, mine), source.levers.drawn
-    part = held if drawn is None else _drawn(source, base, identity, unit, whole, mechanism)
-    names = np.isin(part.ids, held.ids)
+    entering = held if part is whole else restrict(part, np.flatnonzero(np.isin(part.ids, held.ids)))
     if clearance is None:
-        return Entered(
-            restrict(part, np.flatnonzero(names)), Statement(cleared=False), len(mine), None, held, columns
-        )
+        return Entered(entering, Statement(cleared=False), len(mine), None, held, columns)
     if is_noisy(mechanism):
         check_audited(mechanism)
     verified = verify_clearance(
@@ -145,7 +143,7 @@ def enter_documents(
             "drawn",
             f"{clearance.name} is of rows of which {_share(verified.clearance.drawn)}; {_share(drawn)} here.",
         )
-    rows = np.flatnonzero(names & verified.clearance.allows(part.ids))
+    rows = np.flatnonzero(verified.clearance.allows(entering.ids))
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     grounds = {
@@ -154,35 +152,31 @@ def enter_documents(
         "reviewer": verified.clearance.reviewer,
     }
     digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
-    return Entered(restrict(part, rows), Statement(True, digest), len(mine), grounds, held, columns)
+    return Entered(restrict(entering, rows), Statement(True, digest), len(mine), grounds, held, columns)
 
 
 def _share(drawn: float | None) -> str:
     return "all enter" if drawn is None else f"a secret draw of {drawn:g} enters"
 
 
-def _drawn(
-    source: CorpusSpec,
-    base: Path,
-    identity: Ed25519PrivateKey | None,
-    unit: str,
-    whole: Corpus,
-    mechanism: Mechanism,
-) -> Corpus:
-    """The documents that this party's secret draw lets in, weighed by themselves."""
+def _read(
+    source: CorpusSpec, base: Path, unit: str, identity: Ed25519PrivateKey | None, *, nonnegative: bool
+) -> tuple[Corpus, Corpus]:
+    """The whole corpus, and what may enter: all, or what a party's secret draw lets in, weighed by itself."""
     share = source.levers.drawn
-    assert share is not None
+    if share is None:
+        whole = load_corpus(source, base, nonnegative=nonnegative)
+        return whole, whole
     if identity is None:
         raise InputError(
             "the rows of this run are a secret draw (`corpus.levers.drawn`), which takes a party's key."
         )
-    key = identity
 
     def enters(labels: Labels) -> NDArray[np.bool_]:
         units = labels.group if unit == "group" and labels.group is not None else labels.ids
-        return secret_draw(key, units.tolist(), share)
+        return secret_draw(identity, units.tolist(), share)
 
-    return load_part(source, base, enters, nonnegative=getattr(mechanism, "nonnegative", False))
+    return load_drawn(source, base, enters, nonnegative=nonnegative)
 
 
 def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[str, Any]:

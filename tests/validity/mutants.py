@@ -100,7 +100,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "flows/runs/party_run.py",
         ("if verified.clearance.drawn != drawn:", "if False:"),
-        ("np.flatnonzero(names & verified.clearance.allows(part.ids))", "np.flatnonzero(names)"),
+        ("np.flatnonzero(verified.clearance.allows(entering.ids))", "np.arange(len(entering))"),
         tests=("tests/flows/runs/test_levers_run.py",),
     ),
     *_of(
