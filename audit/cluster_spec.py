@@ -20,7 +20,7 @@ Count = Annotated[int, Field(ge=1, le=100_000)]
 class ClusterSpec(BaseModel):
     """A Dask cluster: a class that starts one, or the address of one that runs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     cluster_class: str | None = Field(default=None, alias="class")
     """Dask's name of a class of an installed package: `distributed.LocalCluster`, `distributed.SSHCluster`,

@@ -11,7 +11,7 @@ __all__ = ["DecisionSpec"]
 _Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
-class DecisionSpec(BaseModel, extra="forbid", frozen=True):
+class DecisionSpec(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"

@@ -12,7 +12,7 @@ __all__ = ["GainSpec"]
 class GainSpec(BaseModel):
     """Splits, parties and baselines."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     splits: Annotated[int, Field(ge=2, le=1000)] = 5
     """Random ones."""

@@ -17,7 +17,7 @@ class LeversSpec(BaseModel):
     The same keys make the rows of an audit and of a run. Files are public: they must not come from the documents.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     terms: str | None = None
     """A public list of columns to keep, one a line; the corpus must say its columns' names."""

@@ -14,7 +14,7 @@ _Size = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
 class PartiesSpec(BaseModel):
     """Other parties' data in every run, as a fraction of the corpus or a number of rows; or parties by name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     honest: _Size | None = None
     """Data of parties outside the coalition: it hides the victim's."""

@@ -24,7 +24,7 @@ from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.recorded import RecordedRuns
-from ksdp.audit.registry import make_mechanism, select_statistics
+from ksdp.audit.registry import mechanism_of, select_statistics
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
@@ -63,7 +63,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     """
     if spec.views is not None:
         raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     units = make_units(corpus, spec.design.unit)
     pool, honest, coalition = parties_of(spec, corpus, units)
     whole = len(units) if spec.parties.me is None else len(pool)

@@ -18,14 +18,17 @@ from typing import Any, cast
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.spec import MechanismSpec
 from ksdp.audit.spec_hints import meant
 from ksdp.audit.statistics.contract import Statistic
 
 __all__ = [
     "described_mechanisms",
+    "installed_parameters",
     "lent",
     "make_mechanism",
     "mechanism_names",
+    "mechanism_of",
     "select_statistics",
     "statistics",
 ]
@@ -69,6 +72,35 @@ def mechanism_names() -> list[str]:
     return sorted(entry_points(group="ksdp.mechanisms").names)
 
 
+def installed_parameters(name: str) -> list[str]:
+    """Names of the parameters of an installed mechanism.
+
+    Raises
+    ------
+    SpecError
+        If there is no such mechanism.
+    """
+    return _parameters(_installed(name))
+
+
+def _installed(name: str) -> Any:
+    entries = entry_points(group="ksdp.mechanisms", name=name)
+    if not entries:
+        names = mechanism_names()
+        hint = f"; {meant(name, names).strip()}" if meant(name, names) else "."
+        raise SpecError(f"`mechanism.name` must be one of {', '.join(names)}; got {name!r}{hint}")
+    return next(iter(entries)).load()
+
+
+def _parameters(factory: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(factory) if field.init]
+
+
+def mechanism_of(asked: MechanismSpec, *, installed: bool = False) -> Mechanism:
+    """The mechanism that a spec asks for; `make_mechanism` says what is refused."""
+    return make_mechanism(asked.name, asked.parameters, installed=installed)
+
+
 def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool = False) -> Mechanism:
     """Build a mechanism from its name and parameters.
 
@@ -87,10 +119,7 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
     elif ":" in name and not installed:
         factory = _by_path(name, "mechanism.name")
     else:
-        entries = entry_points(group="ksdp.mechanisms", name=name)
-        if not entries:
-            raise SpecError(f"`mechanism.name` must be one of {', '.join(mechanism_names())}; got {name!r}.")
-        factory = next(iter(entries)).load()
+        factory = _installed(name)
     if not isinstance(factory, type):
         _require(factory, _MECHANISM, "mechanism", name)
         if parameters:
@@ -98,7 +127,7 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
         return cast(Mechanism, factory)
     if not dataclasses.is_dataclass(factory):
         raise SpecError(f"`mechanism` {name!r} must be a dataclass or a mechanism; it is another class.")
-    known = [field.name for field in dataclasses.fields(factory) if field.init]
+    known = _parameters(factory)
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         hint = meant(unknown[0], known)

@@ -49,7 +49,7 @@ MOST_RUNS = 1_000_000
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Section(BaseModel, extra="forbid", frozen=True):
+class Section(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """A table of a spec: unknown keys are refused."""
 
 
@@ -91,13 +91,13 @@ class CorpusSpec(Section, frozen=True):
     `levers.reference`."""
     rows: Literal["l2", "none"] | None = None
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
-    levers: LeversSpec = LeversSpec()
+    levers: LeversSpec = Field(default_factory=LeversSpec)
 
 
 class MechanismSpec(BaseModel):
     """Name of the mechanism; every other key is one of its parameters."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     name: str
 
     @property
@@ -187,16 +187,16 @@ class Spec(Section, frozen=True):
     seed: Annotated[int, Field(ge=0)] = 0
     corpus: CorpusSpec
     mechanism: MechanismSpec
-    parties: PartiesSpec = PartiesSpec()
-    design: DesignSpec = DesignSpec()
-    statistics: StatisticsSpec = StatisticsSpec()
-    decision: DecisionSpec = DecisionSpec()
-    store: StoreSpec = StoreSpec()
+    parties: PartiesSpec = Field(default_factory=PartiesSpec)
+    design: DesignSpec = Field(default_factory=DesignSpec)
+    statistics: StatisticsSpec = Field(default_factory=StatisticsSpec)
+    decision: DecisionSpec = Field(default_factory=DecisionSpec)
+    store: StoreSpec = Field(default_factory=StoreSpec)
     views: ViewsSpec | None = None
     """None: one audit of one view."""
     certificate: CertificateSpec | None = None
     """None: nothing is certified."""
-    gain: GainSpec = GainSpec()
+    gain: GainSpec = Field(default_factory=GainSpec)
     cluster: ClusterSpec | None = Field(default=None, exclude=True)
     """None: worker processes of this machine."""
 
@@ -279,5 +279,5 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
         for problem in error.errors(include_url=False, include_input=False):
             where = ".".join(str(p) for p in problem["loc"] if not str(p).startswith(("constrained", "function")))
             hint = problem["type"] == "extra_forbidden" and permitted(model, problem["loc"])
-            lines.append(f"`{where or what}`: {hint or problem['msg']}")
+            lines.append(f"`{where or what}`: {hint or problem['msg'].removeprefix('Value error, ')}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None

@@ -12,7 +12,7 @@ __all__ = ["StoreSpec"]
 class StoreSpec(BaseModel):
     """What is kept."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     observables: Literal["all", "last", "none"] = "last"
     """Keep of every run's observables all, or those of the last round, so that `ksdp test` with statistics of

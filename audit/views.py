@@ -34,7 +34,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Unit, unit_count
 from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.mechanisms.contract import final_output
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
 
@@ -106,7 +106,7 @@ def _part(spec: Spec, count: int, others: tuple[int, int] | None = None) -> Spec
 
 
 def _check_final(spec: Spec, corpus: Corpus) -> None:
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     final = set(final_output(mechanism))
     if final >= {announced.name for announced in mechanism.observables(corpus.features)}:
         raise SpecError(

@@ -26,9 +26,10 @@ from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned
+from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ksdp.audit.corpus import Corpus, twins
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.storage.corpora import MEMORY
 
@@ -33,7 +33,7 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
         notes.append(_taken(corpus.taken))
         if alone := _outweighing(corpus, corpus.taken):
             notes.append(alone)
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     if clipped := _clipped(corpus, getattr(mechanism, "row_bound", None)):
         notes.append(clipped)
     return notes

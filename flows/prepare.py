@@ -10,7 +10,7 @@ from pathlib import Path
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.attempts import attempt_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
@@ -85,7 +85,7 @@ def spec_corpus(spec: Spec, base: Path) -> Corpus:
     InputError
         If the mechanism is unknown or the corpus is refused.
     """
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     return load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
 
 

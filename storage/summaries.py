@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ Read = TypeVar("Read")
 
 
 def read_summary(folder: Path) -> Summary:
-    """Read `audit.json`.
+    """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def read_summary(folder: Path) -> Summary:
         raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
     summary = parsed(Summary.from_json, fields, f"audit {folder.name!r}")
     check_sealed(path, f"audit {folder.name!r}")
-    return summary
+    return replace(summary, store=str(folder.parents[1]), report=str(folder / "report.html"))
 
 
 def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:

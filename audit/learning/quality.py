@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.products import BASES
@@ -154,5 +154,5 @@ def learning_cost(
 
 def cost_of_leaving_out(spec: Spec, corpus: Corpus, kept: Iterable[str]) -> LearningCost | NotLearnt | None:
     """`learning_cost` of a spec's mechanism where the documents with these ids are kept."""
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     return learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, list(kept))), spec.seed)

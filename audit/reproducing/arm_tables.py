@@ -22,8 +22,10 @@ from ksdp.audit.sampling import Stored, run_observables
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.ks import KSTable, ks_table
 
-__all__ = ["ArmTables", "arm_tables", "distances", "documents_arms", "largest", "strongest"]
+__all__ = ["FAMILIES", "ArmTables", "arm_tables", "distances", "documents_arms", "largest", "strongest"]
 
+FAMILIES = ("paper", "geometry", "rounds")
+"""Of columns, by default."""
 _OF_ROWS = 12
 """A database holds half of the documents that share runs; these are at most a twelfth of it."""
 
@@ -96,7 +98,7 @@ def documents_arms(
     *,
     documents: int,
     runs: int,
-    families: tuple[str, ...] = ("paper", "geometry", "rounds"),
+    families: tuple[str, ...] = FAMILIES,
     seed: int = 0,
 ) -> ArmTables:
     """Test documents drawn from the corpus under databases of a share of it.

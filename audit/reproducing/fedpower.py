@@ -16,9 +16,10 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned, moments_times
+from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.reproducing.drawn_ratings import DEVICES, split
 from ksdp.audit.reproducing.outcome import Line, Outcome
 

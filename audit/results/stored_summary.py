@@ -13,12 +13,22 @@ VERSION = 2
 """Of the format; one more wherever a key comes, goes or changes its meaning."""
 
 
+_adapters: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """What reads and writes one class; to make it takes as long as to read ten summaries."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
 class StoredSummary:
     """A result with a `version`, as a pydantic dataclass."""
 
     def to_json(self) -> dict[str, Any]:
         """As its file holds it."""
-        told: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json", by_alias=True)
+        told: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json", by_alias=True)
         return told
 
     @classmethod
@@ -33,5 +43,5 @@ class StoredSummary:
         if told.get("version") != VERSION:
             wrote = f"version {told['version']!r}" if "version" in told else "no version"
             raise ValueError(f"its summary has {wrote}, and this ksdp reads version {VERSION}")
-        read: Self = TypeAdapter(cls).validate_python(told)
+        read: Self = _adapter(cls).validate_python(told)
         return read

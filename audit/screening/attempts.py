@@ -14,7 +14,7 @@ from typing import Any
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.plan import parameters_of
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 
 __all__ = ["Attempt", "Attempts", "attempt_of", "count_attempts", "question_of"]
@@ -93,7 +93,7 @@ def question_of(spec: Spec, corpus: str) -> str:
     SpecError
         If there is no such mechanism, or a parameter it does not have.
     """
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
     parties = spec.parties.model_dump(mode="json")
     return content_key({"corpus": corpus, "mechanism": _as_numbers(asked), "parties": parties})

@@ -13,7 +13,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import OPENS, opens_of
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 
 __all__ = ["LEVERS", "Lever", "Setting", "at_setting", "described", "lever_space", "settings"]
@@ -48,7 +48,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     features : int
         Columns of the corpus as the spec has it, before a public basis.
     """
-    mechanism: Any = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism: Any = mechanism_of(spec.mechanism)
     inner = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
     text = spec.corpus.format != "table" and spec.corpus.columns is None
@@ -161,7 +161,7 @@ def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
 
 def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:
     """What changes in the mechanism's parameters; it announces no iteration that is left out."""
-    mechanism: Any = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism: Any = mechanism_of(spec.mechanism)
     inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     key = _iterations_key(inner)
     changes: dict[str, Any] = {} if key is None else {key: count}

@@ -9,10 +9,10 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.screening.rounds import proof_runs
 from ksdp.audit.verdicts.power import minimal_detectable
 
-__all__ = ["check_undecided", "pool_of", "runs_for_proof"]
+__all__ = ["check_undecided", "drawn_from", "runs_for_proof"]
 
 
-def pool_of(plan: Plan) -> int:
+def drawn_from(plan: Plan) -> int:
     """Documents that the victim's databases are drawn from."""
     return len(victim_units(plan))
 

@@ -35,12 +35,25 @@ def by_steps(times: Callable[[Any], Any], apart: Any, steps: int) -> Any:
             break
         image = times(direction)
         length = apart.dtype.type(size / float(direction @ image))
-        solution += length * direction
-        left -= length * image
+        _moved(solution, left, direction, image, length)
         before, size = size, float(left @ left)
-        direction *= apart.dtype.type(size / before)
-        direction += left
+        _turned(direction, left, apart.dtype.type(size / before))
     return solution
+
+
+@njit(cache=True, nogil=True)
+def _moved(solution: Any, left: Any, direction: Any, image: Any, length: Any) -> None:
+    """One way along a direction, in one pass: solution += length direction, left -= length image."""
+    for i in range(len(left)):
+        solution[i] += length * direction[i]
+        left[i] -= length * image[i]
+
+
+@njit(cache=True, nogil=True)
+def _turned(direction: Any, left: Any, part: Any) -> None:
+    """direction = left + part direction."""
+    for i in range(len(left)):
+        direction[i] = part * direction[i] + left[i]
 
 
 def approached(made: TermNumbers, apart: Floats, ridge: Floats, steps: int) -> Floats:
@@ -75,6 +88,8 @@ class _Covariance:
         self._taken[:, : made.taken.shape[1]] = made.taken
         self._scale, self._ridge = self.laid(scale), self.laid(ridge * np.square(scale))
         self._mean = self.laid(made.mean * scale)
+        self._scaled, self._image = np.empty_like(self._mean), np.empty_like(self._mean)
+        self._less = np.empty((made.rows.shape[1], self._weights.shape[1]), precision)
 
     def laid(self, entries: Floats) -> Any:
         """Entries as a panel, a feature's rows side by side, then the single numbers."""
@@ -84,7 +99,7 @@ class _Covariance:
     def written(self, laid: Any) -> Floats:
         """As `Terms` writes them."""
         panel, single = self._parts(laid.astype(np.float64))
-        return np.concatenate([panel[:, : len(self._made.weight_at)].T.ravel(), single])
+        return np.concatenate([panel[:, : self._made.weights.shape[1]].T.ravel(), single])
 
     def _parts(self, laid: Any) -> tuple[Any, Any]:
         wide = self._made.rows.shape[1] * self._weights.shape[1]
@@ -92,18 +107,29 @@ class _Covariance:
 
     def times(self, direction: Any) -> Any:
         """C direction."""
-        panel, single = self._parts(direction * self._scale)
+        np.multiply(direction, self._scale, out=self._scaled)
+        panel, single = self._parts(self._scaled)
         form = self._taken * (self._basis @ panel)
-        image = np.zeros_like(direction)
+        image = self._image  # read before the next one is asked for
+        image.fill(0)
         across, alone = self._parts(image)
         apart = np.empty(len(self._numbers), self._precision)
         arrays = (self._numbers, self._weights, self._scalars)
         _pass(self._csr, arrays, (panel, form, single), self._mean @ direction, apart, across)
-        across -= self._basis.T @ (self._taken * (self._numbers.T @ (self._weights * apart[:, None])))
+        form = self._taken * (self._numbers.T @ (self._weights * apart[:, None]))
+        np.matmul(self._basis.T, form, out=self._less)
         alone += apart @ self._scalars
-        image *= self._scale
-        image += self._ridge * direction
+        _scaled_back(image, self._less.ravel(), self._scale, self._ridge, direction)
         return image
+
+
+@njit(cache=True, nogil=True)
+def _scaled_back(image: Any, less: Any, scale: Any, ridge: Any, direction: Any) -> None:
+    """image = (image - less) scale + ridge direction; nothing is subtracted from what is beyond `less`."""
+    for i in range(len(less)):
+        image[i] = (image[i] - less[i]) * scale[i] + ridge[i] * direction[i]
+    for i in range(len(less), len(image)):
+        image[i] = image[i] * scale[i] + ridge[i] * direction[i]
 
 
 @njit(cache=True, nogil=True)

@@ -1,80 +1,73 @@
-"""The matched filter on the noisy sums of X^T X Z: linear equations in who is in, with noise of known size."""
+"""The matched filter on noisy sums over documents: linear equations in who is in, with noise of known size."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say
-from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.terms import Stage, Terms
+from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["Moments", "ReleasesMatch"]
+__all__ = ["Adds", "NoisySums", "ReleasesMatch", "moment_numbers"]
 
-Floats = NDArray[np.float64]
+Adds = Callable[[sp.csr_array], TermNumbers]
+"""What each document adds to the sums of a run."""
 
 
-class Moments(Protocol):
-    """A mechanism that releases, with noise, sums over documents of x <x, z> for rows z that all know."""
+class NoisySums(Protocol):
+    """A mechanism that releases, with noise, sums of what each document adds, given what was released before."""
 
-    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
-        """Documents as they enter the sums."""
-        ...
-
-    def asked(self, sums: Floats, known: sp.csr_array | None) -> tuple[Floats, Floats]:
-        """The rows z of each release, shape (releases, rank, features), and the deviations of the noise.
-
-        Parameters
-        ----------
-        sums : what the coalition sees of the releases, shape (releases, rank, features)
-        known : the coalition's own documents, whose share is not in these
-        """
+    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+        """What documents add to the sums of a run, and these sums, where databases are made of `pool`."""
         ...
 
 
 @dataclass(frozen=True)
 class ReleasesMatch:
-    """Whether the noisy sums of a power method's iterations hold what the document would have added to them.
+    """Whether the noisy sums of all iterations hold what the document would have added to them.
 
-    As `SumsMatch`: the block that each sum is of was announced before, so that x adds x <x, z>, as it is; of noise
-    the size is public.
+    As `SumsMatch`: what an iteration is computed from was announced before, so that a document adds what its party
+    would have, as it is; of noise the size is public. Where noise is nearly all there is, this is the product of
+    what the document adds with the sums; where there is little, only other documents hide one. Noise makes the
+    equations benign: they are approached by steps however few they are.
+
+    Parameters
+    ----------
+    needs : tuple of str
+        The observables that `as_equations` reads.
     """
 
-    name: str = "releases-match"
-    version: int = 1
-    family: str = "rounds"
     needs: tuple[str, ...] = ("sums",)
+    name: str = "releases-match"
+    version: int = 2
+    family: str = "rounds"
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
-        pool, sums = documents.made_of, announced(observables, "sums")
-        own: Moments = own_mechanism(pool.mechanism)
-        blocks, deviations = observables.derive(
-            (self.name, "asked", pool), lambda: own.asked(sums, pool.fixed if pool.colluding else None)
+        pool = documents.made_of
+        own: NoisySums = own_mechanism(pool.mechanism)
+        made: tuple[Adds, Equations] = observables.derive(
+            (self.name, "equations", pool), lambda: own.as_equations(observables, pool)
         )
+        adds, known = made
 
-        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Terms:
-            bounded = own.bounded(rows)
-            return moment_terms(bounded, blocks, turned if bounded is rows else None)
+        def terms(rows: sp.csr_array, _turned: sp.csr_array | None = None) -> TermNumbers:
+            return adds(rows)
 
-        noise = np.repeat(np.square(deviations), sums[0].size)
-        known = Equations(sums.ravel(), noise, of_all=False)
         return what_they_say(self.name, observables, documents, terms, known)
 
 
-def moment_terms(rows: sp.csr_array, blocks: Floats, turned: sp.csr_array | None = None) -> Terms:
+def moment_numbers(rows: sp.csr_array, blocks: Floats) -> TermNumbers:
     """x <x, z> of each document, for the rows z of each block in turn."""
-    nothing, origin = np.zeros((rows.shape[0], 1)), np.zeros((1, rows.shape[1]))
-    stages = []
-    for block in blocks:
-        weights = np.empty((rows.shape[0], len(block)))
-        csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(np.ascontiguousarray(block)), weights)
-        stages.append(Stage(weights, nothing, origin))
-    return Terms(rows, tuple(stages), np.zeros((rows.shape[0], 0)), turned)
+    flat = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1]))
+    weights = np.empty((rows.shape[0], len(flat)))
+    csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(flat), weights)
+    return TermNumbers.plain(rows, weights)

@@ -11,6 +11,7 @@ follow from them.
       sum over documents of (x V_{s-1}^T)^T (x - (x V_s^T) V_s) = 0.
 
   Where a mean is announced it is subtracted from x first, and that the sum of all x - mean is 0 counts as well.
+- The SVD that reveals Sigma announces the sums of x <x, V_{s-1}> as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Stage, Terms
 
-__all__ = ["block_numbers", "block_terms", "coefficient_paths", "sweep_numbers", "sweep_terms"]
+__all__ = [
+    "block_numbers",
+    "block_terms",
+    "coefficient_paths",
+    "part_terms",
+    "sweep_numbers",
+    "sweep_products",
+    "sweep_terms",
+]
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +66,8 @@ def sweep_terms(
     turned : shape (d, n), optional
         The transpose of `rows`.
     """
-    path, rank = _paths(rows, topics, gamma, delta), topics.shape[1]
+    rank = topics.shape[1]
+    path = _paths(sweep_products(rows, topics), rank, gamma, delta)
     stages, now, found = [], topics[0].copy(), np.zeros((rows.shape[0], rank))
     for step in range(path.shape[1]):
         sweep, topic = divmod(step, rank)
@@ -67,21 +77,38 @@ def sweep_terms(
     return Terms(rows, tuple(stages), np.square(path), turned)
 
 
-def sweep_numbers(rows: sp.csr_array, topics: Floats, gamma: float = 0.0, delta: float = 0.0) -> TermNumbers:
-    """As `sweep_terms`, of many documents: their numbers are the coefficients after each update."""
-    path, rank = _paths(rows, topics, gamma, delta), topics.shape[1]
+def sweep_numbers(
+    rows: sp.csr_array,
+    topics: Floats,
+    gamma: float = 0.0,
+    delta: float = 0.0,
+    products: tuple[Floats, Floats] | None = None,
+) -> TermNumbers:
+    """As `sweep_terms`, of many documents: their numbers are the coefficients after each update.
+
+    Parameters
+    ----------
+    products : those of `sweep_products`, where somebody has them
+    """
+    rank = topics.shape[1]
+    path = _paths(products or sweep_products(rows, topics), rank, gamma, delta)
     steps = np.arange(path.shape[1])
     since = steps[None, :] - steps[:, None]  # a coefficient counts for others until its topic's next turn
     taken = (since > 0) & (since < rank)
     basis = np.ascontiguousarray(topics[1:].reshape(len(steps), -1))
-    return TermNumbers(rows, path, basis, steps, taken, np.square(path))
+    return TermNumbers(rows, path, basis, path, taken, np.square(path))
 
 
-def _paths(rows: sp.csr_array, topics: Floats, gamma: float, delta: float) -> Floats:
-    """The coefficient that each update gives every document, shape (n, sweeps k)."""
+def sweep_products(rows: sp.csr_array, topics: Floats) -> tuple[Floats, Floats]:
+    """Of each document with the topics before the first sweep, after it, ..., and of these with one another."""
     flat = np.ascontiguousarray(topics.reshape(-1, topics.shape[2]))
-    path = np.empty((rows.shape[0], len(flat) - topics.shape[1]))
-    coefficient_paths(_products(rows, flat), flat @ flat.T, gamma, delta, topics.shape[1], path)
+    return _products(rows, flat), flat @ flat.T
+
+
+def _paths(products: tuple[Floats, Floats], rank: int, gamma: float, delta: float) -> Floats:
+    """The coefficient that each update gives every document, shape (n, sweeps k)."""
+    path = np.empty((len(products[0]), len(products[1]) - rank))
+    coefficient_paths(*products, gamma, delta, rank, path)
     return path
 
 
@@ -116,7 +143,12 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank
 
 
 def block_terms(
-    rows: sp.csr_array, blocks: Floats, mean: Floats | None, turned: sp.csr_array | None = None
+    rows: sp.csr_array,
+    blocks: Floats,
+    mean: Floats | None,
+    turned: sp.csr_array | None = None,
+    *,
+    outside: bool = True,
 ) -> Terms:
     """What each document adds to the sums that are 0 for a run's documents.
 
@@ -129,6 +161,8 @@ def block_terms(
         Subtracted from every document.
     turned : shape (d, n), optional
         The transpose of `rows`.
+    outside : bool
+        Of the part outside of the block that follows; else of the whole sum.
     """
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
     products = _products(rows, flat)
@@ -137,21 +171,29 @@ def block_terms(
     stages = []
     for at in range(rank, len(flat), rank):
         before, after = (np.ascontiguousarray(products[:, at + by : at + by + rank]) for by in (-rank, 0))
-        stages.append(Stage(before, after, flat[at : at + rank], mean))
+        stages.append(Stage(before, after if outside else 0.0 * after, flat[at : at + rank], mean))
     if mean is not None:
         whole, nothing = np.ones((len(products), 1)), np.zeros((len(products), 1))
         stages.append(Stage(whole, nothing, np.zeros((1, len(mean))), mean))
     return Terms(rows, tuple(stages), np.zeros((len(products), 0)), turned)
 
 
-def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None) -> TermNumbers:
+def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, outside: bool = True) -> TermNumbers:
     """As `block_terms`, of many documents: their numbers are the products with all blocks, and 1 with a mean."""
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
-    numbers, weight_at = _products(rows, flat), np.arange(len(flat) - rank)
-    taken = (np.arange(len(flat))[:, None] // rank) == weight_at[None, :] // rank + 1
+    numbers, before = _products(rows, flat), np.arange(len(flat) - rank)
+    taken = (np.arange(len(flat))[:, None] // rank) == before[None, :] // rank + 1
+    taken &= outside
     if mean is not None:
         numbers = np.hstack([numbers - flat @ mean, np.ones((len(numbers), 1))])
-        flat, weight_at = np.vstack([flat, mean]), np.append(weight_at, len(flat))
+        flat, before = np.vstack([flat, mean]), np.append(before, len(flat))
         taken = np.pad(taken, ((0, 1), (0, 1)))
         taken[-1] = True
-    return TermNumbers(rows, numbers, flat, weight_at, taken, np.zeros((len(numbers), 0)))
+    weights = np.ascontiguousarray(numbers[:, before])
+    return TermNumbers(rows, numbers, flat, weights, taken, np.zeros((len(numbers), 0)))
+
+
+def part_terms(rows: sp.csr_array, V: Floats) -> Floats:
+    """Squares of what is above 0, then of what is below, of each document's products with V; shape (n, 2 k)."""
+    products = _products(rows, np.ascontiguousarray(V))
+    return np.asarray(np.square(np.hstack([np.maximum(products, 0.0), np.maximum(-products, 0.0)])))

@@ -6,7 +6,7 @@ What a document adds to them is known as it is (`round_terms`), so that they are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,10 +19,17 @@ from ksdp.audit.statistics.equations import MOST_ROWS, Equations, own_mechanism,
 from ksdp.audit.statistics.expected import expected
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.rated_terms import RatedTerms
-from ksdp.audit.statistics.round_terms import block_numbers, block_terms, sweep_numbers, sweep_terms
+from ksdp.audit.statistics.round_terms import (
+    block_numbers,
+    block_terms,
+    part_terms,
+    sweep_numbers,
+    sweep_terms,
+)
+from ksdp.audit.statistics.ruled_out import FitsSum, WithinColumns
 from ksdp.audit.statistics.terms import Additive, solved_for
 
-__all__ = ["ROUNDS_MATCH", "BlocksMatch", "SumsMatch"]
+__all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch"]
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +44,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 2
+    version: int = 3
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -63,7 +70,10 @@ class SumsMatch:
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
         noise = [np.full(a.size, _variance(documents.made_of, name, a)) for name, a in arrays.items()]
-        known = Equations(whole, np.concatenate(noise), of_all=False)
+        possible = None
+        if not rated and _exact(documents.made_of):
+            possible = FitsSum(topics[0, 0], sums[0, 0], gamma, delta, "start" not in observables)
+        known = Equations(whole, np.concatenate(noise), of_all=False, possible=possible)
         return what_they_say(self.name, observables, documents, terms, known)
 
 
@@ -75,7 +85,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 2
+    version: int = 3
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -99,7 +109,57 @@ class BlocksMatch:
             # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
             picture = expected(documents.made_of, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
-        return what_they_say(self.name, observables, documents, terms, Equations(noise=noise))
+        possible = None
+        if _exact(documents.made_of):
+            touched = np.asarray(blocks[1:].any(axis=(0, 1)) | (mean is not None and mean != 0.0))
+            possible = None if touched.all() else WithinColumns(touched)
+        return what_they_say(self.name, observables, documents, terms, Equations(noise=noise, possible=possible))
+
+
+def _exact(pool: Pool) -> bool:
+    """Whether what is announced is known to be exact: then documents are ruled out."""
+    return bool(getattr(pool.mechanism, "noise_free", False))
+
+
+@dataclass(frozen=True)
+class BlockSumsMatch:
+    """Whether the sums of the first iterations hold what the document would have added, where Sigma is revealed.
+
+    As `BlocksMatch`, of all of X^T X V_{s-1}: announced as it is, also within the space of V_s. With a start of
+    PD-NMF by such sums also of ``part_squares``, to which x adds the squares of its products with V, those above 0
+    and those below.
+    """
+
+    name: str = "block-sums-match"
+    version: int = 1
+    family: str = "rounds"
+    needs: tuple[str, ...] = ("first_blocks", "block_sums")
+    reads: tuple[str, ...] = ("mean", "part_squares", "V")
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        blocks, sums = (announced(observables, name) for name in self.needs)
+        done = int(blocks[1:].any(axis=(1, 2)).sum())
+        blocks, sums = blocks[: 1 + done], sums[:done]
+        mean, last = None, np.zeros(0)
+        if "mean" in observables:
+            mean = _mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
+            last = np.zeros(len(mean))
+        parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
+        many = _many(documents.made_of, sums.size)
+
+        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
+            made = (
+                block_numbers(rows, blocks, mean, outside=False)
+                if many
+                else block_terms(rows, blocks, mean, turned, outside=False)
+            )
+            return replace(made, scalars=part_terms(rows, announced(observables, "V"))) if parts.size else made
+
+        heights = {"blocks": sums, "": last, "part_squares": parts}
+        noise = [np.full(a.size, _variance(documents.made_of, n, a) if n else 0.0) for n, a in heights.items()]
+        known = Equations(np.concatenate([a.ravel() for a in heights.values()]), np.concatenate(noise))
+        return what_they_say(self.name, observables, documents, terms, known)
 
 
 def _many(pool: Pool, entries: int) -> bool:
@@ -126,5 +186,5 @@ def _mean_of_all(mean: Floats, pool: Pool) -> Floats:
     return np.asarray((mean * outside + own) / (outside + pool.fixed.shape[0]))
 
 
-ROUNDS_MATCH: tuple[Statistic, ...] = (BlocksMatch(), SumsMatch())
+ROUNDS_MATCH: tuple[Statistic, ...] = (BlockSumsMatch(), BlocksMatch(), SumsMatch())
 """What the entry point gives."""

@@ -7,11 +7,13 @@ its length, and all rows of a sum share one pass over its entries (`filter_steps
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
@@ -36,31 +38,43 @@ class TermNumbers:
     """q, shape (n, m)."""
     basis: Floats
     """B, shape (m, d)."""
-    weight_at: NDArray[np.int64]
-    """Which of the numbers is the weight w of each row, shape (r,)."""
+    weights: Floats
+    """w of every document and row, shape (n, r)."""
     taken: NDArray[np.bool_]
     """Which numbers count in each row, shape (m, r)."""
     scalars: Floats
     """What documents add to single numbers, shape (n, s)."""
 
+    @classmethod
+    def plain(cls, rows: sp.csr_array, weights: Floats, scalars: Floats | None = None) -> TermNumbers:
+        """Rows w x, nothing subtracted, and single numbers."""
+        n, r = weights.shape
+        nothing, taken = np.zeros((n, 0)), np.zeros((0, r), np.bool_)
+        return cls(
+            rows, nothing, np.zeros((0, rows.shape[1])), weights, taken, nothing if scalars is None else scalars
+        )
+
+    def within(self, columns: NDArray[Any]) -> TermNumbers:
+        """The same rows of the sums in these columns alone, ascending; no document has an entry in another."""
+        place = np.zeros(self.rows.shape[1], self.rows.indices.dtype)
+        place[columns] = np.arange(len(columns))
+        rows = sp.csr_array((self.rows.shape[0], len(columns)))
+        rows.indptr, rows.data, rows.indices = self.rows.indptr, self.rows.data, place[self.rows.indices]
+        return replace(self, rows=rows, basis=np.ascontiguousarray(self.basis[:, columns]))
+
     @property
     def entries(self) -> int:
         """Numbers in the sums."""
-        return len(self.weight_at) * int(self.rows.shape[1]) + int(self.scalars.shape[1])
+        return int(self.weights.shape[1] * self.rows.shape[1] + self.scalars.shape[1])
 
     @property
     def work(self) -> int:
         """Multiplications of a sum and of products with all terms, about."""
-        return 2 * int(self.rows.nnz) * len(self.weight_at)
-
-    @property
-    def weights(self) -> Floats:
-        """Of every document and row, shape (n, r)."""
-        return np.ascontiguousarray(self.numbers[:, self.weight_at])
+        return int(2 * self.rows.nnz * self.weights.shape[1])
 
     def apart(self, sums: Floats) -> tuple[Floats, Floats]:
         """The rows, shape (r, d), and the single numbers of what `Terms` writes one after the other."""
-        wide = len(self.weight_at) * self.rows.shape[1]
+        wide = self.weights.shape[1] * self.rows.shape[1]
         return sums[:wide].reshape(-1, self.rows.shape[1]), sums[wide:]
 
     def along(self, direction: Floats) -> Floats:
@@ -78,16 +92,16 @@ class TermNumbers:
         weighed *= shares[:, None]
         sums = np.zeros((self.rows.shape[1], weighed.shape[1]))
         add_rows_to_panel(self.rows.indptr, self.rows.indices, self.rows.data, weighed, sums)
-        found = np.ascontiguousarray(sums[:, : len(self.weight_at)].T)
+        found = np.ascontiguousarray(sums[:, : self.weights.shape[1]].T)
         found -= (self.taken * (self.numbers.T @ weighed[:, : len(found)])).T @ self.basis
         return np.concatenate([found.ravel(), shares @ self.scalars])
 
     def written(self) -> Floats:
         """All terms, shape (n, entries)."""
         dense, found = self.rows.toarray(), []
-        for at, taken in zip(self.weight_at, self.taken.T, strict=True):
+        for weight, taken in zip(self.weights.T, self.taken.T, strict=True):
             left = dense - self.numbers[:, taken] @ self.basis[taken]
-            found.append(self.numbers[:, [at]] * left)
+            found.append(weight[:, None] * left)
         return np.hstack([*found, self.scalars])
 
     @cached_property
@@ -103,11 +117,27 @@ class TermNumbers:
         """
         step = max(1, self.rows.shape[0] // SAMPLE)
         turned, numbers = sp.csr_array(self.rows[::step].T), self.numbers[::step]
-        weights = np.square(numbers[:, self.weight_at])
+        weights = np.square(self.weights[::step])
         found = np.asarray(turned.multiply(turned) @ weights).T
+        found = np.ascontiguousarray(found)
         for r, taken in enumerate(self.taken.T):
-            weighed, basis = weights[:, [r]] * numbers[:, taken], self.basis[taken]
-            crossed = np.asarray(turned @ weighed).T
-            found[r] += (((weighed.T @ numbers[:, taken]) @ basis - 2 * crossed) * basis).sum(axis=0)
+            if not taken.any():
+                continue
+            mine = np.ascontiguousarray(numbers[:, taken])
+            weighed = weights[:, [r]] * mine
+            _add_form(
+                weighed.T @ mine, np.asarray(turned @ weighed), np.ascontiguousarray(self.basis[taken]), found[r]
+            )
         found = np.maximum(found, 0.0) * step  # what is left of nothing is rounding
         return np.concatenate([found.ravel(), np.square(self.scalars).sum(axis=0)])
+
+
+@njit(cache=True, nogil=True)
+def _add_form(form: Any, crossed: Any, basis: Any, found: Any) -> None:
+    """found_j += sum_uv form_uv B_uj B_vj - 2 sum_u crossed_ju B_uj."""
+    for u in range(basis.shape[0]):
+        for j in range(found.shape[0]):
+            found[j] -= 2.0 * crossed[j, u] * basis[u, j]
+        for v in range(basis.shape[0]):
+            for j in range(found.shape[0]):
+                found[j] += form[u, v] * basis[u, j] * basis[v, j]

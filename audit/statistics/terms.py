@@ -226,7 +226,7 @@ def _add_along(weights: Any, coefficients: Any, form: Any, found: Any, less: Any
             total[i] += weights[i, r] * left
 
 
-def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0) -> Floats:
+def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0, work: int | None = None) -> Floats:
     """C^-1 apart, C the sum of (a - mean) (a - mean)^T over the documents, shrunk, and of noise; shape (entries,).
 
     Zeros where all documents add the same.
@@ -237,11 +237,13 @@ def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0) -> Flo
     apart : the announced sums less what is expected of them
     noise : shape (entries,)
         Its variance, over p (1 - p).
+    work : int, optional
+        What the number of steps goes by; the terms' own by default.
     """
     with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
         if isinstance(terms, TermNumbers):
             ridge = _ridge(float(terms.variances.sum()), noise, len(apart))
-            return approached(terms, apart, ridge, _steps(terms))
+            return approached(terms, apart, ridge, _steps(terms.work if work is None else work))
         if solved_for(terms.rows.shape[0], terms.entries):
             return _solved(terms, apart, noise)
         return _approached(terms, apart, noise)
@@ -252,8 +254,8 @@ def solved_for(n: int, entries: int) -> bool:
     return n * entries * min(n, entries) <= DENSE
 
 
-def _steps(terms: Additive) -> int:
-    return int(np.clip(WORK // max(terms.work, 1), FEWEST_STEPS, MOST_STEPS))
+def _steps(work: int) -> int:
+    return int(np.clip(WORK // max(work, 1), FEWEST_STEPS, MOST_STEPS))
 
 
 def _ridge(total: float, noise: Floats | float, entries: int) -> Floats:
@@ -289,4 +291,4 @@ def _approached(terms: Additive, apart: Floats, noise: Floats | float) -> Floats
         along = terms.along(scale * direction)
         return scale * (terms.summed(along - along.mean()) + ridge * scale * direction)
 
-    return np.asarray(scale * by_steps(times, scale * apart, _steps(terms)))
+    return np.asarray(scale * by_steps(times, scale * apart, _steps(terms.work)))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from ksdp.dashboards.audits.audit_model import AuditModel
 from ksdp.dashboards.words import count, decimal, plural
-from ksdp.storage.summaries import Summary
+
+if TYPE_CHECKING:  # `ksdp show` says one of these sentences, and a page's model imports numerics
+    from ksdp.dashboards.audits.audit_model import AuditModel
+    from ksdp.storage.summaries import Summary
 
 __all__ = ["constant", "drawn_share", "naive_practice", "paper_alone", "reach"]
 

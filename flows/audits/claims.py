@@ -10,7 +10,7 @@ from pathlib import Path
 from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
 from ksdp.audit.mechanisms.guarantee import as_it_runs
 from ksdp.audit.plan import parameters_of
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim
@@ -62,7 +62,7 @@ def run_claim(
     InputError
         If the mechanism claims nothing, has no worst case, or a number is out of range; nothing was written.
     """
-    made = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    made = mechanism_of(spec.mechanism)
     made = made if simulated else as_it_runs(made)
     mechanism = claiming(made)
     check_runs(runs, confidence)

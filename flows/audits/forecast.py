@@ -20,6 +20,7 @@ from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, small
 from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
+from ksdp.flows.audits.early_look import early_look
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
@@ -39,7 +40,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
         one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, those of fresh
         runs at most. `enough` says from how many documents on the run is useful and safe, by estimate (None for
-        mechanisms of which that is not known). `certificate_runs` are those of the pairs, on top of `runs`.
+        mechanisms of which that is not known); `early_look` what a first look could save (None: little).
+        `certificate_runs` are those of the pairs, on top of `runs`.
         `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
         values are tested that it does not keep; `parts` of the documents are measured one after the other, and
         where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
@@ -158,6 +160,7 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "margin": spec.rule.margin,
         "runs_for_margin": needed,
         "enough": _enough(plan),
+        "early_look": early_look(plan, costs),
     }
 
 

@@ -37,6 +37,13 @@ def forecast_words(said: Mapping[str, Any]) -> str:
         f"certifies a margin of {said['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(said),
     ]
+    if early := said.get("early_look"):
+        lines.append(
+            f'look      set `design.looks = {early["looks"]}` and `decision.spending = "{early["spending"]}"`: '
+            f"about {early['cpu_seconds']:.0f} CPU seconds of {early['of']:.0f} where the first "
+            f"{early['runs']} runs decide everybody; where they do not, bands are "
+            f"{100 * early['wider']:.1f} % wider"
+        )
     if said.get("enough"):
         lines.append(f"enough    {said['enough']['sentence']}")
     lines += [f"note      {note}" for note in said.get("notes", ())]

@@ -129,10 +129,8 @@ def _finished(prepared: Prepared) -> Summary | None:
         summary,
         cached_runs=summary.runs,
         sampled_runs=0,
-        store=prepared.ref.store,
         seconds=round(time.monotonic() - started, 3),
         seconds_by_stage={},
-        report=str(folder / "report.html"),
     )
 
 

@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.planning import make_plan
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise
 from ksdp.audit.screening.leak import LOOKS, Leak, sampled_leak
 from ksdp.audit.screening.lever_space import (
@@ -86,7 +86,7 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
         If anything is refused, or so few documents cannot show so small a share.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     features = corpus_columns(spec.corpus, base)
     space = lever_space(spec, features, limits.levers)
     count = min(limits.tried, math.prod(len(lever.values) for lever in space))
@@ -191,7 +191,7 @@ class _Search:
         """What the run gains at a setting, and what it gives away; or why it is refused."""
         try:
             spec = at_setting(self.spec, setting, self.features)
-            mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+            mechanism = mechanism_of(spec.mechanism)
             gain = self._gain(spec, mechanism)
             corpus = spec_corpus(spec, self.base)
             main = gain.measures[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ksdp.audit.learning.gain import gain_scores
 from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.learning.gain_and_advice import write_gain
@@ -31,7 +31,7 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
     InputError
         If the corpus is refused, or the mechanism learns no basis.
     """
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     summary = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)

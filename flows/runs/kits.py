@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import os_random
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.flows.runs.kit_files import (
     INVITATION,
     KIT,
@@ -59,7 +59,7 @@ def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey,
         parse_pem_draft(tables)
     else:
         spec = parse_draft(tables)
-        make_mechanism(spec.mechanism.name, spec.mechanism.parameters, installed=True)
+        mechanism_of(spec.mechanism, installed=True)
         named = spec.features.vocabulary
     if named is not None and not VOCABULARY.fullmatch(named):
         raise InputError(

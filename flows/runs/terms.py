@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
@@ -100,7 +100,7 @@ def read_run(path: Path) -> Run:
         Address.parse(node.address)
     participants = tuple(sorted(_participant(base, party) for party in spec.parties))
     server = _participant(base, spec.server) if spec.server else None
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters, installed=True)
+    mechanism = mechanism_of(spec.mechanism, installed=True)
     bits, bound = spec.precision.fraction_bits, spec.precision.bound
     widest = Precision.widest(mechanism, bits, len(participants))
     precision = widest if bound is None else Precision(bits, bound)
@@ -142,7 +142,7 @@ def protocol_text(spec: Spec, features: Mapping[str, str | int], parties: Sequen
     InputError
         If parties cannot run the mechanism, or they are not so written.
     """
-    mechanism = make_mechanism(spec.mechanism.name, spec.mechanism.parameters)
+    mechanism = mechanism_of(spec.mechanism)
     check_program(mechanism)
     table = {"name": mechanism.name, **spec.mechanism.parameters}
     if is_noisy(mechanism):

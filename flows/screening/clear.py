@@ -12,7 +12,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
-from ksdp.audit.screening.proof import pool_of
+from ksdp.audit.screening.proof import drawn_from
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.continuations import Origin, read_origin
@@ -103,7 +103,7 @@ def clearance_from_decisions(
             margin=spec.rule.margin,
             levels=[level_of_clear(spec), *levels],
             rows=plan.party_rows,
-            among=pool_of(plan),
+            among=drawn_from(plan),
             selection=chosen,
             accepted_sensitive=_sensitive(verdicts, chosen.accepted),
             four_eyes=seen.policy.four_eyes,

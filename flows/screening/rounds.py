@@ -15,7 +15,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import question_of
-from ksdp.audit.screening.proof import check_undecided, pool_of, runs_for_proof
+from ksdp.audit.screening.proof import check_undecided, drawn_from, runs_for_proof
 from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
 from ksdp.audit.screening.screen_summary import RoundSummary
 from ksdp.audit.spec import Spec
@@ -76,7 +76,7 @@ class Rounds:
     @property
     def among(self) -> int:
         """Documents that the last round's databases were drawn from."""
-        return pool_of(self.plan)
+        return drawn_from(self.plan)
 
     @property
     def beside(self) -> int:
@@ -139,7 +139,7 @@ def run_rounds(
     series = _Series(spec, corpus, store, rules)
     prepared = series.prepared(1)
     remembered = series.remembered()
-    share = prepared.plan.party_rows / pool_of(prepared.plan)
+    share = prepared.plan.party_rows / drawn_from(prepared.plan)
     while True:
         number, before, plan = len(summaries) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan
         what = "the listed documents by themselves, " if proving else ""
@@ -212,7 +212,7 @@ def _about(
         proof=proving,
         audit=prepared.ref.audit,
         corpus=prepared.ref.corpus,
-        among=pool_of(prepared.plan),
+        among=drawn_from(prepared.plan),
         documents=summary.documents,
         sensitive=summary.verdicts.sensitive,
         clear=summary.verdicts.clear,

@@ -2,7 +2,8 @@
 
 Numerics are those of `factorisation.nmf_sweep`, with one difference: nobody knows which columns the
 others' rows touch, so all of them are computed. A sum is (W_t^T R_t, ||W_t||^2), d + 1 numbers, one for every
-topic and sweep; of ratings both are wanted column by column, 2 d numbers (`factorisation.weighted_nmf`).
+topic and sweep; of ratings both are wanted column by column, 2 d numbers (`factorisation.weighted_nmf`). The start
+``nnsvd`` takes ten sums of k d numbers and one of 2 k before (`factorisation.nmf_svd_start`).
 
 The stop rule and every T_t come from announced sums only, in an order of operations that no library decides: all
 parties get the same bits.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,14 +24,16 @@ from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Silent, dot, gram_rows, product
 from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
+from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart, part_squares, topics_from_parts
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import observed_residual, observed_share
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
+from ksdp.protocols.runs.pd_svd_program import svd_program
 
 __all__ = ["check_nmf", "nmf_program"]
 
-_STARTS = ("random", "random-2x", "pd-nmf-init")
+_STARTS = ("random", "random-2x", "nnsvd", "pd-nmf-init")
 
 
 def check_nmf(mechanism: PDNMF) -> None:
@@ -42,8 +46,8 @@ def check_nmf(mechanism: PDNMF) -> None:
     """
     if mechanism.start not in _STARTS:
         raise SpecError(
-            f"`start` must be one of {', '.join(_STARTS)} in a run among parties; got {mechanism.start!r}, which "
-            "needs more than sums."
+            f"`start` must be one of {', '.join(_STARTS)} in a run among parties; got {mechanism.start!r}: every "
+            "party would tell all others its own topics."
         )
     if mechanism.weighted and not (mechanism.beta > 0 and mechanism.delta > 0):
         raise SpecError(
@@ -94,6 +98,8 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
         (model,) = local_models([matrix], mechanism.rank, mechanism.local_fit)
         merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)
         start = merged.T
+    elif mechanism.start == "nnsvd":
+        start = yield from _svd_start(mechanism, matrix)
     iterate = _iterate_observed if mechanism.weighted else _iterate
     fitted = yield from iterate(matrix, start, mechanism.cap, tolerance, penalties)
     public = {
@@ -103,6 +109,14 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
         "sweeps": np.array([float(fitted.sweeps)]),
     }
     return PartyResult(public, {"W": fitted.W})
+
+
+def _svd_start(mechanism: PDNMF, matrix: sp.csr_array) -> Generator[Any, Any, Matrix]:
+    """Ten rounds of sums for V and sigma, and one of 2 k numbers."""
+    ends = yield from svd_program(SvdStart(mechanism.rank, mechanism.start_seed).svd, matrix)
+    V, sigma = ends.public["V"], ends.public["sigma"]
+    squares = yield SecSum(part_squares(matrix, V))
+    return topics_from_parts(V, sigma, squares)
 
 
 def _iterate(

@@ -203,6 +203,8 @@ def sum_entries(mechanism: Mechanism, features: int) -> int:
         rows = int(getattr(mechanism, "rank", 1))
     elif isinstance(mechanism, PDSVD):
         rows = mechanism.rank
+    elif isinstance(mechanism, PDNMF):
+        rows = mechanism.rank if mechanism.start == "nnsvd" else int(mechanism.weighted)
     return int(rows) * features + features + 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -136,6 +137,7 @@ def _options(
 
 def main() -> None:
     """Run the command and turn errors into one line and an exit code."""
+    gc.set_threshold(20_000)  # imports make many objects and no garbage; to look for it takes 5 % of `ksdp show`
     interrupted: list[bool] = []
     atexit.register(_leave_as_interrupted, interrupted)  # the first to register is the last to be called
     try:

@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ksdp.audit.claims import ClaimFinding
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.checksums import check_sealed, write_sealed_json
 from ksdp.storage.store import Store, content_key
+
+if TYPE_CHECKING:
+    from ksdp.audit.claims import ClaimFinding
 
 __all__ = ["ClaimInputs", "StoredClaim", "read_claim", "shown_claim", "write_claim"]
 
@@ -67,6 +69,8 @@ class StoredClaim:
         ValueError
             If it is of another version, or a key is missing.
         """
+        from ksdp.audit.claims import ClaimFinding  # numerics, and most stores hold no claim
+
         if told.get("version") != VERSION:
             raise ValueError(f"it is not of version {VERSION}")
         try:

@@ -40,6 +40,8 @@ _UNBIASED = ("document", "distance", "unbiased")
 _RUNS = ("document", "statistic", "run", "value", "held")
 _MOST_VALUES = 50_000_000
 _WRITERS = {".csv": "(format csv, header)", ".json": "(format json, array true)", ".parquet": "(format parquet)"}
+_SAYABLE = {".csv": "not isnan", ".json": "isfinite"}
+"""Which numbers a format can say: JSON has no word for NaN and infinity, and a table's empty cell is no number."""
 
 
 def _connected(store: Store, audit: str) -> duckdb.DuckDBPyConnection:
@@ -142,6 +144,19 @@ def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.
     ).unify_dictionaries()
 
 
+def _written(database: duckdb.DuckDBPyConnection, table: str, sayable: str | None) -> str:
+    """A table, or the query that leaves empty what the format has no word for."""
+    if sayable is None:
+        return table
+    cells = [
+        f'case when {sayable}("{name}") then "{name}" end as "{name}"'
+        if kind in ("DOUBLE", "FLOAT")
+        else f'"{name}"'
+        for name, kind, *_ in database.execute(f"describe {table}").fetchall()
+    ]
+    return f"(select {', '.join(cells)} from {table})"
+
+
 def export_table(store: Store, audit: str, table: str, to: Path) -> int:
     """Write a table; the file's extension says the format. The number of rows.
 
@@ -156,10 +171,11 @@ def export_table(store: Store, audit: str, table: str, to: Path) -> int:
         if table == "unbiased":
             database.register(table, _unbiased(store, audit))
         rows = database.execute(f"select count(*) from {table}").fetchone()
+        source = _written(database, table, _SAYABLE.get(to.suffix.lower()))
 
         def write(part: Path) -> None:
             quoted = str(part).replace("'", "''")
-            database.execute(f"copy {table} to '{quoted}' {_WRITERS[to.suffix.lower()]}")
+            database.execute(f"copy {source} to '{quoted}' {_WRITERS[to.suffix.lower()]}")
 
         write_whole(to, write)
     return int(rows[0]) if rows else 0

@@ -7,6 +7,7 @@ views are in `audits/` like any other.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
 
 
 def read_views(store: Store, name: str) -> ViewsSummary:
-    """Read `views/<id>.json`.
+    """Read `views/<id>.json`; its paths are where it lies now.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def read_views(store: Store, name: str) -> ViewsSummary:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
     summary = parsed(ViewsSummary.from_json, fields, f"views {name!r}")
     check_sealed(_file(store, f"{name}.json"), f"views {name!r}")
-    return summary
+    return replace(summary, store=str(store.root), report=str(views_page(store, name)))
 
 
 def finished_views(store: Store) -> list[str]:

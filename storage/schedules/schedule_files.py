@@ -21,9 +21,10 @@ from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.spec import validated
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.store import Store
 
@@ -172,18 +173,10 @@ def check_schedule(values: dict[str, Any]) -> Schedule:
 
     Raises
     ------
-    InputError
+    SpecError
         Naming every wrong key, one a line.
     """
-    try:
-        return Schedule.model_validate(values)
-    except ValidationError as error:
-        lines = [
-            f"`{'.'.join(str(part) for part in problem['loc']) or 'schedule'}`: "
-            f"{problem['msg'].removeprefix('Value error, ')}"
-            for problem in error.errors(include_url=False, include_input=False)
-        ]
-        raise InputError("the schedule is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None
+    return validated(Schedule, values, "schedule")
 
 
 def schedule_folder(store: Store, name: str) -> Path:

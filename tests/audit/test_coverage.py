@@ -68,7 +68,7 @@ def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus
     ("parameters", "more"),
     [
         ({"name": "pd-svd", "solver": "power"}, {"V", "span", "span_sigma", "first_blocks", "iterations"}),
-        ({"name": "sigma-svd"}, {"V", "sigma", "span", "span_sigma", "first_blocks"}),
+        ({"name": "sigma-svd"}, {"V", "sigma", "span", "span_sigma", "first_blocks", "block_sums"}),
         ({"name": "pd-pca"}, {"mean", "V", "span", "span_sigma", "first_blocks"}),
         (
             {"name": "pd-nmf"},
@@ -78,17 +78,37 @@ def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus
             {"name": "pd-nmf", "start": "pd-nmf-init"},
             {"init_sums", "init_weights", "init_total", "init_total_weights", "init_sweeps", "start"},
         ),
+        (
+            {"name": "pd-nmf", "start": "nnsvd"},
+            {"start", "V", "sigma", "span", "span_sigma", "first_blocks", "block_sums", "part_squares"},
+        ),
         ({"name": "pd-nmf", "weighted": True, "tolerance": 0.0}, {"T", "weights", "sums"}),
     ],
 )
 def test_every_start_and_solver_is_covered(corpus: Corpus, parameters: dict, more: set[str]) -> None:
     learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
-    plan = plan_of(corpus, parameters | {"rank": 2}, **(learnt if "weighted" in parameters else {}))
+    plan = plan_of(corpus, parameters | {"rank": 2}, **(learnt if {"weighted", "start"} & set(parameters) else {}))
     assert plan.coverage.unread == ()
     assert more <= set(plan.coverage.read_by)
     assert ("sweeps" in plan.coverage.read_by) == (
         parameters.get("name") == "pd-nmf" and "tolerance" not in parameters
     )
+
+
+def test_a_start_by_svd_clears_nobody_before_its_sums_are_learnt_from(corpus: Corpus) -> None:
+    """They and those of sweeps are equations in the same unknowns, and no column solves both at once."""
+    parameters = {"name": "pd-nmf", "rank": 2, "start": "nnsvd"}
+    assert plan_of(corpus, parameters).coverage.unread[0].startswith("sums number by number")
+    assert plan_of(corpus, parameters | {"opens": "final"}).coverage.may_clear
+
+
+def test_a_start_by_local_topics_clears_nobody(corpus: Corpus) -> None:
+    """A run would have to tell everybody each party's own topics."""
+    plan = plan_of(corpus, {"name": "pd-nmf", "rank": 2, "start": "best-of-m"})
+    assert plan.coverage.unread == ("local_topics",)
+    assert plan_of(
+        corpus, {"name": "pd-nmf", "rank": 2, "start": "best-of-m", "opens": "final"}
+    ).coverage.may_clear
 
 
 @pytest.mark.parametrize("name", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf", "hardt-roth", "dp-nmf", "fedpower"])

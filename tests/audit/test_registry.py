@@ -29,7 +29,7 @@ def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("pd-sdv", {}, "must be one of .*pd-nmf.*got 'pd-sdv'"),
+        ("pd-sdv", {}, "must be one of .*pd-nmf.*got 'pd-sdv'; did you mean `pd-svd`"),
         ("pd-svd", {"ranks": 3}, "`mechanism.ranks` is not a parameter .* did you mean `rank`. it has .*rank"),
         ("pd-svd", {"rank": 0}, "`rank` must be"),
         ("nowhere:thing", {}, "cannot be imported"),

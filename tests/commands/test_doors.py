@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,17 @@ def test_the_store_is_named_by_the_environment(audited: tuple[Path, str], monkey
         run("list")
 
 
+def test_what_was_saved_from_python_is_shown_where_it_lies(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).poisson(1.0, (24, 5)).astype(float) + 0.5
+    found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=15, fresh_runs=0)
+    store = found.save(tmp_path / "kept")
+    del found  # and with it the folder that it was made in
+    shutil.move(store, tmp_path / "moved")
+    shown = run("show", "latest", "--worst", 3, "--store", tmp_path / "moved")
+    assert shown.count(" p 10^") == 3
+    assert str(tmp_path / "moved" / "audits") in shown
+
+
 def test_show_lists_documents_and_knows_those_left_out(audited: tuple[Path, str]) -> None:
     store, audit = audited
     assert run("show", audit, "--worst", 3, "--store", store).count(" p 10^") == 3
@@ -80,6 +92,8 @@ def test_tables_are_exported(suffix: str, audited: tuple[Path, str], tmp_path: P
     assert run("export", audit, "--to", to, "--store", store).startswith("30 rows")
     read = {"csv": pd.read_csv, "json": pd.read_json, "parquet": pd.read_parquet}[suffix]
     assert len(read(to)) == 30
+    if suffix != "parquet":
+        assert "nan" not in to.read_text(encoding="utf-8").lower()
     to = tmp_path / f"unbiased.{suffix}"
     assert run("export", audit, "--table", "unbiased", "--to", to, "--store", store).startswith("30 rows")
     beside = read(to).astype({"document": str}).set_index("document")
@@ -96,6 +110,8 @@ def test_sql_sees_every_run(audited: tuple[Path, str]) -> None:
     found = ksdp.load(store, audit).document("1")
     assert row["runs"] == (found.tests[0].n_with + found.tests[0].n_without) * len(found.tests)
     assert row["held"] == found.tests[0].n_with * len(found.tests)
+    nothing = "select 'nan'::double as a, 'inf'::double as b"
+    assert json.loads(run("sql", audit, nothing, "--store", store, "--json")) == [{"a": None, "b": None}]
     assert "runs (" in run("tables", audit, "--store", store)
 
 

@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import ksdp
@@ -80,6 +81,13 @@ def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
         ksdp.audit(counts, KMeans(2, n_init=1), publishes=["secret_"], **FEW)
 
 
+def test_a_warning_of_an_estimator_is_heard_once_and_not_in_every_run(counts: Matrix) -> None:
+    labels = np.where(counts[:, 0] > 0, "yes", "no")
+    with pytest.warns(ConvergenceWarning) as heard:
+        ksdp.audit(counts, LogisticRegression(max_iter=1), y=labels, **FEW)
+    assert len([one for one in heard if one.category is ConvergenceWarning]) == 1
+
+
 def test_a_mechanism_that_gives_everything_away_is_found_by_its_arrays(counts: Matrix) -> None:
     outlier = counts.copy()
     outlier[7] *= 100
@@ -130,7 +138,7 @@ def test_plan_says_what_it_would_take(counts: Matrix) -> None:
 
 
 def test_refusals_name_what_is_wrong(counts: Matrix) -> None:
-    with pytest.raises(InputError, match="`mechanism.wit_runs` is not a parameter of pd-svd"):
+    with pytest.raises(InputError, match="`wit_runs` is neither a setting nor .* mean `with_runs`"):
         ksdp.audit(counts, "pd-svd", rank=2, wit_runs=3)
     with pytest.raises(InputError, match=r"failed in a trial run: ZeroDivisionError"):
         ksdp.audit(counts, lambda rows, rng: 1 / 0, **FEW)
@@ -151,3 +159,4 @@ def test_plot_says_what_to_install_or_draws(counts: Matrix) -> None:
             found.plot()
     else:
         assert len(found.plot("3").axes[0].lines) >= 2
+        assert found.plot("3")._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"

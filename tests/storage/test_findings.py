@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def test_specs_summaries_and_curves(tmp_path: Path) -> None:
     write_spec(tmp_path, spec)
     assert read_spec(tmp_path) == spec
     write_summary(tmp_path, example(audit="a"))
-    assert read_summary(tmp_path) == example(audit="a")
+    here = {"store": str(tmp_path.parents[1]), "report": str(tmp_path / "report.html")}
+    assert read_summary(tmp_path) == replace(example(audit="a"), **here), "and where it lies now"
     write_curves(tmp_path, [Curve.of("d", "s", np.array([1.0, 2, 0.5]), np.array([True, True, False]))])
     (curve,) = read_curves(tmp_path)
     assert (curve.document, curve.with_values.tolist(), curve.without_values.tolist()) == ("d", [1, 2], [0.5])

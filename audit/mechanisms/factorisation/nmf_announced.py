@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_one_of
 from ksdp.audit.mechanisms.contract import OPENS
+from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_rule
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 
-__all__ = ["DATA_STARTS", "SUMS", "check_views", "is_number", "label"]
+__all__ = ["DATA_STARTS", "SUMS", "check_parameters", "check_views", "label"]
 
 SUMS = ("T", "numerators", "denominators")
 DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
+
+
+def check_parameters(mechanism: Any) -> None:
+    """Check numbers, `start` and `weighted` of a PD-NMF, and make floats of the numbers that may be some.
+
+    Raises
+    ------
+    SpecError
+        Naming what is wrong.
+    """
+    for name, least in (("rank", 1), ("sweeps", 1), ("start_seed", 0)):
+        value = getattr(mechanism, name)
+        if not _is_number(value, Integral) or value < least:
+            raise SpecError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
+    for name in ("tolerance", *Penalties._fields):
+        value = getattr(mechanism, name)
+        if not _is_number(value, Real):
+            raise SpecError(f"`{name}` must be a number; got {value!r}.")
+        object.__setattr__(mechanism, name, float(value))
+    check_rule(mechanism.sweeps, mechanism.tolerance, mechanism.penalties)
+    if mechanism.start not in STARTS:
+        raise SpecError(f"`start` must be one of {', '.join(STARTS)}; got {mechanism.start!r}.")
+    if not isinstance(mechanism.weighted, bool):
+        raise SpecError(f"`weighted` must be true or false; got {mechanism.weighted!r}.")
+
+
+def _is_number(value: object, kind: type) -> bool:
+    """Whether a parameter is one; true and false are none."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def check_views(mechanism: Any) -> None:
@@ -46,11 +78,6 @@ def check_views(mechanism: Any) -> None:
             raise SpecError(f'`at` must hold "last" or sweeps from 1 to {mechanism.cap}; got {when!r}.')
     if not mechanism.announce and mechanism.at != ("last",):
         raise SpecError("`at` must be left out where `announce` is: the sums of every sweep are looked at.")
-
-
-def is_number(value: object, kind: type) -> bool:
-    """Whether a parameter is one; true and false are none."""
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def label(what: str, when: str | int) -> str:

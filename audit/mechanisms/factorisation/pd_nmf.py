@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.nmf_announced import DATA_STARTS, SUMS, check_views, is_number, label
-from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_rule
+from ksdp.audit.mechanisms.factorisation.nmf_announced import (
+    DATA_STARTS,
+    SUMS,
+    check_parameters,
+    check_views,
+    label,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_released import (
@@ -24,7 +27,8 @@ from ksdp.audit.mechanisms.factorisation.nmf_released import (
     summed_up,
     topics_from,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, LocalFit, initial_topics, merged_models
+from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, initial_topics, merged_models
+from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDNMF"]
@@ -78,7 +82,7 @@ class PDNMF:
     everybody sees when a protocol ends.
     Where the start holds data it is announced as ``start``, and with PD-NMF-Init so are its own sums:
     ``init_sums``, ``init_weights``, ``init_total``, ``init_total_weights`` and ``init_sweeps``, of k
-    pseudo-documents a party.
+    pseudo-documents a party. With ``nnsvd`` there is all that making it announces (`nmf_svd_start`).
 
     Examples
     --------
@@ -108,31 +112,24 @@ class PDNMF:
     start_seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("rank", 1), ("sweeps", 1), ("start_seed", 0)):
-            value = getattr(self, name)
-            if not is_number(value, Integral) or value < least:
-                raise SpecError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
-        for name in ("tolerance", *Penalties._fields):
-            value = getattr(self, name)
-            if not is_number(value, Real):
-                raise SpecError(f"`{name}` must be a number; got {value!r}.")
-            object.__setattr__(self, name, float(value))
-        check_rule(self.sweeps, self.tolerance, self.penalties)
-        if self.start not in STARTS:
-            raise SpecError(f"`start` must be one of {', '.join(STARTS)}; got {self.start!r}.")
-        if not isinstance(self.weighted, bool):
-            raise SpecError(f"`weighted` must be true or false; got {self.weighted!r}.")
+        check_parameters(self)
         check_views(self)
 
     @property
     def version(self) -> int:
-        """4 of ratings, whose topics are announced since; 3 of all others."""
-        return 4 if self.weighted else 3
+        """5 where sums make the start, and are looked at; 4 of ratings, whose topics are; 3 of all others."""
+        return 5 if self._by_svd else 4 if self.weighted else 3
+
+    @property
+    def _by_svd(self) -> SvdStart | None:
+        """How parties make the start ``nnsvd``; None where no round is opened, and the start is exact."""
+        by_sums = self.start == "nnsvd" and self.opens != "final"
+        return SvdStart(self.rank, self.start_seed) if by_sums else None
 
     @property
     def learn_always(self) -> tuple[str, ...]:
-        """Of ratings: weights of single columns, whose mean alone statistics look at; `benchmarks raw-leak`."""
-        return ("weights",) if self.weighted and self.opens != "final" else ()
+        """Weights of ratings (`benchmarks raw-leak`); sums that no column solves beside those of a start."""
+        return ("sums",) if self._by_svd else ("weights",) if self.weighted and self.opens != "final" else ()
 
     @property
     def cap(self) -> int:
@@ -156,8 +153,9 @@ class PDNMF:
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """Everything that a run shows its parties."""
-        return tuple(a.name for a in self._opened(1))
+        """All that a run shows its parties; of ``best-of-m`` also local topics, which no audit looks at."""
+        local = ("local_topics",) if self.start == "best-of-m" and self.opens != "final" else ()
+        return (*(a.name for a in self._opened(self.rank + 1)), *local)
 
     def _opened(self, features: int) -> tuple[Announced, ...]:
         wide: tuple[int, ...] = (self.rank, features)
@@ -175,6 +173,8 @@ class PDNMF:
             arrays.append(Announced("start", wide, early=True))
         if self.start == "pd-nmf-init":
             arrays += announced_sums("init_", len(self.early), wide, (self.rank,), stops)
+        if self._by_svd:
+            arrays += self._by_svd.observables(features)
         return tuple(arrays)
 
     def observables(self, features: int) -> tuple[Announced, ...]:
@@ -183,8 +183,7 @@ class PDNMF:
             return self._opened(features)
         wide: tuple[int, ...] = (self.rank, features)
         shapes = dict.fromkeys((*SUMS, "start"), wide)
-        if not self.weighted:
-            shapes["denominators"] = (self.rank,)
+        shapes["denominators"] = wide if self.weighted else (self.rank,)
         announced = []
         for what in self.announce:
             moments: tuple[str | int, ...] = ("last",) if what == "start" else self.at
@@ -198,7 +197,10 @@ class PDNMF:
         PD-NMF-Init also ``init_round_sums`` and ``init_round_weights``.
         """
         observables = self.observables(features)
-        return tuple(released_sums(observables, self._caps)) if self._caps else observables
+        if not self._caps:
+            return observables
+        sums = released_sums(observables, self._caps)
+        return self._by_svd.with_released(sums, features) if self._by_svd else tuple(sums)
 
     @property
     def _caps(self) -> dict[str, int]:
@@ -212,9 +214,9 @@ class PDNMF:
         if not self._caps:
             return self.run(database, rng)
         at = frozenset(range(1, self.cap + 1))
-        start, made = self._start(database, at)
+        start, made, beside = self._start(database, at, release=True)
         last = self._factorise(database, start, at)
-        arrays = {"T": last.T, "start": start} | every_sweep("", last, self.cap)
+        arrays = {"T": last.T, "start": start} | beside | every_sweep("", last, self.cap)
         if made is not None:
             arrays |= every_sweep("init_", made, self.sweeps)
         return Observables({a.name: arrays[a.name] for a in self.released(start.shape[1])})
@@ -227,23 +229,27 @@ class PDNMF:
         for prefix in self._caps:
             arrays |= summed_up(prefix, released, self.early)
         arrays["topics"] = topics_from(arrays, self.penalties, self.start_seed)
-        return Observables({name: arrays[name] for name in self.opened})
+        arrays |= self._by_svd.worked_out(released) if self._by_svd else {}
+        return Observables({a.name: arrays[a.name] for a in self._opened(released["T"].shape[1])})
 
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:
         """Return the start, shape (k, d), and the factorisation reached from it, W and snapshots included."""
-        start, _ = self._start(database)
+        start, *_ = self._start(database)
         return start, self._factorise(database, start)
 
     def _start(
-        self, database: Database, at: frozenset[int] | None = None
-    ) -> tuple[NDArray[np.float64], Factorisation | None]:
-        """The start, and how PD-NMF-Init came to it."""
+        self, database: Database, at: frozenset[int] | None = None, *, release: bool = False
+    ) -> tuple[NDArray[np.float64], Factorisation | None, dict[str, NDArray[np.float64]]]:
+        """The start, how PD-NMF-Init came to it, and what nnsvd announced (or `release`d) on its way."""
         how, parties, seed = self.local_fit, database.parties, self.start_seed
         at = self._at if at is None else at
         if self.start == "pd-nmf-init":
             made = merged_models(parties, self.rank, how, seed=seed, coalition=database.coalition, at=at)
-            return made.T, made
-        return initial_topics(self.start, parties, self.rank, how, seed=seed), None
+            return made.T, made, {}
+        if self._by_svd:
+            start, beside = self._by_svd.run(database, release=release)
+            return start, None, beside
+        return initial_topics(self.start, parties, self.rank, how, seed=seed), None, {}
 
     @property
     def local_fit(self) -> LocalFit:
@@ -277,22 +283,18 @@ class PDNMF:
         SpecError
             Where a party is too small for the start.
         """
-        start, made = self._start(database)
+        start, made, beside = self._start(database)
         last = self._factorise(database, start)
         if not self.announce:
-            arrays = {"T": last.T, "start": start, "numerators": last.numerators}
-            arrays["denominators"] = last.denominators
+            arrays = {"T": last.T, "numerators": last.numerators, "denominators": last.denominators}
+            arrays |= {"start": start} | beside
             if self._at:
                 arrays |= first_sweeps("", last, self.early)
                 arrays["topics"] = first_topics(start, last, self.early)
                 arrays |= {} if made is None else first_sweeps("init_", made, self.early)
             return Observables({a.name: arrays[a.name] for a in self._opened(start.shape[1])})
-        arrays = {"sweeps": np.array([float(last.sweeps)])}
-        for what in self.announce:
-            if what == "start":
-                arrays[what] = start
-                continue
-            for when in self.at:
-                moment = last if when == "last" else last.snapshots[int(when)]
-                arrays[label(what, when)] = getattr(moment, what)
-        return Observables(arrays)
+        arrays = {"sweeps": np.array([float(last.sweeps)]), "start": start}
+        moments = {when: last if when == "last" else last.snapshots[int(when)] for when in self.at}
+        for what in set(self.announce) & set(SUMS):
+            arrays |= {label(what, when): getattr(moment, what) for when, moment in moments.items()}
+        return Observables({a.name: arrays[a.name] for a in self.observables(start.shape[1])})

@@ -30,7 +30,7 @@ class PDPCA(PDSVD):
     shape (rank, features): the principal axes, one a row, in the signs of the block power iteration. With
     `reveal_sigma` also ``sigma``, shape (rank,): singular values of the centred rows; the explained variances
     (n - 1 in the denominator) are sigma^2 / (n - 1). A run that opens every round shows ``span``,
-    ``span_sigma``, ``first_blocks`` and ``iterations`` as `PDSVD`'s, of the centred rows.
+    ``span_sigma``, ``first_blocks``, ``block_sums`` and ``iterations`` as `PDSVD`'s, of the centred rows.
 
     The centring is implicit: sparse rows stay sparse.
 
@@ -50,7 +50,6 @@ class PDPCA(PDSVD):
     """
 
     name: ClassVar[str] = "pd-pca"
-    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithm 6")
 
     @property

@@ -27,7 +27,7 @@ __all__ = ["PDSVD", "SigmaSVD"]
 
 EARLY = 3
 """Iterations whose blocks are looked at one by one."""
-WORKED_OUT = ("span", "span_sigma", "first_blocks")
+WORKED_OUT = ("span", "span_sigma", "first_blocks", "block_sums")
 """What follows from the announced blocks."""
 
 
@@ -42,7 +42,8 @@ class PDSVD:
     ``span_sigma``, shape (rounds x rank,), what a party can work out of X^T X on it (`factorisation.span`): its
     singular values there, divided by the largest where they are not revealed. ``first_blocks``, shape (1 + early,
     rank, features), are the start and the blocks of the first three iterations, orthonormal, zeros where there
-    were fewer. With ``solver="power"`` such a run announces ``iterations`` as well, shape (1,).
+    were fewer; with `reveal_sigma` ``block_sums``, shape (early, rank, features), are the sums of these iterations
+    as they are. With ``solver="power"`` such a run announces ``iterations`` as well, shape (1,).
 
     What a coalition sees: V is public, and every other sum is announced normalised, so that a coalition
     cannot subtract its own share. With `reveal_sigma` it sees the values of everybody's rows; from V and
@@ -81,7 +82,6 @@ class PDSVD:
     """
 
     name: ClassVar[str] = "pd-svd"
-    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
     noise_free: ClassVar[bool] = True
 
@@ -99,6 +99,11 @@ class PDSVD:
         check_one_of(self, "opens", OPENS)
         if not 0 <= self.tolerance < 1:
             raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
+
+    @property
+    def version(self) -> int:
+        """4 where plain sums are announced, which are looked at since; 3 of all others."""
+        return 4 if self.reveal_sigma and self.rounds else 3
 
     @property
     def rounds(self) -> int:
@@ -129,6 +134,8 @@ class PDSVD:
             announced += [Announced("span", (size, features), early=True), Announced("span_sigma", (size,))]
             blocks = (1 + min(EARLY, self.rounds), self.rank, features)
             announced.append(Announced("first_blocks", blocks, early=True))
+            if self.reveal_sigma:
+                announced.append(Announced("block_sums", (blocks[0] - 1, *blocks[1:]), early=True))
         if self.rounds and self.solver == "power":
             announced.append(Announced("iterations", (1,)))
         return tuple(announced)
@@ -157,8 +164,10 @@ class PDSVD:
             return released
         rows, values = span_of_blocks(released["blocks"])
         plain = {name: array for name, array in released.items() if name != "blocks"}
-        first = self._first(released["blocks"][: min(EARLY, self.rounds)])
-        return Observables(plain | {"span": rows, "span_sigma": values, "first_blocks": first})
+        early = released["blocks"][: min(EARLY, self.rounds)]
+        sums = {"block_sums": early} if self.reveal_sigma else {}
+        first = self._first(early)
+        return Observables(plain | {"span": rows, "span_sigma": values, "first_blocks": first} | sums)
 
     def _first(self, announced: NDArray[np.float64]) -> NDArray[np.float64]:
         """The start and the first blocks, orthonormal; zeros for blocks of zeros."""
@@ -214,13 +223,15 @@ class PDSVD:
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
         early = min(EARLY, self.rounds)
-        blocks = power_blocks(rows, start, min(done, early), mean, with_norms=False)
+        blocks = power_blocks(rows, start, min(done, early), mean, with_norms=self.reveal_sigma)
         blocks = np.pad(blocks, ((0, early - len(blocks)), (0, 0), (0, 0)))
+        sums = {"block_sums": blocks} if self.reveal_sigma else {}
         scale = 1.0 if self.reveal_sigma else max(span.values.max(initial=0.0), np.finfo(np.float64).tiny)
         return {
             "span": np.pad(span.rows, ((0, missing), (0, 0))),
             "span_sigma": np.pad(span.values / scale, (0, missing)),
             "first_blocks": self._first(blocks),
+            **sums,
         }
 
 
@@ -232,7 +243,6 @@ class SigmaSVD(PDSVD):
     """
 
     name: ClassVar[str] = "sigma-svd"
-    version: ClassVar[int] = 3
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")
 
     reveal_sigma: bool = field(default=True, init=False)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["PemAlgorithm", "PemState", "PemTotal", "VectorBlock", "check_blocks", "contribution"]
+__all__ = ["PemAlgorithm", "PemState", "PemTotal", "VectorBlock", "check_blocks", "clipped", "contribution"]
 
 Signed = NDArray[np.int64]
 Array = NDArray[Any]
@@ -200,11 +200,21 @@ def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState
     if not rows.has_canonical_format:
         rows = rows.copy()  # it may share its arrays with the records
         rows.sum_duplicates()
-    return _clipped_sum(rows, state.blocks)
+    return np.asarray(clipped(rows, state.blocks).sum(axis=0), dtype=np.int64).reshape(-1)  # in integers: exact
 
 
-def _clipped_sum(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> Signed:
-    """Clip every row's part of every block, in whole steps, and add the rows up."""
+def clipped(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> sp.csr_array:
+    """Every row's part of every block, clipped and rounded to whole steps, int64.
+
+    Parameters
+    ----------
+    rows : canonical, one a record, shape (records, entries of all blocks)
+
+    Raises
+    ------
+    InputError
+        If something is not finite, or so many records' sum may leave 64 bits.
+    """
     if not np.isfinite(rows.data).all():
         raise InputError("`map_in_client` returned NaN or infinity.")
     sizes = [block.size for block in blocks]
@@ -229,8 +239,7 @@ def _clipped_sum(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> Signed:
     _shave(data, part, most)
     if rows.shape[0] * caps.max(initial=0.0) >= 2.0**62:
         raise InputError("The sum of so many records may leave 64 bits: ask for fewer fraction bits.")
-    whole = sp.csr_array((data.astype(np.int64), rows.indices, rows.indptr), shape=rows.shape)
-    return np.asarray(whole.sum(axis=0), dtype=np.int64).reshape(-1)  # in integers: exact
+    return sp.csr_array((data.astype(np.int64), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def _shave(data: NDArray[np.float64], part: Array, most: NDArray[np.float64]) -> None:

@@ -121,7 +121,11 @@ class PemApriori:
     def _blocks(self, length: int, count: int) -> tuple[VectorBlock, ...]:
         if not count or length > self.length:
             return ()
-        return (VectorBlock(count, float(math.comb(self.longest, length)), cap=1.0, nonnegative=True),)
+        return (self.block(length, count),)
+
+    def block(self, length: int, count: int) -> VectorBlock:
+        """Of the counts of so many candidates of a length."""
+        return VectorBlock(count, float(math.comb(self.longest, length)), cap=1.0, nonnegative=True)
 
     def init(self) -> PemState:
         """Every item is a candidate."""
@@ -135,9 +139,10 @@ class PemApriori:
 
     def map_in_client(self, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
         """Counts of the candidates, already added up; no record has more than `longest` items in them."""
-        return supports(self._cut(records), self.candidates_of(state))
+        return supports(self.cut(records), self.candidates_of(state))
 
-    def _cut(self, records: sp.csr_array) -> sp.csr_array:
+    def cut(self, records: sp.csr_array) -> sp.csr_array:
+        """The items that each record counts with, bool."""
         held = sp.csr_array(records != 0)
         held.sort_indices()
         lengths = np.diff(held.indptr)

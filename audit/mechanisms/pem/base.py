@@ -23,15 +23,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, contribution
+from ksdp.audit.mechanisms.pem.added import noise_variance
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, VectorBlock, contribution
 from ksdp.audit.mechanisms.pem.budget import Budget, tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Simulated, Vetted, log_law
 from ksdp.audit.mechanisms.pem.ideal import PemRun, run_ideal
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, check_sampler
 from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words
+from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch
 
 __all__ = ["PemMechanism"]
 
@@ -76,6 +81,8 @@ class PemMechanism(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     gaussian: ClassVar[bool] = False
+    summed: ClassVar[tuple[str, ...]]
+    """The observables that `as_equations` reads."""
     noise_factor: ClassVar[float] = 1.0
     """1; a control that is broken on purpose has less."""
 
@@ -123,6 +130,26 @@ class PemMechanism(ABC):
     @abstractmethod
     def neighbours(self) -> tuple[Database, Database]:
         """A worst case: two databases that differ in one record; the coalition holds all the others."""
+
+    @abstractmethod
+    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+        """What records add to all sums of a run, and these sums (`statistics.releases_match`)."""
+
+    @property
+    def statistics(self) -> tuple[ReleasesMatch, ...]:
+        """What the aggregator can look at besides: what all sums together hold of a record."""
+        return (ReleasesMatch(self.summed),)
+
+    def equations(self, parts: Sequence[tuple[Floats, VectorBlock]], share: float) -> Equations:
+        """Announced sums, each with its block, where a database holds a record with probability `share`.
+
+        A record that is sampled is in a sum by a coin of its own, which is as good as noise of its terms' size.
+        """
+        hidden, rate = self.servers - self.colluding, self.sampling
+        sums = np.concatenate([values.ravel() / rate for values, _ in parts])
+        noise = [np.full(v.size, noise_variance(block, self.budget(), hidden) / rate**2) for v, block in parts]
+        coins = (1 - rate) / rate / max(1 - share, 1e-3)
+        return Equations(sums, np.concatenate(noise), of_all=False, shrink=coins)
 
     @property
     def guarantee(self) -> Guarantee:

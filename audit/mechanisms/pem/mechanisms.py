@@ -11,10 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Array, Database, Observables
-from ksdp.audit.mechanisms.pem.apriori import PemApriori
+from ksdp.audit.mechanisms.pem.added import added_to_clusters, added_to_counts, added_to_gradients
+from ksdp.audit.mechanisms.pem.apriori import PemApriori, candidates
 from ksdp.audit.mechanisms.pem.base import PemMechanism
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 from ksdp.audit.mechanisms.pem.parameters import (
@@ -25,6 +27,10 @@ from ksdp.audit.mechanisms.pem.parameters import (
     Positive,
 )
 from ksdp.audit.mechanisms.pem.worst_pairs import apriori_pair, kmeans_pair, logistic_pair
+from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.products import announced
+from ksdp.audit.statistics.releases_match import Adds
 
 __all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
 
@@ -63,6 +69,7 @@ class PEMKMeans(KMeansParameters, PemMechanism):
     """
 
     name: ClassVar[str] = "pem-kmeans"
+    summed: ClassVar[tuple[str, ...]] = ("sums", "counts", "centres")
     version: ClassVar[int] = 1
 
     clusters: Number = 5
@@ -101,6 +108,14 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         }
         return Observables(arrays)
 
+    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+        """Of all sums, then of all counts."""
+        sums, counts = announced(observables, "sums"), announced(observables, "counts")
+        algorithm, centres = self.algorithm(sums.shape[-1]), announced(observables, "centres")
+        of_sums, of_counts = algorithm.init().blocks
+        known = self.equations([(sums, of_sums), (counts, of_counts)], pool.share)
+        return lambda records: added_to_clusters(algorithm, centres, records), known
+
 
 @dataclass(frozen=True, kw_only=True)
 class PEMLogistic(LogisticParameters, PemMechanism):
@@ -118,6 +133,7 @@ class PEMLogistic(LogisticParameters, PemMechanism):
     """
 
     name: ClassVar[str] = "pem-logistic"
+    summed: ClassVar[tuple[str, ...]] = ("gradients", "weights")
     version: ClassVar[int] = 1
 
     iterations: Number = 50
@@ -172,6 +188,13 @@ class PEMLogistic(LogisticParameters, PemMechanism):
         }
         return Observables(arrays)
 
+    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+        """Of the gradients of all iterations."""
+        gradients, weights = announced(observables, "gradients"), announced(observables, "weights")
+        algorithm = self.algorithm(gradients.shape[-1])
+        known = self.equations([(gradients, algorithm.init().blocks[0])], pool.share)
+        return lambda records: added_to_gradients(algorithm, weights, records), known
+
 
 @dataclass(frozen=True, kw_only=True)
 class PEMApriori(AprioriParameters, PemMechanism):
@@ -193,6 +216,7 @@ class PEMApriori(AprioriParameters, PemMechanism):
     """
 
     name: ClassVar[str] = "pem-apriori"
+    summed: ClassVar[tuple[str, ...]] = ("items", "pairs", "T")
     version: ClassVar[int] = 1
 
     longest: Number = 20
@@ -235,3 +259,20 @@ class PEMApriori(AprioriParameters, PemMechanism):
         items = run.seen[0].values[0]
         shares = np.maximum(run.totals[0].values[0], 0.0) / max(run.totals[0].rows, 1)
         return Observables({"items": items, "pairs": pairs.toarray(), "T": shares[None]})
+
+    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+        """Of the counts of all items, then of the pairs that were counted."""
+        items, counted = announced(observables, "items"), self._counted(observables)
+        algorithm = self.algorithm(len(items))
+        parts = [(items, algorithm.init().blocks[0])]
+        if len(counted):
+            pairs = announced(observables, "pairs")[tuple(counted.T)]
+            parts.append((pairs, algorithm.block(2, len(counted))))
+        return lambda records: added_to_counts(algorithm, counted, records), self.equations(parts, pool.share)
+
+    def _counted(self, observables: Observables) -> NDArray[np.int64]:
+        """The pairs that were counted: those of frequent items, shape (pairs, 2)."""
+        shares = announced(observables, "T")[0]
+        lowest = self.support * self.sampling * (1 - 1e-6)  # stored in single precision
+        frequent = np.flatnonzero(shares >= lowest).astype(np.int16)[:, None]
+        return candidates(frequent, len(shares)).astype(np.int64)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.checks import check_least, check_positive
-from ksdp.audit.mechanisms.contract import Announced, Database
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
@@ -22,6 +22,12 @@ from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
 from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words, check_adjacency, clip_rows
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.statistics.clipped_sweeps import clipped_sweeps
+from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.products import announced
+from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch
+from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["DPNMF"]
 
@@ -176,12 +182,55 @@ class DPNMF(GaussianReleases):
             squares - 2 * np.einsum("ik,ik->i", fits, others) + np.einsum("ik,kl,il->i", others, gram, others)
         )
         lengths = w * np.sqrt(np.maximum(residual, 0.0) + w**2)
-        # Rounding of the Gram form is some 1e-16 of the squares: clip that much lower.
-        bound = self.contribution * (1 - 1e-9)
-        scale = np.where(lengths > bound, bound / np.where(lengths > 0, lengths, 1.0), 1.0)
+        scale = np.where(lengths > self._bound, self._bound / np.where(lengths > 0, lengths, 1.0), 1.0)
         weights = w * scale
         numerator = part.T @ weights - (others.T @ weights) @ T
         return np.append(numerator, weights @ w)
+
+    @property
+    def _bound(self) -> float:
+        """Rounding of the Gram form is some 1e-16 of the squares: terms are clipped that much lower."""
+        return self.contribution * (1 - 1e-9)
+
+    @property
+    def statistics(self) -> tuple[ReleasesMatch, ...]:
+        """What a party of a run can look at besides: what each sum holds of a document."""
+        return () if self.opens == OPENS[1] else (ReleasesMatch(("sums", "weights")),)
+
+    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+        """w (x - other topics' part) and w^2 of each topic and sweep, clipped, and the noisy sums of these.
+
+        Topics follow from the sums; what a coalition adds is worked out without its own noise.
+        """
+        sums, weights = announced(observables, "sums"), announced(observables, "weights")
+        known_rows = pool.fixed if pool.colluding else pool.drawn[:0]
+        own = clip_rows(known_rows, self.row_bound)
+        topics = self._topics(np.concatenate([sums, weights[..., None]], axis=2), own)
+        known = np.concatenate([sums.ravel(), weights.ravel()])
+        noise = np.full(known.size, self.deviation(sums.shape[-1]) ** 2)
+
+        def adds(rows: sp.csr_array) -> TermNumbers:
+            return clipped_sweeps(clip_rows(rows, self.row_bound), topics, self._bound)
+
+        return adds, Equations(known, noise, of_all=False)
+
+    def _topics(self, released: Matrix, own: sp.csr_array) -> Matrix:
+        """T before the first sweep and after each, shape (sweeps + 1, rank, features).
+
+        Parameters
+        ----------
+        released : shape (sweeps, rank, features + 1)
+        own : a coalition's documents, whose share is not in `released`; or none
+        """
+        features = released.shape[-1] - 1
+        T = _start(self.start_seed, self.rank, features)
+        W, squares, found = np.zeros((own.shape[0], self.rank)), _squared_norms(own), [T]
+        for sweep in released:
+            for t, seen in enumerate(sweep):
+                total = seen + self._share(own, W, squares, T, t)
+                T, _ = _with_topic(T, t, self.deviation(features), total)
+            found.append(T)
+        return np.stack(found)
 
     def neighbours(self) -> tuple[Database, Database]:
         """A record of all topics, or zeros in its place, among records of one topic each, which hold the topics.

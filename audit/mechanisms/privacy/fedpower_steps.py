@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Matrix
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_rank
-from ksdp.audit.mechanisms.contract import Announced
+from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import check_budget
+from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.products import announced
+from ksdp.audit.statistics.releases_match import Adds, moment_numbers
 
 __all__ = [
+    "SENT",
     "aligned",
     "basis_and_sums",
     "bounded_moments",
+    "check_given_noise",
     "check_schedule",
     "fedpower_deviations",
     "moments_times",
+    "released_uploads",
     "theorem_1",
     "theorem_2",
+    "two_of_start",
     "with_sums",
 ]
+
+SENT = ("means", "uploads")
+"""What a round is told by: what the server sent, and what a device sends to it."""
 
 
 class _Periodic(Protocol):
@@ -37,6 +49,10 @@ class _Periodic(Protocol):
     def iterations(self) -> int: ...
     @property
     def period(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def start_seed(self) -> int: ...
 
 
 def check_schedule(mechanism: _Periodic) -> None:
@@ -50,6 +66,39 @@ def check_schedule(mechanism: _Periodic) -> None:
         raise SpecError(
             f"`iterations` must be a multiple of `period` ({mechanism.period}); got {mechanism.iterations}."
         )
+
+
+def check_given_noise(noise: float | None, central_noise: float | None) -> None:
+    """Refuse deviations that are none, and one without the other."""
+    for name, value in (("noise", noise), ("central_noise", central_noise)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
+    if (noise is None) != (central_noise is None):
+        raise SpecError("`noise` and `central_noise` must be given together, or neither.")
+
+
+def two_of_start(mechanism: _Periodic, features: int) -> tuple[Vector, Vector]:
+    """The first two directions that the public start spans."""
+    start = start_block(mechanism.start_seed, features, mechanism.rank)
+    first, second, *_ = orthonormalise(start, start)
+    return first, second
+
+
+def released_uploads(
+    uploaded: Callable[[Matrix, tuple[int, ...]], tuple[Matrix, Matrix]], observables: Observables, pool: Pool
+) -> tuple[Adds, Equations]:
+    """A victim's uploads X^T X z / s, s its rows, as equations in who is among these.
+
+    Parameters
+    ----------
+    uploaded : the rows z of every upload and the deviations of its noise, from the means and the parties' sizes
+    """
+    means, uploads = (announced(observables, name) for name in SENT)
+    size = max(round(pool.share * pool.drawn.shape[0]), 1)
+    others = () if pool.fixed is None else (max(round(pool.fixed_share * pool.fixed.shape[0]), 1),)
+    blocks, deviations = uploaded(means, (size, *others))
+    noise = np.repeat(np.square(size * deviations), uploads[0].size)
+    return lambda rows: moment_numbers(rows, blocks), Equations(size * uploads.ravel(), noise, alone=True)
 
 
 def moments_times(matrix: sp.csr_array, block: Matrix) -> Matrix:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_rank, check_some_of
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
@@ -26,7 +26,10 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
     worst_pair,
 )
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
-from ksdp.audit.statistics.releases_match import ReleasesMatch
+from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.products import announced
+from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch, moment_numbers
 
 __all__ = ["BrokenPower", "HardtRoth"]
 
@@ -170,12 +173,20 @@ class HardtRoth(GaussianReleases):
         shown = self.opens != OPENS[1] and "sums" in (self.announce or ("sums",))
         return (ReleasesMatch(),) if shown else ()
 
+    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+        """x <x, z> for the rows z of each block, and the noisy sums of these (`statistics.releases_match`)."""
+        sums = announced(observables, "sums")
+        blocks, deviations = self.asked(sums, pool.fixed if pool.colluding else None)
+        noise = np.repeat(np.square(deviations), sums[0].size)
+        known = Equations(sums.ravel(), noise, of_all=False)
+        return lambda rows: moment_numbers(self.bounded(rows), blocks), known
+
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:
         """Documents as they enter the sums: none longer than `row_bound`."""
         return clip_rows(rows, self.row_bound)
 
     def asked(self, sums: np.ndarray, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:
-        """Z^T of every iteration, and the deviation of the noise in its sum (`statistics.releases_match`).
+        """Z^T of every iteration, and the deviation of the noise in its sum.
 
         What a coalition adds is worked out without its own noise.
         """

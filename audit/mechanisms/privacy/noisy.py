@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, Releases, opens_of
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, Releases, opens_of
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.verdicts.certificate import pair_advantage
@@ -94,6 +94,10 @@ class Noisy:
         inner = self.inner
         if isinstance(inner, Noisy):
             raise SpecError("`mechanism` must not be noisy itself; add up the noise instead.")
+        if getattr(inner, "start", "") == "nnsvd" and self.opens != OPENS[1]:
+            raise SpecError(
+                '`start` must not be "nnsvd" with noise: what makes that start has entries of both signs.'
+            )
         if self.mechanism_version not in (None, inner.version):
             raise SpecError(f"`mechanism_version` must be {inner.version}; got {self.mechanism_version!r}.")
         filled = dict(self.parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -67,7 +68,10 @@ def sql(
     opened = Store.open(store, create=False)
     names, rows = ask(opened, find_audit(opened, audit), query)
     if as_json:
-        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=str))
+        told = [
+            [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row] for row in rows
+        ]
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in told], default=str))
         return
     typer.echo("\t".join(names))
     for row in rows:

@@ -16,7 +16,7 @@ from ksdp.audit.design import as_rows
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.registry import lent
+from ksdp.audit.registry import installed_parameters, lent
 from ksdp.audit.spec import CorpusSpec, DecisionSpec, DesignSpec, Spec, parse_spec
 from ksdp.audit.spec_hints import meant
 from ksdp.interface import given
@@ -100,6 +100,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
     elif isinstance(mechanism, Mapping):
         tables["mechanism"] = dict(mechanism)
     elif isinstance(mechanism, str):
+        _check_parameters(mechanism, rest)
         tables["mechanism"] = {"name": mechanism} | rest
     else:
         if rest:
@@ -131,6 +132,19 @@ def with_recorded_runs(spec: CallSpec) -> CallSpec:
     runs = recorded_runs(recorded_in_spec(told, spec.base), corpus)
     tables = recorded_tables(runs, told, told.get("design", {}))
     return CallSpec(parse_spec(tables), spec.base, None, {runs.name: runs})
+
+
+def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> None:
+    """Refuse what is no setting and no parameter of an installed mechanism: it was meant to be one of them."""
+    if ":" in mechanism:
+        return  # its folder is not importable yet; whoever makes it checks
+    known = installed_parameters(mechanism)
+    for name in settings:
+        if name not in known:
+            raise InputError(
+                f"`{name}` is neither a setting nor a parameter of {mechanism}; "
+                f"{meant(name, [*_KEYS, *_OWN, *known])}its parameters are {', '.join(known)}."
+            )
 
 
 def lent_key(made: Any, mechanism: Any, version: Any) -> str:

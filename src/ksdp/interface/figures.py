@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 from ksdp.audit.errors import InputError
@@ -25,5 +26,14 @@ def blank() -> tuple[Figure, Axes]:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("`plot` needs matplotlib: pip install 'ksdp[plot]'.") from None
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+
+    class Shown(Figure):
+        """A notebook knows how to show figures only where pyplot was imported, which this does not need."""
+
+        def _repr_png_(self) -> bytes:
+            drawn = io.BytesIO()
+            self.savefig(drawn, format="png")
+            return drawn.getvalue()
+
+    figure = Shown(figsize=(6.4, 3.6), layout="constrained")
     return figure, figure.subplots()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -65,12 +67,15 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
     """
     from sklearn.base import clone
 
+    heard: set[tuple[Any, ...]] = set()
+
     def call(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Any]:
         matrix, labels = (rows, None) if features is None else labelled(features, rows)
         fresh = clone(estimator)
         states = [name for name in fresh.get_params() if name.split("__")[-1] == "random_state"]
         fresh.set_params(**{name: int(rng.integers(2**31)) for name in states})
-        fitted = fresh.fit(matrix.toarray() if dense else matrix, *(() if labels is None else (labels,)))
+        with _heard_once(heard):
+            fitted = fresh.fit(matrix.toarray() if dense else matrix, *(() if labels is None else (labels,)))
         last = fitted[-1] if hasattr(fitted, "steps") else fitted
         names = publishes or next((names for first, names in PUBLISHED.items() if hasattr(last, first)), None)
         if names is None:
@@ -83,6 +88,17 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
         return {name: np.asarray(getattr(last, name), dtype=np.float64) for name in names}
 
     return call
+
+
+@contextmanager
+def _heard_once(heard: set[tuple[Any, ...]]) -> Iterator[None]:
+    """Let a warning through the first time that it comes from a place: it would come in each run."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for one in caught:
+        if (place := (one.category, one.filename, one.lineno)) not in heard:
+            heard.add(place)
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
 from ksdp.audit.scattered import add_row_to_panel
 from ksdp.audit.statistics import filter_steps
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.filter_steps import by_steps
 from ksdp.audit.statistics.round_terms import block_numbers, block_terms, sweep_numbers, sweep_terms
-from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Terms, filtered
 
@@ -35,13 +35,17 @@ def both(kind: str, matrix: sp.csr_array) -> tuple[Terms, TermNumbers]:
         ruled = RULED if kind.endswith("ruled") else {}
         topics = PDNMF(rank=4, sweeps=3, tolerance=0.0, **ruled).run(Database((matrix,)), COINS)["topics"]
         return sweep_terms(matrix, topics, *ruled.values()), sweep_numbers(matrix, topics, *ruled.values())
-    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
+    mechanism = PDPCA(rank=3) if kind.startswith("pd-pca") else PDSVD(rank=3)
     seen = mechanism.run(Database((matrix[::2],)), COINS)
     blocks, mean = seen["first_blocks"], seen.get("mean")
-    return block_terms(matrix, blocks, mean), block_numbers(matrix, blocks, mean)
+    outside = not kind.endswith("whole sums")
+    return (
+        block_terms(matrix, blocks, mean, outside=outside),
+        block_numbers(matrix, blocks, mean, outside=outside),
+    )
 
 
-KINDS = ("pd-nmf", "pd-nmf, ruled", "pd-svd", "pd-pca")
+KINDS = ("pd-nmf", "pd-nmf, ruled", "pd-svd", "pd-pca", "pd-svd, whole sums", "pd-pca, whole sums")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,7 +72,7 @@ def test_a_document_by_itself_has_the_same_bits(kind: str) -> None:
             sp.csr_array(numbers.rows[[place]]),
             numbers.numbers[[place]],
             numbers.basis,
-            numbers.weight_at,
+            numbers.weights[[place]],
             numbers.taken,
             numbers.scalars[[place]],
         )
@@ -129,7 +133,12 @@ def test_steps_end_where_nothing_is_left() -> None:
 
 @pytest.mark.parametrize(
     ("statistic", "mechanism"),
-    [(BlocksMatch(), PDSVD(rank=3)), (BlocksMatch(), PDPCA(rank=3)), (SumsMatch(), PDNMF(rank=2))],
+    [
+        (BlocksMatch(), PDSVD(rank=3)),
+        (BlocksMatch(), PDPCA(rank=3)),
+        (BlockSumsMatch(), SigmaSVD(rank=3)),
+        (SumsMatch(), PDNMF(rank=2)),
+    ],
 )
 @pytest.mark.parametrize("others", ["none", "fixed", "drawn"])
 def test_of_large_corpora_who_is_in_is_told_as_well(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.releases_match import ReleasesMatch, moment_terms
+from ksdp.audit.statistics.releases_match import ReleasesMatch, moment_numbers
+from ksdp.audit.statistics.terms import SHRINK
+
+from .who_is_in import check_it_tells_who_is_in
 
 
 def rows(n: int = 24, d: int = 16, seed: int = 1) -> sp.csr_array:
@@ -24,7 +31,7 @@ def test_what_documents_add_makes_the_sums(kind: type[HardtRoth], unit: str) -> 
     made, matrix = kind(rank=2, iterations=4, epsilon=1e9, unit=unit), rows()
     seen = made.run(Database((matrix,)), np.random.default_rng(0))
     blocks, deviations = made.asked(seen["sums"], None)
-    terms = moment_terms(made.bounded(matrix), blocks)
+    terms = moment_numbers(made.bounded(matrix), blocks)
     assert deviations.max() < 1e-3
     noise = 6 * np.repeat(deviations, seen["sums"][0].size)
     assert (np.abs(terms.summed(np.ones(24)) - seen["sums"].ravel()) < noise + 1e-9).all()
@@ -34,21 +41,7 @@ def test_what_documents_add_makes_the_sums(kind: type[HardtRoth], unit: str) -> 
 
 @pytest.mark.parametrize("others", ["none", "fixed", "colluding"])
 def test_without_much_noise_it_tells_who_is_in(others: str) -> None:
-    matrix, fixed, rng = rows(), rows(8, seed=5), np.random.default_rng(2)
-    held = np.isin(np.arange(24), rng.choice(24, 12, replace=False))
-    mechanism = HardtRoth(rank=2, iterations=4, epsilon=1e9)
-    parties, pool = [sp.csr_array(matrix[held])], Pool(matrix, 0.5, mechanism=mechanism)
-    if others != "none":
-        parties.append(fixed)
-        pool = Pool(matrix, 0.5, fixed, mechanism, 1.0, others == "colluding")
-    coalition = frozenset({1}) if others == "colluding" else frozenset[int]()
-    seen = mechanism.run(Database(tuple(parties), coalition), np.random.default_rng(0))
-    documents = Documents(matrix, pool=pool)
-    found = ReleasesMatch().evaluate(Observables(seen), documents)
-    assert found[held].min() > found[~held].max()
-    some = [3, 17, 4]
-    alone = ReleasesMatch().evaluate(Observables(seen), Documents(sp.csr_array(matrix[some]), pool=pool))
-    np.testing.assert_array_equal(alone, found[some])
+    check_it_tells_who_is_in(HardtRoth(rank=2, iterations=4, epsilon=1e9), rows(), rows(8, seed=5), others)
 
 
 def test_the_size_of_the_noise_is_reckoned_with() -> None:
@@ -59,7 +52,7 @@ def test_the_size_of_the_noise_is_reckoned_with() -> None:
         Observables(seen), Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
     )
     blocks, _ = mechanism.asked(seen["sums"], None)
-    terms = moment_terms(mechanism.bounded(matrix), blocks).written()
+    terms = moment_numbers(mechanism.bounded(matrix), blocks).written()
     plain = (terms - terms.mean(axis=0)) @ (seen["sums"].ravel() - 0.5 * terms.sum(axis=0))
     assert np.corrcoef(found, plain)[0, 1] > 0.9999
 
@@ -68,3 +61,99 @@ def test_it_is_tried_where_the_sums_are_shown() -> None:
     assert [s.name for s in HardtRoth().statistics] == ["releases-match"]
     assert HardtRoth(opens="final").statistics == ()
     assert HardtRoth(announce=("V",)).statistics == ()
+
+
+def counts(n: int = 24, d: int = 40, seed: int = 1) -> sp.csr_array:
+    """Not negative; some longer than 1, and what some add is clipped."""
+    return sp.csr_array(abs(rows(n, d, seed)))
+
+
+def dp_nmf(epsilon: float) -> DPNMF:
+    return DPNMF(rank=2, sweeps=3, epsilon=epsilon, delta=1e-5, contribution=0.5)
+
+
+def test_dp_nmf_announces_what_its_documents_add() -> None:
+    """Topics are those that the run went through: the last sums are right only if all before are."""
+    mechanism, matrix = dp_nmf(1e9), counts()
+    seen = Observables(mechanism.run(Database((matrix,)), np.random.default_rng(0)))
+    adds, known = mechanism.as_equations(seen, Pool(matrix))
+    assert np.sqrt(known.noise).max() < 1e-3
+    np.testing.assert_allclose(adds(matrix).summed(np.ones(24)), known.sums, atol=1e-2)
+    each = np.stack([adds(matrix[[i]]).written()[0] for i in range(24)])
+    np.testing.assert_allclose(adds(matrix).written(), each, atol=1e-12)
+    numerators, denominators = each[:, :-6].reshape(24, 6, 40), each[:, -6:]
+    lengths = np.sqrt(np.square(numerators).sum(axis=2) + denominators**2)
+    assert lengths.max() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("others", ["none", "fixed", "colluding"])
+def test_of_dp_nmf_it_tells_who_is_in_where_there_is_little_noise(others: str) -> None:
+    check_it_tells_who_is_in(dp_nmf(1e7), counts(), counts(8, seed=5), others)
+
+
+def test_of_dp_nmf_it_is_the_filter_of_terms_and_noise() -> None:
+    """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
+    mechanism, matrix = dp_nmf(50.0), counts()
+    seen = Observables(mechanism.run(Database((matrix[:12],)), np.random.default_rng(0)))
+    (statistic,) = mechanism.statistics
+    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism)))
+    adds, known = mechanism.as_equations(seen, Pool(matrix))
+    terms = adds(matrix).written()
+    centred = terms - terms.mean(axis=0)
+    deviation = mechanism.deviation(40)
+    covariance = centred.T @ centred + np.diag(np.full(terms.shape[1], deviation**2 / 0.25))
+    expected = centred @ np.linalg.solve(covariance, known.sums - 0.5 * terms.sum(axis=0))
+    np.testing.assert_allclose(found, expected, rtol=0.01, atol=1e-3 * abs(expected).max())
+
+
+def test_of_dp_nmf_the_last_topics_alone_have_no_sums() -> None:
+    assert [s.name for s in dp_nmf(1.0).statistics] == ["releases-match"]
+    assert DPNMF(opens="final").statistics == ()
+
+
+QUIET = FedPower(rank=2, iterations=4, period=1, noise=1e-9, central_noise=1e-9)
+
+
+@pytest.mark.parametrize("reference", ["common", "first"])
+def test_what_the_victims_documents_add_makes_its_uploads(reference: str) -> None:
+    made, matrix = replace(QUIET, reference=reference, noise=0.01), rows()
+    parties = (sp.csr_array(matrix[:10]), sp.csr_array(matrix[10:]))
+    seen = made.run(Database(parties), np.random.default_rng(0))
+    blocks, deviations = made.uploaded(seen["means"], (10, 14))
+    np.testing.assert_allclose(deviations, 0.01 * np.abs(blocks).max(axis=(1, 2)))
+    added = moment_numbers(parties[0], blocks).summed(np.ones(10)) / 10
+    noise = 6 * np.repeat(deviations, seen["uploads"][0].size)
+    off = np.abs(added - seen["uploads"].ravel())
+    assert (off < noise).all()
+    assert off.max() > deviations.min(), "the noise is not left out"
+    wanted = [np.outer(x @ z, x) for x in parties[0].toarray()[[3]] for z in [blocks[1].T]]
+    np.testing.assert_allclose(moment_numbers(parties[0], blocks).written()[3].reshape(4, 2, -1)[1], wanted[0])
+
+
+@pytest.mark.parametrize("others", ["none", "fixed", "drawn", "colluding"])
+def test_uploads_without_much_noise_tell_who_is_in_whoever_else_takes_part(others: str) -> None:
+    check_it_tells_who_is_in(QUIET, rows(), rows(8, seed=5), others)
+
+
+def test_it_is_the_dense_filter_with_the_noise_in_its_covariance() -> None:
+    """By the formula: every term written out, C their covariance over databases and that of the noise."""
+    made, matrix = replace(QUIET, noise=0.02, central_noise=0.01), rows()
+    seen = made.run(Database((sp.csr_array(matrix[::2]), rows(8, seed=5))), np.random.default_rng(0))
+    pool, (match,) = Pool(matrix, 0.5, rows(8, seed=5), made), made.statistics
+    found = match.evaluate(Observables(seen), Documents(matrix, pool=pool))
+    blocks, deviations = made.uploaded(seen["means"], (12, 8))
+    x = matrix.toarray()
+    terms = np.stack([np.concatenate([np.outer(z @ row, row).ravel() for z in blocks]) for row in x])
+    less = terms - terms.mean(axis=0)
+    ridge = SHRINK * np.square(less).sum() / less.shape[1]
+    noise = np.repeat(np.square(12 * deviations), 32) / 0.25
+    covariance = less.T @ less + np.diag(ridge + noise)
+    apart = 12 * seen["uploads"].ravel() - 0.5 * terms.sum(axis=0)
+    np.testing.assert_allclose(found, less @ np.linalg.solve(covariance, apart), rtol=5e-3, atol=5e-4)
+
+
+def test_uploads_are_tried_where_they_are_sums_that_are_shown() -> None:
+    assert [s.name for s in FedPower(period=1).statistics] == ["releases-match"]
+    assert FedPower(period=4).statistics == ()
+    assert FedPower(period=1, opens="final").statistics == ()
+    assert FedPower(period=1, announce=("uploads",)).statistics == ()

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics import rated_match, rounds_match
@@ -20,8 +20,8 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.match import TopicsMatch
 from ksdp.audit.statistics.rated_match import StationaryTerms
 from ksdp.audit.statistics.rated_terms import RatedTerms
-from ksdp.audit.statistics.round_terms import block_terms, sweep_terms
-from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.round_terms import block_terms, part_terms, sweep_terms
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.terms import Stage, Terms, filtered
 
 COINS = np.random.default_rng(0)
@@ -224,6 +224,25 @@ def test_terms_of_blocks_add_up_to_nothing(mechanism: PDSVD) -> None:
     np.testing.assert_allclose(made[4][: wanted.size], wanted.ravel(), atol=1e-12)
 
 
+@pytest.mark.parametrize("mechanism", [SigmaSVD(rank=3), PDPCA(rank=3, reveal_sigma=True)])
+def test_terms_of_sums_that_reveal_sigma_add_up_to_these(mechanism: PDSVD) -> None:
+    matrix = rows()
+    seen = mechanism.run(Database((matrix,)), COINS)
+    made = obvious(block_terms(matrix, seen["first_blocks"], seen.get("mean"), outside=False))
+    sums = seen["block_sums"].ravel()
+    np.testing.assert_allclose(made.sum(axis=0)[: sums.size], sums, rtol=1e-9, atol=1e-9 * sums.max())
+    np.testing.assert_allclose(made.sum(axis=0)[sums.size :], 0.0, atol=1e-9 * np.abs(made).max() * len(made))
+
+
+def test_squares_of_the_parts_of_a_start_add_up_to_these() -> None:
+    matrix = rows()
+    seen = PDNMF(rank=3, start="nnsvd").run(Database((sp.csr_array(matrix[:9]), sp.csr_array(matrix[9:]))), COINS)
+    made = part_terms(matrix, seen["V"])
+    np.testing.assert_allclose(made.sum(axis=0), seen["part_squares"].ravel(), rtol=1e-9, atol=1e-12)
+    image = matrix.toarray()[4] @ seen["V"].T
+    np.testing.assert_allclose(made[4], np.where([image > 0, image < 0], image**2, 0.0).ravel(), atol=1e-12)
+
+
 SVD, NMF = PDSVD(rank=3), PDNMF(rank=2)
 
 
@@ -233,6 +252,10 @@ SVD, NMF = PDSVD(rank=3), PDNMF(rank=2)
         (BlocksMatch(), SVD),
         (BlocksMatch(), PDPCA(rank=3)),
         (BlocksMatch(), PDSVD(rank=3, solver="power", tolerance=0.5)),
+        (BlockSumsMatch(), SigmaSVD(rank=3)),
+        (BlockSumsMatch(), PDPCA(rank=3, reveal_sigma=True)),
+        (BlockSumsMatch(), SigmaSVD(rank=3, solver="power", tolerance=0.5)),
+        (BlockSumsMatch(), PDNMF(rank=3, start="nnsvd")),
         (SumsMatch(), NMF),
         (SumsMatch(), PDNMF(rank=2, **RULED)),
         (SumsMatch(), PDNMF(rank=2, tolerance=0.9)),

@@ -311,7 +311,7 @@ def test_other_features_are_refused(three: Organisations, tmp_path: Path) -> Non
         ("rank = 2", "rank = 2\nranks = 3", "ranks"),
         ("bound = 4096.0", "bound = 1e300", "needs"),
         ("present = 120", "patience = 120", "timeouts.patience"),
-        ("rank = 2", 'rank = 2\nstart = "nnsvd"', "needs more than sums"),
+        ("rank = 2", 'rank = 2\nstart = "best-of-m"', "its own topics"),
         ('key = "bob.pub"', 'key = "ada.pub"', "same identity key"),
         ('key = "bob.pub"', 'key = "nobody.pub"', "cannot be read"),
         ('name = "bob"', 'name = "ada"', "must differ from party to party"),

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.factorisation.nmf_svd_start import ITERATIONS
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.party_side import drive, trusted_party
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
@@ -78,3 +79,16 @@ def test_ratings_need_regularisers_among_parties(missing: dict[str, float]) -> N
     values: dict[str, Any] = {"weighted": True, "beta": 0.1, "delta": 0.1} | missing
     with pytest.raises(SpecError, match="`beta` and `delta` must be above 0"):
         check_nmf(PDNMF(**values))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_sum_of_a_start_by_svd_is_one_that_the_audit_looks_at(weighted: bool) -> None:
+    mechanism = PDNMF(rank=3, sweeps=4, start="nnsvd", weighted=weighted, beta=0.1, delta=0.1)
+    results, told = announced_by(mechanism, ratings())
+    released = mechanism.release(Database(tuple(ratings())), np.random.default_rng(0))
+    np.testing.assert_allclose(told[:ITERATIONS], released["blocks"], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(told[ITERATIONS], released["part_squares"], rtol=1e-8, atol=1e-10)
+    sums = released["round_sums"].shape[0] * 3
+    assert len(told) == ITERATIONS + 1 + int(results[0].public["sweeps"][0]) * 3 <= ITERATIONS + 1 + sums
+    np.testing.assert_allclose(results[0].public["T"], released["T"], rtol=1e-8, atol=1e-10)
+    assert all(np.array_equal(result.public["T"], results[0].public["T"]) for result in results)

@@ -220,6 +220,12 @@ def test_a_run_that_opens_its_topics_alone_does_all_sweeps():
     np.testing.assert_array_equal(final["T"], PDNMF(rank=3, tolerance=0).run(database, RNG)["T"])
 
 
+def test_a_start_by_local_topics_opens_what_no_audit_looks_at():
+    mechanism = PDNMF(rank=2, start="best-of-m")
+    assert set(mechanism.opened) - {a.name for a in mechanism.observables(9)} == {"local_topics"}
+    assert "local_topics" not in PDNMF(rank=2, start="best-of-m", opens="final").opened
+
+
 def test_pd_nmf_init_announces_its_own_sums():
     database = Database(split(corpus(40, 30, seed=6), (20,)))
     seen = PDNMF(rank=3, start="pd-nmf-init", weighted=False).run(database, RNG)

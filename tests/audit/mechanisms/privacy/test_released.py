@@ -10,8 +10,9 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.announcer import Replay
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases

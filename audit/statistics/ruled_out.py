@@ -1,0 +1,101 @@
+"""Documents that a run cannot have held: what they would have added to an announced number is not there.
+
+Where every document adds something nonnegative to a number, each adds at most the whole. No normal model of who
+is in knows that, and where parties are small it tells most: of 17,661 mails, 3,300 fit into what 530 announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+
+from ksdp.audit.lanes import csr_times_panel, panel_of
+
+__all__ = ["FitsSum", "Once", "Possible", "WithinColumns"]
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-4
+"""Of a sum; topics and sums are stored in single precision."""
+
+
+Once = Callable[[Hashable, Callable[[sp.csr_array], Floats]], Floats]
+"""What a function says of the documents, worked out once for them and a key."""
+Possible = Callable[[sp.csr_array, Once], NDArray[np.bool_]]
+"""Which documents a run may have held, each by itself, shape (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitsSum:
+    """Whether w x_j <= s_j in every column j, w the first coefficient that PD-NMF gives x.
+
+    The first sum of the first sweep is s = sum w x of the documents themselves: all other coefficients are 0.
+    """
+
+    topic: Floats
+    """The first one, before the first sweep, shape (d,)."""
+    total: Floats
+    """s, shape (d,)."""
+    gamma: float
+    """Regularisers of the coefficients."""
+    delta: float
+    public: bool
+    """Whether the topic is the same in every run."""
+
+    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+        """Of each of the documents, nonnegative, shape (n,)."""
+        key = ("first coefficient", self.topic.tobytes(), self.gamma, self.delta)
+        weights = once(key, self._weights) if self.public else self._weights(rows)
+        found = np.empty(rows.shape[0], np.bool_)
+        most = np.ascontiguousarray(self.total * (1 + TOLERANCE))
+        _fit(*_csr(rows), weights, most, found)
+        return found
+
+    def _weights(self, rows: sp.csr_array) -> Floats:
+        found, below = np.empty((rows.shape[0], 1)), float(self.topic @ self.topic) + self.delta
+        csr_times_panel(*_csr(rows), panel_of(self.topic[None, :]), found)
+        return np.asarray(np.maximum(found[:, 0] - self.gamma, 0.0) / (below if below > 0.0 else np.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class WithinColumns:
+    """Whether all entries of a document stand in columns that the run touched."""
+
+    columns: NDArray[np.bool_]
+    """Shape (d,)."""
+
+    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+        """Of each of the documents, shape (n,)."""
+        found = np.empty(rows.shape[0], np.bool_)
+        _within(*_csr(rows)[:2], self.columns, found)
+        return found
+
+
+def _csr(rows: sp.csr_array) -> tuple[Any, Any, Any]:
+    return np.asarray(rows.indptr), np.asarray(rows.indices), np.asarray(rows.data)
+
+
+@njit(cache=True, nogil=True)
+def _fit(indptr: Any, indices: Any, data: Any, weights: Any, most: Any, found: Any) -> None:
+    for i in range(found.shape[0]):
+        found[i] = True
+        for at in range(indptr[i], indptr[i + 1]):
+            if weights[i] * data[at] > most[indices[at]]:
+                found[i] = False
+                break
+
+
+@njit(cache=True, nogil=True)
+def _within(indptr: Any, indices: Any, columns: Any, found: Any) -> None:
+    for i in range(found.shape[0]):
+        found[i] = True
+        for at in range(indptr[i], indptr[i + 1]):
+            if not columns[indices[at]]:
+                found[i] = False
+                break

@@ -1,0 +1,205 @@
+"""Who cannot have been in a run: against plain loops, and what the filters say of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.statistics import terms as module
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.equations import RULED_OUT
+from ksdp.audit.statistics.round_terms import sweep_numbers, sweep_terms
+from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.ruled_out import FitsSum, WithinColumns
+
+COINS = np.random.default_rng(0)
+RULED = {"gamma": 0.4, "delta": 1.5}
+
+
+def rows(n: int = 60, d: int = 50, seed: int = 1) -> sp.csr_array:
+    """Few entries, so that a small party leaves columns out."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < 0.1)
+    matrix[:, 0] = 1  # nobody is empty
+    return sp.csr_array(matrix, dtype=np.float64)
+
+
+def held(n: int = 60, count: int = 6) -> np.ndarray:
+    return np.isin(np.arange(n), np.random.default_rng(2).choice(n, count, replace=False))
+
+
+def stored(observables: object) -> dict[str, np.ndarray]:
+    """As the store keeps them."""
+    return {name: array.astype(np.float32).astype(np.float64) for name, array in dict(observables).items()}
+
+
+def plainly(matrix: sp.csr_array, topic: np.ndarray, total: np.ndarray, gamma: float, delta: float) -> list[bool]:
+    found = []
+    for x in matrix.toarray():
+        w = max(float(x @ topic) - gamma, 0.0) / (float(topic @ topic) + delta)
+        found.append(all(w * a <= s * 1.0001 for a, s in zip(x, total, strict=True)))
+    return found
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("ruled", [{}, RULED])
+def test_who_is_in_is_never_ruled_out_and_others_by_what_they_would_have_added(
+    start: str, ruled: dict[str, float]
+) -> None:
+    matrix, mine = rows(), held()
+    mechanism = PDNMF(rank=2, sweeps=3, tolerance=0.0, start=start, **ruled)
+    seen = stored(mechanism.run(Database((sp.csr_array(matrix[mine]), sp.csr_array(matrix[:2]))), COINS))
+    gamma, delta = ruled.get("gamma", 0.0), ruled.get("delta", 0.0)
+    given = seen["topics"][0, 0], seen["sums"][0, 0], gamma, delta
+    may = FitsSum(*given, public=False)(matrix, lambda key, of: of(matrix))
+    assert may[mine].all()
+    assert may.tolist() == plainly(matrix, *given)
+    assert not may.all()
+
+
+def test_first_coefficients_are_worked_out_once_where_the_start_is_public() -> None:
+    matrix, asked = rows(), []
+    given = np.ones(50), matrix.toarray().max(axis=0), 0.0, 0.0
+
+    def once(key, compute):
+        asked.append(key)
+        return compute(matrix)
+
+    found = [FitsSum(*given, public=public)(matrix, once).tolist() for public in (True, False)]
+    assert found[0] == found[1]
+    assert len(asked) == 1
+
+
+def test_a_document_stands_in_columns_or_not() -> None:
+    matrix = rows()
+    columns = np.random.default_rng(3).random(50) < 0.9
+    wanted = [not (x[~columns] != 0).any() for x in matrix.toarray()]
+    assert 0 < sum(wanted) < 60
+    assert WithinColumns(columns)(matrix, lambda key, of: of(matrix)).tolist() == wanted
+
+
+CASES = [(SumsMatch(), PDNMF(rank=2)), (BlocksMatch(), PDSVD(rank=3)), (BlocksMatch(), PDPCA(rank=3))]
+
+
+@pytest.mark.parametrize(("statistic", "mechanism"), CASES)
+@pytest.mark.parametrize("steps", [False, True])
+def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
+    statistic, mechanism, steps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if steps:
+        monkeypatch.setattr(module, "DENSE", 0)
+    matrix, mine = rows(), held()
+    seen = Observables(stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)))
+    documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
+    found = statistic.evaluate(seen, documents)
+    out = found == RULED_OUT
+    assert out.any()
+    assert not out[mine].any()
+    assert found[~out].min() > RULED_OUT
+    assert np.median(found[mine]) > np.max(found[~mine & ~out], initial=RULED_OUT)
+    # Beside others, and by itself, a document has the same bits.
+    for places in ([7], [3, 59, 12]):
+        np.testing.assert_array_equal(statistic.evaluate(seen, documents.at(np.array(places))), found[places])
+
+
+def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
+    monkeypatch.setattr(module, "WORK", 2**40)
+    monkeypatch.setattr(module, "MOST_STEPS", 3000)
+    monkeypatch.setattr(module, "SHRINK", 1e-3)
+    mechanism, matrix, mine = PDNMF(rank=2, sweeps=3, tolerance=0.0), rows(), held(count=12)
+    seen = mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)
+    documents = Documents(matrix, pool=Pool(matrix, 0.2, mechanism=mechanism))
+    may = np.array(plainly(matrix, seen["topics"][0, 0], seen["sums"][0, 0], 0.0, 0.0))
+    assert may.sum() > mine.sum()
+    sums = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
+    for dense in (2**31, 0):
+        monkeypatch.setattr(module, "DENSE", dense)
+        columns = np.ones(sums.size, np.bool_)
+        if not dense:
+            used = (matrix.toarray()[may] != 0).any(axis=0)
+            assert not used.all()
+            columns = np.concatenate([np.tile(used, 6), np.ones(6, np.bool_)])
+        written = sweep_terms(matrix, seen["topics"]).written()[:, columns]
+        less = written[may] - written[may].mean(axis=0)
+        # Solving adds to the variances about the mean, steps to the second moments.
+        size = np.square(less if dense else written[may]).sum()
+        ridge = module.SHRINK * size / columns.sum()
+        apart = sums[columns] - written[may].sum(axis=0) * (12 / may.sum())
+        direction = np.linalg.solve(less.T @ less + ridge * np.eye(columns.sum()), apart)
+        wanted = np.where(may, (written - written[may].mean(axis=0)) @ direction, RULED_OUT)
+        found = SumsMatch().evaluate(Observables(seen), documents)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism, matrix, mine, taken = PDNMF(rank=2, sweeps=3, tolerance=0.0), rows(), held(), []
+    seen = mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)
+    own = module.approached
+
+    def counted(made, apart, ridge, steps):
+        taken.append(steps)
+        return own(made, apart, ridge, steps)
+
+    monkeypatch.setattr(module, "approached", counted)
+    for name, value in {
+        "DENSE": 0,
+        "FEWEST_STEPS": 1,
+        "WORK": 7 * sweep_numbers(matrix, seen["topics"]).work,
+    }.items():
+        monkeypatch.setattr(module, name, value)
+    pool = Pool(matrix, 0.1, mechanism=mechanism)
+    assert (SumsMatch().evaluate(Observables(seen), Documents(matrix, pool=pool)) == RULED_OUT).any()
+    assert taken == [7]
+
+
+def test_numbers_in_fewer_columns_are_the_same_terms() -> None:
+    matrix = rows()
+    matrix = sp.csr_array(matrix.toarray() * (np.arange(50) % 3 > 0))
+    topics = PDNMF(rank=2, sweeps=3, tolerance=0.0).run(Database((rows(),)), COINS)["topics"]
+    used = np.flatnonzero(np.arange(50) % 3 > 0)
+    whole, fewer = sweep_numbers(matrix, topics), sweep_numbers(matrix, topics).within(used)
+    at = np.concatenate([(np.arange(6 * 50).reshape(6, 50)[:, used]).ravel(), np.arange(300, 306)])
+    np.testing.assert_allclose(fewer.written(), whole.written()[:, at], atol=1e-12)
+    np.testing.assert_allclose(fewer.variances, whole.variances[at], rtol=1e-12)
+    np.testing.assert_array_equal(fewer.mean, whole.mean[at])
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9), PDNMF(rank=2, weighted=True), None],
+)
+def test_nobody_is_ruled_out_where_sums_are_not_known_to_be_exact(mechanism) -> None:
+    """Noise, ratings (whose terms are others), and runs that somebody else recorded."""
+    matrix, mine = rows(), held()
+    runs = mechanism or PDNMF(rank=2)
+    seen = Observables(runs.run(Database((sp.csr_array(matrix[mine]),)), COINS))
+    found = SumsMatch().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism)))
+    assert (found != RULED_OUT).all()
+
+
+def test_where_nobody_fits_everybody_is_reckoned_with() -> None:
+    """Announced zeros rule all out; the filter is still finite."""
+    mechanism, matrix = PDNMF(rank=2), rows()
+    seen = {name: array.copy() for name, array in mechanism.run(Database((matrix,)), COINS).items()}
+    seen["sums"] = replace_first(seen["sums"])
+    pool = Pool(matrix, 0.1, mechanism=mechanism)
+    documents = Documents(matrix, pool=pool)
+    assert (SumsMatch().evaluate(Observables(seen), documents) == RULED_OUT).all()
+    other = replace(documents, matrix=sp.csr_array((1, 50)))
+    assert np.isfinite(SumsMatch().evaluate(Observables(seen), other)).all()
+
+
+def replace_first(sums: np.ndarray) -> np.ndarray:
+    found = sums.copy()
+    found[0, 0] = 0.0
+    return found
