@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from ksdp.audit.verdicts.drawn_share import share_upper_limit
 
-__all__ = ["most_allowed"]
+__all__ = ["fewest_drawn", "most_allowed"]
+
+
+def fewest_drawn(level: float, population: int, quota: float) -> int:
+    """How many have to be drawn at least, so that a share of at most `quota` can be shown: where all are, any can.
+
+    Examples
+    --------
+    >>> fewest_drawn(0.05, 10_000, 0.05), fewest_drawn(0.05, 40, 0.0)
+    (59, 39)
+    """
+    counts = range(1, population + 1)
+    # The limit of none found falls with every one that is drawn.
+    place = bisect_left(counts, True, key=lambda drawn: share_upper_limit(0, drawn, level, population) <= quota)
+    return counts[place]
 
 
 def most_allowed(drawn: int, level: float, population: int, quota: float) -> int | None:

@@ -32,7 +32,7 @@ from ksdp.audit.screening.lever_space import (
     settings,
 )
 from ksdp.audit.screening.search_sample import pool_size, sampled_spec
-from ksdp.audit.screening.share_limit import most_allowed
+from ksdp.audit.screening.share_limit import fewest_drawn, most_allowed
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
@@ -96,7 +96,8 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
     drawn = min(limits.documents, population)
     if most_allowed(drawn, level / LOOKS, population, limits.quota) is None:
         raise InputError(
-            f"`quota` {limits.quota:g} cannot be shown by {drawn} documents and {count} settings; draw more."
+            f"`quota` {limits.quota:g} cannot be shown by {drawn} documents and {count} settings; "
+            f"{fewest_drawn(level / LOOKS, population, limits.quota)} can (`documents`)."
         )
     current().stage("baseline", 1)
     rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, hypergeom
 
-from ksdp.audit.screening.share_limit import most_allowed
+from ksdp.audit.screening.share_limit import fewest_drawn, most_allowed
 from ksdp.audit.verdicts.drawn_share import share_upper_limit
 
 
@@ -57,3 +57,9 @@ def test_how_many_may_be_found() -> None:
     assert share_upper_limit(allowed, 200, 0.01, 5000) <= 0.05 < share_upper_limit(allowed + 1, 200, 0.01, 5000)
     assert most_allowed(20, 0.01, 5000, 0.05) is None
     assert most_allowed(20, 0.01, 20, 0.05) == 1  # everybody was asked
+
+
+@given(population=st.integers(1, 80), level=st.floats(1e-4, 0.5), quota=st.floats(0.0, 1.0))
+def test_the_fewest_that_can_show_a_share(population: int, level: float, quota: float) -> None:
+    scanned = next(n for n in range(1, population + 1) if most_allowed(n, level, population, quota) is not None)
+    assert fewest_drawn(level, population, quota) == scanned
