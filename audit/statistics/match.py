@@ -62,7 +62,7 @@ class TopicsMatch:
     """
 
     name: str = "topics-match"
-    version: int = 2
+    version: int = 3
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
 

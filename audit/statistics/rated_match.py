@@ -19,11 +19,13 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
+from ksdp.audit.scattered import add_rows_to_panel
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.entry_terms import EntryTerms
 from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say
+from ksdp.audit.statistics.products import row_dots
 
 __all__ = ["StationaryTerms", "are_rated", "topics_of_ratings"]
 
@@ -34,13 +36,24 @@ SHRINK = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class StationaryTerms(EntryTerms):
-    """What each document adds to the equations that a run's topics solve, shape (k, d); 0 where T is 0."""
+class StationaryTerms:
+    """What each document adds to the equations that a run's topics solve, shape (k, d); 0 where T is 0.
+
+    It is w^T (x - w T) at the entries of x, the product of two short vectors: one pass over all entries a sum.
+    """
+
+    rows: sp.csr_array
+    """Documents, shape (n, d), canonical; stored zeros are ratings."""
+    topics: Floats
+    """T, shape (k, d)."""
+    gamma: float = 0.0
+    delta: float = 0.0
+    """Regularisers of the coefficients."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the topics."""
-        return self.topics.shape
+    def entries(self) -> int:
+        """Numbers in the sums."""
+        return self.topics.size
 
     @property
     def work(self) -> int:
@@ -49,13 +62,48 @@ class StationaryTerms(EntryTerms):
 
     @cached_property
     def coefficients(self) -> Floats:
-        """Under the topics, shape (n, k)."""
+        """w, shape (n, k)."""
         return fit_observed_coefficients(self.rows, self.topics, gamma=self.gamma, delta=self.delta)
 
-    @property
-    def kernels(self) -> tuple[Any, Any]:
-        """Where T is above 0."""
-        return _along, _add
+    @cached_property
+    def left(self) -> Floats:
+        """x - w T at every entry, in the order of the rows."""
+        found = np.empty(self.rows.nnz)
+        _leave(
+            self.rows.indptr, self.rows.indices, self.rows.data, panel_of(self.topics), self.coefficients, found
+        )
+        return found
+
+    def along(self, direction: Floats) -> Floats:
+        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
+        panel = panel_of(self._where_above(direction.reshape(self.topics.shape)))
+        found = np.empty(self.coefficients.shape)
+        csr_times_panel(self.rows.indptr, self.rows.indices, self.left, panel, found)
+        return row_dots(found, self.coefficients)
+
+    def summed(self, shares: Floats) -> Floats:
+        """sum_i shares_i a_i, shape (entries,)."""
+        return self._added(self.left, shares[:, None] * self.coefficients)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Second moments of all entries, summed over documents; shape (entries,)."""
+        return self._added(np.square(self.left), np.square(self.coefficients))
+
+    def written(self) -> Floats:
+        """All terms, shape (n, entries)."""
+        left = sp.csr_array((self.left, self.rows.indices, self.rows.indptr), shape=self.rows.shape).toarray()
+        terms = self.coefficients[:, :, None] * left[:, None, :]
+        return self._where_above(terms).reshape(len(left), self.entries)
+
+    def _added(self, data: Floats, weights: Floats) -> Floats:
+        across = panel_of(weights.T)
+        sums = np.zeros((self.topics.shape[1], across.shape[1]))
+        add_rows_to_panel(self.rows.indptr, self.rows.indices, data, across, sums)
+        return self._where_above(sums[:, : len(self.topics)].T).ravel()
+
+    def _where_above(self, numbers: Floats) -> Floats:
+        return np.where(self.topics > 0.0, numbers, 0.0)
 
 
 def are_rated(documents: Documents) -> bool:
@@ -78,36 +126,11 @@ def topics_of_ratings(
 
 
 @njit(cache=True, nogil=True)
-def _left(topics: Any, weights: Any, i: int, j: int, x: float) -> float:
-    """What the topics leave of one entry of a document."""
-    for t in range(topics.shape[0]):
-        x -= weights[i, t] * topics[t, j]
-    return x
-
-
-@njit(cache=True, nogil=True)
-def _along(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, direction: Any, total: Any) -> None:
-    """The products of each document's terms with a direction."""
-    for i in range(total.size):
-        total[i] = 0.0
+def _leave(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, left: Any) -> None:
+    """What the topics leave of every entry; `topics` as `panel_of` makes them."""
+    for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
-            j, along = indices[p], 0.0
-            for t in range(topics.shape[0]):
-                if topics[t, j] > 0.0:
-                    along += weights[i, t] * direction[t, j]
-            total[i] += along * _left(topics, weights, i, j, data[p])
-
-
-@njit(cache=True, nogil=True)
-def _add(
-    indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, shares: Any, squared: bool, sums: Any
-) -> None:
-    """sums += every document's terms, or their squares, times its share."""
-    for i in range(shares.size):
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            left = _left(topics, weights, i, j, data[p])
-            for t in range(topics.shape[0]):
-                if topics[t, j] > 0.0:
-                    term = weights[i, t] * left
-                    sums[t, j] += shares[i] * (term * term if squared else term)
+            said = 0.0
+            for t in range(weights.shape[1]):
+                said += weights[i, t] * topics[indices[p], t]
+            left[p] = data[p] - said

@@ -7,15 +7,15 @@ topics before and from the order of the updates, step by step as in `factorisati
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
-
-from ksdp.audit.statistics.entry_terms import EntryTerms
 
 __all__ = ["RatedTerms"]
 
@@ -23,17 +23,27 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class RatedTerms(EntryTerms):
-    """What each document adds to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2.
+class RatedTerms:
+    """What each document adds to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2."""
 
-    `topics` are those before the first sweep, and after each, shape (sweeps + 1, k, d).
-    """
+    rows: sp.csr_array
+    """Documents, shape (n, d), canonical; stored zeros are ratings."""
+    topics: Floats
+    """Before the first sweep, and after each, shape (sweeps + 1, k, d)."""
+    gamma: float = 0.0
+    delta: float = 0.0
+    """Regularisers of the coefficients."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Both kinds of sums, topic after topic of sweep after sweep."""
         sweeps, rank, features = self.topics.shape
         return 2, (sweeps - 1) * rank, features
+
+    @property
+    def entries(self) -> int:
+        """Numbers in the sums."""
+        return math.prod(self.shape)
 
     @property
     def work(self) -> int:
@@ -47,10 +57,37 @@ class RatedTerms(EntryTerms):
         _coefficient_paths(*self._given, float(self.gamma), float(self.delta), found)
         return found
 
+    def along(self, direction: Floats) -> Floats:
+        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
+        total = np.empty(self.rows.shape[0])
+        _along(*self._given, self.coefficients, direction.reshape(self.shape), total)
+        return total
+
+    def summed(self, shares: Floats) -> Floats:
+        """sum_i shares_i a_i, shape (entries,)."""
+        return self._added(shares, False)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Second moments of all entries, summed over documents; shape (entries,)."""
+        return self._added(np.ones(self.rows.shape[0]), True)
+
+    def written(self) -> Floats:
+        """All terms, shape (n, entries)."""
+        found, (indptr, *rest), one = np.zeros((self.rows.shape[0], self.entries)), self._given, np.ones(1)
+        for i, row in enumerate(found):
+            mine = self.coefficients[i : i + 1]
+            _add(indptr[i : i + 2], *rest, mine, one, False, row.reshape(self.shape))
+        return found
+
+    def _added(self, shares: Floats, squared: bool) -> Floats:
+        sums = np.zeros(self.shape)
+        _add(*self._given, self.coefficients, shares, squared, sums)
+        return sums.ravel()
+
     @property
-    def kernels(self) -> tuple[Any, Any]:
-        """As the updates follow one another."""
-        return _along, _add
+    def _given(self) -> tuple[Any, ...]:
+        return self.rows.indptr, self.rows.indices, self.rows.data, self.topics
 
 
 @njit(cache=True, nogil=True)

@@ -852,9 +852,11 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/rated_match.py",
         ("own.alpha + own.beta * topics", "0.0 * topics"),
-        ("along += weights[i, t] * direction[t, j]", "along = weights[i, t] * direction[t, j]"),
-        ("term = weights[i, t] * left", "term = left"),
-        ("(term * term if squared else term)", "term"),
+        ("left[p] = data[p] - said", "left[p] = data[p]"),
+        ("return row_dots(found, self.coefficients)", "return found.sum(axis=1)"),
+        ("shares[:, None] * self.coefficients)", "self.coefficients)"),
+        ("np.square(self.left), np.square(self.coefficients)", "self.left, self.coefficients"),
+        ("np.where(self.topics > 0.0, numbers, 0.0)", "numbers"),
         ("gamma=self.gamma, delta=self.delta", "gamma=0.0, delta=0.0"),
         ('bool(getattr(own_mechanism(documents.made_of.mechanism), "weighted", False))', "False"),
         tests=ROUNDS,
@@ -1011,7 +1013,7 @@ def _planted(mutant: Mutant) -> None:
     for name, new in fresh.items():
         old = vars(module).get(name)
         if isinstance(new, type) and new.__module__ == module.__name__:
-            for attribute, made in vars(new).items():
+            for attribute, made in list(vars(new).items()):  # pydantic writes into it while it is read
                 if not _replaced(vars(old).get(attribute), made, module.__name__) and isinstance(made, bool):
                     setattr(old, attribute, made)
         elif not _replaced(old, new, module.__name__) and isinstance(new, _CONSTANTS):
