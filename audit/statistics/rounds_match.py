@@ -26,7 +26,7 @@ from ksdp.audit.statistics.round_terms import (
     sweep_numbers,
     sweep_terms,
 )
-from ksdp.audit.statistics.ruled_out import FitsSum, WithinColumns
+from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
 from ksdp.audit.statistics.terms import Additive, solved_for
 
 __all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch"]
@@ -44,7 +44,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 3
+    version: int = 4
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -70,9 +70,13 @@ class SumsMatch:
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
         noise = [np.full(a.size, _variance(documents.made_of, name, a)) for name, a in arrays.items()]
-        possible = None
-        if not rated and _exact(documents.made_of):
-            possible = FitsSum(topics[0, 0], sums[0, 0], gamma, delta, "start" not in observables)
+        possible: Possible | None = None
+        if _exact(documents.made_of):
+            first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]
+            if rated:
+                possible = FitsRatings(first, total, weights[0, 0], gamma, delta)
+            else:
+                possible = FitsSum(first, total, gamma, delta, "start" not in observables)
         known = Equations(whole, np.concatenate(noise), of_all=False, possible=possible)
         return what_they_say(self.name, observables, documents, terms, known)
 
@@ -109,11 +113,16 @@ class BlocksMatch:
             # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
             picture = expected(documents.made_of, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
-        possible = None
-        if _exact(documents.made_of):
-            touched = np.asarray(blocks[1:].any(axis=(0, 1)) | (mean is not None and mean != 0.0))
-            possible = None if touched.all() else WithinColumns(touched)
-        return what_they_say(self.name, observables, documents, terms, Equations(noise=noise, possible=possible))
+        known = Equations(noise=noise, possible=_within(blocks[1:], mean, documents.made_of))
+        return what_they_say(self.name, observables, documents, terms, known)
+
+
+def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
+    """Who has entries only where some block, or the mean, is not 0; None where nobody is ruled out."""
+    if not _exact(pool):
+        return None
+    touched = np.asarray(blocks.any(axis=(0, 1)) | (mean is not None and mean != 0.0))
+    return None if touched.all() else WithinColumns(touched)
 
 
 def _exact(pool: Pool) -> bool:
@@ -131,7 +140,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 1
+    version: int = 2
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
@@ -158,7 +167,8 @@ class BlockSumsMatch:
 
         heights = {"blocks": sums, "": last, "part_squares": parts}
         noise = [np.full(a.size, _variance(documents.made_of, n, a) if n else 0.0) for n, a in heights.items()]
-        known = Equations(np.concatenate([a.ravel() for a in heights.values()]), np.concatenate(noise))
+        whole = np.concatenate([a.ravel() for a in heights.values()])
+        known = Equations(whole, np.concatenate(noise), possible=_within(sums, mean, documents.made_of))
         return what_they_say(self.name, observables, documents, terms, known)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
 
-__all__ = ["FitsSum", "Once", "Possible", "WithinColumns"]
+__all__ = ["FitsRatings", "FitsSum", "Once", "Possible", "WithinColumns"]
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +64,36 @@ class FitsSum:
 
 
 @dataclass(frozen=True, eq=False)
+class FitsRatings:
+    """Whether w x_j <= s_j and w^2 <= q_j for every rating x_j, w what weighted PD-NMF gives x first.
+
+    The first sums of the first sweep are s = sum w x, and q = sum w^2 over those who rated j.
+    """
+
+    topic: Floats
+    """The first one, before the first sweep, shape (d,)."""
+    total: Floats
+    """s, shape (d,)."""
+    squares: Floats
+    """q, shape (d,)."""
+    gamma: float
+    """Regularisers of the coefficients."""
+    delta: float
+
+    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+        """Of each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
+        found = np.empty(rows.shape[0], np.bool_)
+        given = (
+            self.topic,
+            self.gamma,
+            self.delta,
+            *(each * (1 + TOLERANCE) for each in (self.total, self.squares)),
+        )
+        _fit_ratings(*_csr(rows), *given, found)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class WithinColumns:
     """Whether all entries of a document stand in columns that the run touched."""
 
@@ -87,6 +117,32 @@ def _fit(indptr: Any, indices: Any, data: Any, weights: Any, most: Any, found: A
         found[i] = True
         for at in range(indptr[i], indptr[i + 1]):
             if weights[i] * data[at] > most[indices[at]]:
+                found[i] = False
+                break
+
+
+@njit(cache=True, nogil=True)
+def _fit_ratings(
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    topic: Any,
+    gamma: float,
+    delta: float,
+    most: Any,
+    squares: Any,
+    found: Any,
+) -> None:
+    for i in range(found.shape[0]):
+        above, below = -gamma, delta
+        for at in range(indptr[i], indptr[i + 1]):
+            weight = topic[indices[at]]
+            above += data[at] * weight
+            below += weight * weight
+        first = above / below if above > 0.0 and below > 0.0 else 0.0
+        found[i] = True
+        for at in range(indptr[i], indptr[i + 1]):
+            if first * data[at] > most[indices[at]] or first * first > squares[indices[at]]:
                 found[i] = False
                 break
 

@@ -18,8 +18,8 @@ from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.round_terms import sweep_numbers, sweep_terms
-from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
-from ksdp.audit.statistics.ruled_out import FitsSum, WithinColumns
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, WithinColumns
 
 COINS = np.random.default_rng(0)
 RULED = {"gamma": 0.4, "delta": 1.5}
@@ -66,6 +66,45 @@ def test_who_is_in_is_never_ruled_out_and_others_by_what_they_would_have_added(
     assert not may.all()
 
 
+def plainly_rated(
+    matrix: sp.csr_array, topic: np.ndarray, total: np.ndarray, squares: np.ndarray, gamma: float, delta: float
+) -> list[bool]:
+    found = []
+    for i in range(matrix.shape[0]):
+        row = matrix[[i]]
+        x, seen = row.data, row.indices
+        w = max(float(x @ topic[seen]) - gamma, 0.0) / (float(topic[seen] @ topic[seen]) + delta)
+        found.append(bool(((w * x <= total[seen] * 1.0001) & (w * w <= squares[seen] * 1.0001)).all()))
+    return found
+
+
+def rated(seed: int = 1) -> sp.csr_array:
+    """Of every user's entries some are a rating of 0, which only the sum of weights holds."""
+    matrix = rows(seed=seed)
+    matrix.data -= 1.0
+    matrix.data[matrix.indices == 0] = 1.0
+    return matrix
+
+
+@pytest.mark.parametrize("ruled", [{}, RULED])
+def test_whose_ratings_are_in_is_never_ruled_out_and_others_by_sums_or_by_weights(ruled: dict[str, float]) -> None:
+    matrix, mine = rated(), held()
+    assert (matrix.data == 0.0).any()
+    mechanism = PDNMF(rank=2, sweeps=3, tolerance=0.0, weighted=True, **ruled)
+    seen = stored(mechanism.run(Database((sp.csr_array(matrix[mine]), sp.csr_array(matrix[:2]))), COINS))
+    rules = ruled.get("gamma", 0.0), ruled.get("delta", 0.0)
+    topic, total, squares = seen["topics"][0, 0], seen["sums"][0, 0], seen["weights"][0, 0]
+    nothing = np.full(50, np.inf)
+    found = []
+    for given in ((total, squares), (total, nothing), (nothing, squares)):
+        may = FitsRatings(topic, *given, *rules)(matrix, lambda key, of: of(matrix))
+        assert may[mine].all()
+        assert may.tolist() == plainly_rated(matrix, topic, *given, *rules)
+        found.append(may.sum())
+    assert found[0] <= min(found[1:])
+    assert max(found[1:]) < 60
+
+
 def test_first_coefficients_are_worked_out_once_where_the_start_is_public() -> None:
     matrix, asked = rows(), []
     given = np.ones(50), matrix.toarray().max(axis=0), 0.0, 0.0
@@ -87,7 +126,14 @@ def test_a_document_stands_in_columns_or_not() -> None:
     assert WithinColumns(columns)(matrix, lambda key, of: of(matrix)).tolist() == wanted
 
 
-CASES = [(SumsMatch(), PDNMF(rank=2)), (BlocksMatch(), PDSVD(rank=3)), (BlocksMatch(), PDPCA(rank=3))]
+CASES = [
+    (SumsMatch(), PDNMF(rank=2)),
+    (SumsMatch(), PDNMF(rank=2, weighted=True, delta=1.0)),
+    (BlocksMatch(), PDSVD(rank=3)),
+    (BlocksMatch(), PDPCA(rank=3)),
+    (BlockSumsMatch(), PDSVD(rank=3, reveal_sigma=True)),
+    (BlockSumsMatch(), PDPCA(rank=3, reveal_sigma=True)),
+]
 
 
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
@@ -176,14 +222,27 @@ def test_numbers_in_fewer_columns_are_the_same_terms() -> None:
 
 @pytest.mark.parametrize(
     "mechanism",
-    [Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9), PDNMF(rank=2, weighted=True), None],
+    [
+        Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9),
+        Noisy("pd-nmf", 1.0, {"rank": 2, "weighted": True}, scale=1e-9),
+        None,
+    ],
 )
 def test_nobody_is_ruled_out_where_sums_are_not_known_to_be_exact(mechanism) -> None:
-    """Noise, ratings (whose terms are others), and runs that somebody else recorded."""
+    """Noise, and runs that somebody else recorded."""
     matrix, mine = rows(), held()
     runs = mechanism or PDNMF(rank=2)
     seen = Observables(runs.run(Database((sp.csr_array(matrix[mine]),)), COINS))
     found = SumsMatch().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism)))
+    assert (found != RULED_OUT).all()
+
+
+@pytest.mark.parametrize("statistic", [BlocksMatch(), BlockSumsMatch()])
+def test_nobody_is_ruled_out_by_columns_of_runs_that_somebody_recorded(statistic) -> None:
+    matrix, mine = rows(), held()
+    seen = Observables(PDSVD(rank=3, reveal_sigma=True).run(Database((sp.csr_array(matrix[mine]),)), COINS))
+    assert not seen["first_blocks"][1:].any(axis=(0, 1)).all()
+    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1)))
     assert (found != RULED_OUT).all()
 
 
