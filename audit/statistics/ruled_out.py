@@ -82,15 +82,17 @@ class FitsRatings:
 
     def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
-        found = np.empty(rows.shape[0], np.bool_)
-        given = (
-            self.topic,
-            self.gamma,
-            self.delta,
-            *(each * (1 + TOLERANCE) for each in (self.total, self.squares)),
-        )
-        _fit_ratings(*_csr(rows), *given, found)
-        return found
+        indptr, indices, data = _csr(rows)
+        ones, panel = np.ones_like(data), panel_of(np.stack([self.topic, np.square(self.topic)]))
+        above, below = (np.empty((rows.shape[0], 2)) for _ in range(2))
+        csr_times_panel(indptr, indices, data, panel, above)
+        csr_times_panel(indptr, indices, ones, panel, below)
+        reach, size = np.maximum(above[:, 0] - self.gamma, 0.0), below[:, 1] + self.delta
+        weights = np.divide(reach, size, out=np.zeros_like(reach), where=size > 0.0)
+        by_sums, by_weights = (np.empty(rows.shape[0], np.bool_) for _ in range(2))
+        _fit(indptr, indices, data, weights, self.total * (1 + TOLERANCE), by_sums)
+        _fit(indptr, indices, ones, np.square(weights), self.squares * (1 + TOLERANCE), by_weights)
+        return by_sums & by_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,32 +119,6 @@ def _fit(indptr: Any, indices: Any, data: Any, weights: Any, most: Any, found: A
         found[i] = True
         for at in range(indptr[i], indptr[i + 1]):
             if weights[i] * data[at] > most[indices[at]]:
-                found[i] = False
-                break
-
-
-@njit(cache=True, nogil=True)
-def _fit_ratings(
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    topic: Any,
-    gamma: float,
-    delta: float,
-    most: Any,
-    squares: Any,
-    found: Any,
-) -> None:
-    for i in range(found.shape[0]):
-        above, below = -gamma, delta
-        for at in range(indptr[i], indptr[i + 1]):
-            weight = topic[indices[at]]
-            above += data[at] * weight
-            below += weight * weight
-        first = above / below if above > 0.0 and below > 0.0 else 0.0
-        found[i] = True
-        for at in range(indptr[i], indptr[i + 1]):
-            if first * data[at] > most[indices[at]] or first * first > squares[indices[at]]:
                 found[i] = False
                 break
 
