@@ -30,6 +30,7 @@ from benchmarks import (
     forecasts,
     hidden,
     hidden_leak,
+    in_and_out,
     iterations,
     ks_cost,
     matched,
@@ -99,6 +100,7 @@ def main() -> None:
             )
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
+        "in-and-out": lambda chosen: in_and_out.run(chosen.corpora, chosen.sizes),
         "drawn": lambda chosen: drawn.run([corpus for corpus in chosen.corpora if corpus in drawn.CORPORA]),
         "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
         "sigma-leak": lambda chosen: sigma_leak.run(
