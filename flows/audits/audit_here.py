@@ -25,10 +25,7 @@ from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
 
-__all__ = ["HERE", "audit_here"]
-
-HERE = "here"
-"""In place of a Dask scheduler's address: no server, and no workers but those asked for."""
+__all__ = ["audit_here"]
 
 Result = TypeVar("Result")
 

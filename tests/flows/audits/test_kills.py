@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.findings import (
@@ -51,7 +51,7 @@ def _work(spec: Path, store: Path, kill_at: int, told: Connection) -> None:
 
     for module, name in POINTS:
         setattr(module, name, deadly(getattr(module, name)))
-    run_audit(*read_spec_file(spec), store, dask=HERE)
+    run_audit(*read_spec_file(spec), store, HERE)
     told.send(points)
 
 
