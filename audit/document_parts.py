@@ -11,6 +11,9 @@ A value depends on the run and the document alone, so neither the parts nor what
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from types import FunctionType
+from typing import Any
 
 from ksdp.audit.design import Shared
 from ksdp.audit.plan import Plan
@@ -29,9 +32,21 @@ _BLOCK_BYTES = 512 * 2**20
 def reads_one_document(statistics: Sequence[Statistic]) -> bool:
     """Whether no value can hang on which documents are measured beside it: that of the package's own statistics.
 
-    Those of others may look at who else is measured.
+    Those of others may look at who else is measured, and so may one of ours that is made of theirs: a function
+    that `ksdp.audit` was handed, or another package's statistic in one of several runs.
     """
-    return all(type(statistic).__module__.startswith("ksdp.") for statistic in statistics)
+    return all(map(_ours, statistics))
+
+
+def _ours(part: Any) -> bool:
+    """Whether a statistic, and all that it is made of, is of this package; what cannot be told is not."""
+    if isinstance(part, str | int | float | None):
+        return True
+    if isinstance(part, tuple):
+        return all(map(_ours, part))
+    home = part if isinstance(part, FunctionType) else type(part)
+    held = [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else []
+    return home.__module__.startswith("ksdp.") and all(map(_ours, held))
 
 
 def bytes_a_document(plan: Plan) -> float:

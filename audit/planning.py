@@ -15,6 +15,7 @@ from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design
+from ksdp.audit.document_parts import reads_one_document
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
 from ksdp.audit.interim_looks import plan_looks
@@ -183,10 +184,7 @@ def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:
     Learners and permutations read whole runs. Statistics of other packages may look at who else is measured, which
     is then not the same in both arms.
     """
-    own = all(
-        type(statistic).__module__.startswith("ksdp.") and statistic.family not in _BY_PLACE
-        for statistic in chosen
-    )
+    own = reads_one_document(chosen) and not any(statistic.family in _BY_PLACE for statistic in chosen)
     return not own or bool(requested_learners(spec.statistics)[1]) or spec.decision.joint
 
 

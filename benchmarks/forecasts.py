@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 from benchmarks import ROOT
 from ksdp.audit.planning import make_plan
-from ksdp.flows.audits.audit_here import HERE
 from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
@@ -38,7 +38,7 @@ def run(specs: tuple[str, ...] = (), with_runs: int = 60) -> None:
             patch("ksdp.flows.audits.tested_look.time", clock),
             tempfile.TemporaryDirectory() as folder,
         ):
-            summary = run_audit(spec, base, Path(folder), dask=HERE)
+            summary = run_audit(spec, base, Path(folder), HERE)
             kept = sum(file.stat().st_size for file in Path(folder).glob("runs/**/*.parquet"))
         took = summary.seconds_by_stage
         for stage in ("sample", "test"):

@@ -6,7 +6,6 @@ Times are seconds of the processor, so that a busy machine distorts them little;
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ import scipy.sparse.linalg
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks import data_folder
+from benchmarks.fastest import best
 from benchmarks.figure_3 import split
 from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
@@ -45,15 +45,6 @@ __all__ = ["run"]
 _Result = TypeVar("_Result")
 
 RANK = 10
-
-
-def best(action: Callable[[], object], repeats: int = 3) -> float:
-    seconds = []
-    for _ in range(repeats):
-        begin = time.process_time()
-        action()
-        seconds.append(time.process_time() - begin)
-    return min(seconds)
 
 
 def device_round(d: int) -> float:

@@ -31,7 +31,7 @@ from ksdp.audit.document_parts import bytes_a_document
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
 from ksdp.storage.places import Place
@@ -110,7 +110,7 @@ def one() -> None:
         del corpus
         read = time.process_time() - began
         print(f"read: {_resident():.2f} GB at most, {read:.0f} CPU s", file=sys.stderr, flush=True)
-        summary = run_prepared([ready], dask=HERE)[0]
+        summary = run_prepared([ready], HERE)[0]
         whole = time.process_time() - began - read
         share = whole / summary.seconds  # other work on this machine counts in seconds, not in CPU seconds
         stages = {name: summary.seconds_by_stage[name] * share for name in ("sample", "test")}

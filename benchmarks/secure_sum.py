@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from benchmarks.fastest import best
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.masks import Keystream
@@ -17,16 +17,6 @@ from ksdp.protocols.sums.secure_sum import SumParty
 from ksdp.protocols.sums.sum_messages import SumTerms
 
 __all__ = ["run"]
-
-
-def best(action: Callable[[], object], repeats: int) -> float:
-    """Seconds of the fastest of several calls."""
-    seconds = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)
 
 
 def started(m: int) -> list[SumParty]:
@@ -51,7 +41,7 @@ def run(entries: int = 1_000_000, repeats: int = 15) -> None:
     """Print one party's time for one sum, as bytes of its vector a second and as a ratio."""
     rng = np.random.default_rng(0)
     masks, total, number = Keystream(bytes(16)), np.zeros(entries, dtype="<u8"), iter(range(10**6))
-    seconds = best(lambda: masks.add_to(total, next(number)), repeats)
+    seconds = best(lambda: masks.add_to(total, next(number)), repeats, time.perf_counter)
     print(f"SecSum, {entries:,} entries, 8 bytes each; one mask: {entries * 8e-9 / seconds:.1f} GB/s")
     for m in (2, 3, 5):
         coding = FixedPoint(31, 100.0, m)
@@ -59,8 +49,8 @@ def run(entries: int = 1_000_000, repeats: int = 15) -> None:
         begin = time.perf_counter()
         parties = started(m)
         setup = (time.perf_counter() - begin) / m
-        plain = best(partial(plain_sum, vectors), repeats)
-        encode = best(partial(coding.encode, vectors[0]), repeats)
+        plain = best(partial(plain_sum, vectors), repeats, time.perf_counter)
+        encode = best(partial(coding.encode, vectors[0]), repeats, time.perf_counter)
         contribute, combine = [], []
         for _ in range(repeats):
             begin = time.perf_counter()

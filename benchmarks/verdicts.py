@@ -27,7 +27,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.ks import ks_table
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.beside import beside
@@ -92,7 +92,7 @@ def _decided(tables: dict[str, Any]) -> Spec:
 
 def _line(spec: Spec, base: Path, folder: Path, name: str) -> None:
     began = time.process_time()
-    summary = run_audit(spec, base, folder, dask=HERE)
+    summary = run_audit(spec, base, folder, HERE)
     seconds = time.process_time() - began
     if not summary.valid:
         raise SystemExit(f"{name}: the audit is void: {summary.controls.reason}.")

@@ -48,8 +48,7 @@ def lock(path: Path, *, busy: str | None = None, waiting: Callable[[], None] | N
     StoreError
         With `busy` as its message; or if the file cannot be made or locked.
     """
-    descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
-    try:
+    with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         if waiting is not None:
             if not _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 waiting()
@@ -60,8 +59,6 @@ def lock(path: Path, *, busy: str | None = None, waiting: Callable[[], None] | N
         else:
             _take(descriptor, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -78,12 +75,9 @@ def shared_lock(path: Path) -> Iterator[None]:
     if not path.is_file():
         yield
         return
-    descriptor = _opened(path, os.O_RDONLY)
-    try:
+    with _opened(path, os.O_RDONLY) as descriptor:
         _take(descriptor, fcntl.LOCK_SH)
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -95,11 +89,8 @@ def try_lock(path: Path) -> Iterator[bool]:
     StoreError
         If the file cannot be made or locked.
     """
-    descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
-    try:
+    with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         yield _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -123,11 +114,8 @@ def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
     StoreError
         If the file cannot be made or locked.
     """
-    descriptor = _opened(path, os.O_RDWR | os.O_CREAT) if held is None else held
-    try:
+    with _opened(path, os.O_RDWR | os.O_CREAT, held) as descriptor:
         yield descriptor if _take_soon(descriptor) else None
-    finally:
-        os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool:
@@ -176,13 +164,19 @@ def unlink_unlocked(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _opened(path: Path, flags: int) -> int:
+@contextlib.contextmanager
+def _opened(path: Path, flags: int, held: int | None = None) -> Iterator[int]:
+    """A descriptor of the lock's file, or the one that is `held`; closed in the end, which frees the lock."""
     try:
-        if flags & os.O_CREAT:
+        if held is None and flags & os.O_CREAT:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(path, flags, 0o600)
+        descriptor = os.open(path, flags, 0o600) if held is None else held
     except OSError as error:
         raise StoreError(f"the lock {path} cannot be opened: {error.strerror}.") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _take(descriptor: int, how: int) -> bool:

@@ -86,6 +86,7 @@ def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     Parameters
     ----------
     pool : Pool
+        What databases are drawn from.
     rank : int
         k, the vectors that a run announces.
     centred : bool

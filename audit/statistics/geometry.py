@@ -8,7 +8,6 @@ twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -17,6 +16,7 @@ from scipy.linalg import solve_triangular
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 from ksdp.audit.statistics.products import (
@@ -38,12 +38,12 @@ __all__ = [
     "GEOMETRY",
     "RIDGE",
     "SIGMA_FLOOR",
-    "BestCosine",
-    "CoefficientMahalanobis",
-    "LeverageRevealed",
-    "MeanAlignment",
-    "NumeratorEnergy",
-    "RowSpaceEnergy",
+    "best_cosine",
+    "coefficient_mahalanobis",
+    "leverage_revealed",
+    "mean_alignment",
+    "numerator_energy",
+    "row_space_energy",
     "whitening",
 ]
 
@@ -92,52 +92,34 @@ def _whitening(observables: Observables, name: str) -> Floats:
     return cast(Floats, observables.derive(("whitening", name), lambda: whitening(gram(observables, name))))
 
 
-@dataclass(frozen=True)
-class RowSpaceEnergy:
+def row_space_energy(observables: Observables, documents: Documents) -> Floats:
     """Energy of the document in the row space of the basis: x^T B^T (B B^T)^+ B x.
 
     It is the squared length of x's projection. For V, whose rows are orthonormal, that is |P|^2; for T a
     pseudo-inverse with the cutoff of `whitening` serves, so that equal or empty topics count once or not at all.
+
+    One number a document, between 0 and |x|^2.
     """
-
-    name: str = "row-space-energy"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ()
-    needs_any: tuple[str, ...] = BASES
-    """It reads whichever of these the mechanism announces; `evaluate` raises InputError where there is none."""
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), between 0 and |x|^2."""
-        rows = basis_products(observables, documents)
-        if basis_name(observables) == "T":
-            rows = rows_times(rows, _whitening(observables, "T"))
-        return row_quadratic(rows)
+    rows = basis_products(observables, documents)
+    if basis_name(observables) == "T":
+        rows = rows_times(rows, _whitening(observables, "T"))
+    return row_quadratic(rows)
 
 
-@dataclass(frozen=True)
-class BestCosine:
-    """max_t |cos(x, B_t)|; 0 for an empty document, and empty topics are never the best."""
+def best_cosine(observables: Observables, documents: Documents) -> Floats:
+    """max_t |cos(x, B_t)|; 0 for an empty document, and empty topics are never the best.
 
-    name: str = "best-cosine"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ()
-    needs_any: tuple[str, ...] = BASES
-    """It reads whichever of these the mechanism announces; `evaluate` raises InputError where there is none."""
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), in [0, 1]."""
-        lengths = np.sqrt(np.diag(gram(observables, basis_name(observables))))
-        inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        largest = row_largest(basis_products(observables, documents), inverse)
-        norms = np.sqrt(centred_squared_norms(observables, documents))
-        cosines = np.divide(largest, norms, out=np.zeros_like(largest), where=norms > 0)
-        return cast(Floats, np.minimum(cosines, 1.0))
+    One number a document, in [0, 1].
+    """
+    lengths = np.sqrt(np.diag(gram(observables, basis_name(observables))))
+    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    largest = row_largest(basis_products(observables, documents), inverse)
+    norms = np.sqrt(centred_squared_norms(observables, documents))
+    cosines = np.divide(largest, norms, out=np.zeros_like(largest), where=norms > 0)
+    return cast(Floats, np.minimum(cosines, 1.0))
 
 
-@dataclass(frozen=True)
-class CoefficientMahalanobis:
+def coefficient_mahalanobis(observables: Observables, documents: Documents) -> Floats:
     """Mahalanobis distance of the document's coefficients from those of the population in that run.
 
     The coefficients are P for V, and those of unconstrained least squares, P (T T^T)^+, for T. Their mean and
@@ -145,24 +127,16 @@ class CoefficientMahalanobis:
     documents, drawn from the seed, the same in every run. (Version 1 took all documents that were measured
     together.) The covariance is brought to a correlation matrix C, and C + `RIDGE` I is
     inverted: directions without spread, and coefficients that never vary, add (next to) nothing.
+
+    One number a document, >= 0; all 0 where the population is a single document.
     """
-
-    name: str = "coefficient-mahalanobis"
-    version: int = 2
-    family: str = "geometry"
-    needs: tuple[str, ...] = ()
-    needs_any: tuple[str, ...] = BASES
-    """It reads whichever of these the mechanism announces; `evaluate` raises InputError where there is none."""
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), >= 0; all 0 where the population is a single document."""
-        population = documents.population or documents
-        mean, whiten = observables.derive(
-            ("population of coefficients", population),
-            lambda: _spread_of(_coefficients(observables, population)),
-        )
-        centred = _coefficients(observables, documents) - mean
-        return np.sqrt(row_quadratic(rows_times(centred, whiten)))
+    population = documents.population or documents
+    mean, whiten = observables.derive(
+        ("population of coefficients", population),
+        lambda: _spread_of(_coefficients(observables, population)),
+    )
+    centred = _coefficients(observables, documents) - mean
+    return np.sqrt(row_quadratic(rows_times(centred, whiten)))
 
 
 def _coefficients(observables: Observables, documents: Documents) -> Floats:
@@ -189,71 +163,48 @@ def _spread_of(coefficients: Floats) -> tuple[Floats, Floats]:
     return mean, whiten
 
 
-@dataclass(frozen=True)
-class LeverageRevealed:
+def leverage_revealed(observables: Observables, documents: Documents) -> Floats:
     """sum_t P_t^2 / sigma_t^2, the document's leverage where sigma is announced with V.
 
     A singular value counts as at least `SIGMA_FLOOR` times the largest: energy in a direction that the data
     do not have is then large, which is telling, and finite. All sigma 0: 0.
+
+    One number a document, >= 0.
     """
-
-    name: str = "leverage-revealed"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("V", "sigma")
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), >= 0."""
-        rows = basis_products(observables, documents)
-        sigma = np.abs(announced(observables, "sigma").ravel())
-        if sigma.shape != rows.shape[1:]:
-            raise InputError(f"`sigma` must hold one value a row of V; got {sigma.size} for {rows.shape[1]}.")
-        largest = sigma.max(initial=0.0)
-        if largest == 0.0:
-            return np.zeros(len(rows))
-        return row_quadratic(rows / np.maximum(sigma, SIGMA_FLOOR * largest))
+    rows = basis_products(observables, documents)
+    sigma = np.abs(announced(observables, "sigma").ravel())
+    if sigma.shape != rows.shape[1:]:
+        raise InputError(f"`sigma` must hold one value a row of V; got {sigma.size} for {rows.shape[1]}.")
+    largest = sigma.max(initial=0.0)
+    if largest == 0.0:
+        return np.zeros(len(rows))
+    return row_quadratic(rows / np.maximum(sigma, SIGMA_FLOOR * largest))
 
 
-@dataclass(frozen=True)
-class MeanAlignment:
+def mean_alignment(observables: Observables, documents: Documents) -> Floats:
     """<x, mean>, where the mechanism announces the mean (PCA's first observable)."""
-
-    name: str = "mean-alignment"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("mean",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return mean_products(observables, documents).copy()
+    return mean_products(observables, documents).copy()
 
 
-@dataclass(frozen=True)
-class NumeratorEnergy:
-    """Energy of the document in the row space of the announced numerators, as `RowSpaceEnergy` for topics.
+def numerator_energy(observables: Observables, documents: Documents) -> Floats:
+    """Energy of the document in the row space of the announced numerators, as `row_space_energy` for topics.
 
     The numerators of Algorithm 1 are W^T X less what the other topics explain: sums over documents before any
     clipping.
+
+    One number a document, between 0 and |x|^2.
     """
-
-    name: str = "numerator-energy"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("numerators",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), between 0 and |x|^2."""
-        rows = products(observables, documents, "numerators")
-        return row_quadratic(rows_times(rows, _whitening(observables, "numerators")))
+    rows = products(observables, documents, "numerators")
+    return row_quadratic(rows_times(rows, _whitening(observables, "numerators")))
 
 
 GEOMETRY: tuple[Statistic, ...] = (
-    RowSpaceEnergy(),
-    BestCosine(),
-    CoefficientMahalanobis(),
-    LeverageRevealed(),
-    MeanAlignment(),
-    NumeratorEnergy(),
+    Computed("row-space-energy", 1, "geometry", row_space_energy, needs_any=BASES),
+    Computed("best-cosine", 1, "geometry", best_cosine, needs_any=BASES),
+    Computed("coefficient-mahalanobis", 2, "geometry", coefficient_mahalanobis, needs_any=BASES),
+    Computed("leverage-revealed", 1, "geometry", leverage_revealed, needs=("V", "sigma")),
+    Computed("mean-alignment", 1, "geometry", mean_alignment, needs=("mean",)),
+    Computed("numerator-energy", 1, "geometry", numerator_energy, needs=("numerators",)),
     BasisMatch(),
     TopicsMatch(),
 )

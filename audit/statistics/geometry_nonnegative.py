@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import eight_products
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import (
     announced,
@@ -25,7 +25,13 @@ from ksdp.audit.statistics.products import (
     rows_times,
 )
 
-__all__ = ["FLOOR", "GEOMETRY_NONNEGATIVE", "MixtureLogDensity", "NonnegativeResidual", "nonnegative_coefficients"]
+__all__ = [
+    "FLOOR",
+    "GEOMETRY_NONNEGATIVE",
+    "mixture_log_density",
+    "nonnegative_coefficients",
+    "nonnegative_residual",
+]
 
 Ints = NDArray[Any]
 
@@ -42,21 +48,15 @@ def nonnegative_coefficients(observables: Observables, documents: Documents) -> 
     return cast(Floats, observables.derive(("nonnegative coefficients", documents), compute))
 
 
-@dataclass(frozen=True)
-class NonnegativeResidual:
-    """min |x - u T|^2 over u >= 0: the squared distance of the document from the cone of the topics."""
+def nonnegative_residual(observables: Observables, documents: Documents) -> Floats:
+    """min |x - u T|^2 over u >= 0: the squared distance of the document from the cone of the topics.
 
-    name: str = "nonnegative-residual"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("T",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), between 0 and |x|^2."""
-        coefficients = nonnegative_coefficients(observables, documents)
-        explained = row_quadratic(coefficients, gram(observables, "T"))
-        crossed = row_dots(coefficients, products(observables, documents, "T"))
-        return cast(Floats, np.maximum(documents.squared_norms - 2.0 * crossed + explained, 0.0))
+    One number a document, between 0 and |x|^2.
+    """
+    coefficients = nonnegative_coefficients(observables, documents)
+    explained = row_quadratic(coefficients, gram(observables, "T"))
+    crossed = row_dots(coefficients, products(observables, documents, "T"))
+    return cast(Floats, np.maximum(documents.squared_norms - 2.0 * crossed + explained, 0.0))
 
 
 @njit(cache=True, nogil=True)
@@ -95,29 +95,25 @@ def _row_dots(indptr: Ints, data: Floats, other: Floats) -> Floats:
     return out
 
 
-@dataclass(frozen=True)
-class MixtureLogDensity:
+def mixture_log_density(observables: Observables, documents: Documents) -> Floats:
     """sum_j x_j log((a T)_j / sum_j' (a T)_j'), the document's log density under its own mixture of topics.
 
     `a` are the coefficients of nonnegative least squares. A probability counts as at least `FLOOR`, so that a
     feature in none of the topics costs x_j log `FLOOR` and a document without a mixture (a = 0) is finite as well.
+
+    One number a document, <= 0 for nonnegative documents.
     """
-
-    name: str = "mixture-log-density"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("T",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), <= 0 for nonnegative documents."""
-        topics = announced(observables, "T")
-        mixtures = nonnegative_coefficients(observables, documents)
-        mass = rows_times(mixtures, topics.sum(axis=1))
-        mixtures = mixtures * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)[:, None]
-        indptr, indices, data = csr_arrays(documents)
-        logs = _probabilities(indptr, indices, mixtures, padded_basis(observables, "T"), FLOOR)
-        np.log(logs, out=logs)  # NumPy's logarithm is vectorised: several times as fast as one in a kernel
-        return cast(Floats, _row_dots(indptr, data, logs))
+    topics = announced(observables, "T")
+    mixtures = nonnegative_coefficients(observables, documents)
+    mass = rows_times(mixtures, topics.sum(axis=1))
+    mixtures = mixtures * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)[:, None]
+    indptr, indices, data = csr_arrays(documents)
+    logs = _probabilities(indptr, indices, mixtures, padded_basis(observables, "T"), FLOOR)
+    np.log(logs, out=logs)  # NumPy's logarithm is vectorised: several times as fast as one in a kernel
+    return cast(Floats, _row_dots(indptr, data, logs))
 
 
-GEOMETRY_NONNEGATIVE: tuple[Statistic, ...] = (NonnegativeResidual(), MixtureLogDensity())
+GEOMETRY_NONNEGATIVE: tuple[Statistic, ...] = (
+    Computed("nonnegative-residual", 1, "geometry", nonnegative_residual, needs=("T",)),
+    Computed("mixture-log-density", 1, "geometry", mixture_log_density, needs=("T",)),
+)

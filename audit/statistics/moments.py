@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
@@ -16,10 +15,11 @@ import scipy.linalg
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
 
-__all__ = ["MOMENTS", "MomentEnergy", "MomentLeverage", "MomentMatch"]
+__all__ = ["MOMENTS", "moment_energy", "moment_leverage", "moment_match"]
 
 
 _FLOOR = 1e-6
@@ -30,58 +30,31 @@ _ROWS = 3
 """Documents looked at for a covariance, at most this many times its size."""
 
 
-@dataclass(frozen=True)
-class MomentEnergy:
+def moment_energy(observables: Observables, documents: Documents) -> Floats:
     """x^T S x: how much of what was announced lies along the document."""
-
-    name: str = "moment-energy"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("moments",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return _form(documents, _symmetric(observables))
+    return _form(documents, _symmetric(observables))
 
 
-@dataclass(frozen=True)
-class MomentLeverage:
+def moment_leverage(observables: Observables, documents: Documents) -> Floats:
     """x^T S^-1 x: the document's leverage among the run's, eigenvalues floored."""
-
-    name: str = "moment-leverage"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("moments",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        values, vectors = np.linalg.eigh(_symmetric(observables))
-        floor = max(float(np.abs(values).max(initial=0.0)) * _FLOOR, np.finfo(np.float64).tiny)
-        return _form(documents, (vectors / np.maximum(values, floor)) @ vectors.T)
+    values, vectors = np.linalg.eigh(_symmetric(observables))
+    floor = max(float(np.abs(values).max(initial=0.0)) * _FLOOR, np.finfo(np.float64).tiny)
+    return _form(documents, (vectors / np.maximum(values, floor)) @ vectors.T)
 
 
-@dataclass(frozen=True)
-class MomentMatch:
+def moment_match(observables: Observables, documents: Documents) -> Floats:
     """The matched filter <C^-1 triu(x x^T), triu(S)>, C the covariance of triu(z z^T) over `Documents.population`.
 
     The best linear test of whether x is in the sum, for an adversary who knows the population: it looks where the
     other documents vary least.
     """
-
-    name: str = "moment-match"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("moments",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        triangle = announced(observables, "moments").ravel()
-        weights = _whitener(documents.population or documents)(triangle)
-        features = _features(len(triangle))
-        form = np.zeros((features, features))
-        # Off the diagonal a weight counts once in the triangle, and twice in the form.
-        form[np.triu_indices(features)] = weights
-        return _form(documents, (form + form.T) / 2)
+    triangle = announced(observables, "moments").ravel()
+    weights = _whitener(documents.population or documents)(triangle)
+    features = _features(len(triangle))
+    form = np.zeros((features, features))
+    # Off the diagonal a weight counts once in the triangle, and twice in the form.
+    form[np.triu_indices(features)] = weights
+    return _form(documents, (form + form.T) / 2)
 
 
 def _features(entries: int) -> int:
@@ -128,4 +101,8 @@ def _whitener(documents: Documents) -> Callable[[Floats], Floats]:
     return solve
 
 
-MOMENTS: tuple[Statistic, ...] = (MomentEnergy(), MomentLeverage(), MomentMatch())
+MOMENTS: tuple[Statistic, ...] = (
+    Computed("moment-energy", 1, "geometry", moment_energy, needs=("moments",)),
+    Computed("moment-leverage", 1, "geometry", moment_leverage, needs=("moments",)),
+    Computed("moment-match", 1, "geometry", moment_match, needs=("moments",)),
+)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced, gram, products, rows_times
 
-__all__ = ["PAPER_NMF", "Sigma"]
+__all__ = ["PAPER_NMF", "sigma"]
 
 
-@dataclass(frozen=True)
-class Sigma:
+def sigma(observables: Observables, documents: Documents) -> Floats:
     """sigma = a . w^2 with a = argmin |x - u T|^2 over u in [0, 1]^k.
 
     w^2 are the announced denominators of Algorithm 1 (the squared lengths of the columns of W). It is the most
@@ -25,25 +23,19 @@ class Sigma:
     The weighted form for ratings announces a denominator an entry (k x d): w^2 of a topic is then the mean over
     the d features, which is the same number where every entry is observed. The fit is over all entries, as
     printed, so that an unobserved rating counts as 0.
+
+    One number a document, >= 0; `a` is exact to `boxed.TOLERANCE`.
     """
-
-    name: str = "sigma"
-    version: int = 1
-    family: str = "paper"
-    needs: tuple[str, ...] = ("T", "denominators")
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), >= 0; `a` is exact to `boxed.TOLERANCE`."""
-        forms = gram(observables, "T")
-        weights = announced(observables, "denominators")
-        if weights.ndim not in (1, 2) or weights.shape[0] != forms.shape[0]:
-            raise InputError(
-                f"`denominators` must have shape (k,) or (k, d) with k = {forms.shape[0]}; got {weights.shape}."
-            )
-        if weights.ndim == 2:
-            weights = weights.mean(axis=1)
-        coefficients = box_least_squares(products(observables, documents, "T"), forms)
-        return rows_times(coefficients, weights)
+    forms = gram(observables, "T")
+    weights = announced(observables, "denominators")
+    if weights.ndim not in (1, 2) or weights.shape[0] != forms.shape[0]:
+        raise InputError(
+            f"`denominators` must have shape (k,) or (k, d) with k = {forms.shape[0]}; got {weights.shape}."
+        )
+    if weights.ndim == 2:
+        weights = weights.mean(axis=1)
+    coefficients = box_least_squares(products(observables, documents, "T"), forms)
+    return rows_times(coefficients, weights)
 
 
-PAPER_NMF: tuple[Statistic, ...] = (Sigma(),)
+PAPER_NMF: tuple[Statistic, ...] = (Computed("sigma", 1, "paper", sigma, needs=("T", "denominators")),)

@@ -7,18 +7,23 @@ public, so the adversary who suspects a record computes its vector exactly as it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced
 
-__all__ = ["OWN_COUNTS", "OWN_GRADIENT", "OWN_SUM", "PEM", "OwnCounts", "OwnGradient", "OwnSum"]
+__all__ = [
+    "PEM",
+    "own_counts",
+    "own_gradient",
+    "own_size",
+    "own_sum",
+]
 
 
 def _own_cluster(documents: Documents, centres: Floats) -> NDArray[np.int64]:
@@ -26,82 +31,48 @@ def _own_cluster(documents: Documents, centres: Floats) -> NDArray[np.int64]:
     return np.asarray(np.argmin((centres**2).sum(axis=1) - 2.0 * (documents.matrix @ centres.T), axis=1))
 
 
-@dataclass(frozen=True)
-class OwnSum:
+def own_sum(observables: Observables, documents: Documents) -> Floats:
     """k-means: sum over the iterations of <x, sum of the cluster that x is in>, clusters as announced."""
-
-    name: str = "pem-own-sum"
-    version: int = 1
-    family: str = "pem"
-    needs: tuple[str, ...] = ("sums", "centres")
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        every = np.arange(len(documents))
-        total = np.zeros(len(documents))
-        for sums, centres in zip(announced(observables, "sums"), announced(observables, "centres"), strict=True):
-            own = _own_cluster(documents, centres)
-            total += (documents.matrix @ sums.T)[every, own]
-        return total
+    every = np.arange(len(documents))
+    total = np.zeros(len(documents))
+    for sums, centres in zip(announced(observables, "sums"), announced(observables, "centres"), strict=True):
+        own = _own_cluster(documents, centres)
+        total += (documents.matrix @ sums.T)[every, own]
+    return total
 
 
-@dataclass(frozen=True)
-class OwnGradient:
+def own_gradient(observables: Observables, documents: Documents) -> Floats:
     """Logistic regression: sum over the iterations of <gradient of x, sum of the gradients>.
 
     The gradient is (sigma(w^T x) - y) x with the announced w; y is the column that the mechanism announces.
     """
-
-    name: str = "pem-own-gradient"
-    version: int = 1
-    family: str = "pem"
-    needs: tuple[str, ...] = ("gradients", "weights", "label")
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        weights, gradients = announced(observables, "weights"), announced(observables, "gradients").copy()
-        label = int(announced(observables, "label")[0])
-        y = np.asarray(documents.matrix[:, [label]].toarray()).ravel()
-        gradients[:, label] = 0.0
-        off = expit(documents.matrix @ weights.T) - y[:, None]
-        return np.asarray((off * (documents.matrix @ gradients.T)).sum(axis=1), dtype=np.float64)
+    weights, gradients = announced(observables, "weights"), announced(observables, "gradients").copy()
+    label = int(announced(observables, "label")[0])
+    y = np.asarray(documents.matrix[:, [label]].toarray()).ravel()
+    gradients[:, label] = 0.0
+    off = expit(documents.matrix @ weights.T) - y[:, None]
+    return np.asarray((off * (documents.matrix @ gradients.T)).sum(axis=1), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class OwnCounts:
+def own_counts(observables: Observables, documents: Documents) -> Floats:
     """Apriori: sum of the announced counts of the items and pairs that the document holds."""
-
-    name: str = "pem-own-counts"
-    version: int = 1
-    family: str = "pem"
-    needs: tuple[str, ...] = ("items", "pairs")
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        held = (documents.matrix != 0).astype(np.float64)
-        pairs = held @ announced(observables, "pairs")
-        return np.asarray(held @ announced(observables, "items") + held.multiply(pairs).sum(axis=1)).ravel()
+    held = (documents.matrix != 0).astype(np.float64)
+    pairs = held @ announced(observables, "pairs")
+    return np.asarray(held @ announced(observables, "items") + held.multiply(pairs).sum(axis=1)).ravel()
 
 
-@dataclass(frozen=True)
-class OwnSize:
+def own_size(observables: Observables, documents: Documents) -> Floats:
     """k-means: sum over the iterations of the announced size of the document's own cluster."""
-
-    name: str = "pem-own-size"
-    version: int = 1
-    family: str = "pem"
-    needs: tuple[str, ...] = ("counts", "centres")
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        total = np.zeros(len(documents))
-        for counts, centres in zip(
-            announced(observables, "counts"), announced(observables, "centres"), strict=True
-        ):
-            total += counts[_own_cluster(documents, centres)]
-        return total
+    total = np.zeros(len(documents))
+    for counts, centres in zip(announced(observables, "counts"), announced(observables, "centres"), strict=True):
+        total += counts[_own_cluster(documents, centres)]
+    return total
 
 
-OWN_COUNTS, OWN_GRADIENT, OWN_SIZE, OWN_SUM = OwnCounts(), OwnGradient(), OwnSize(), OwnSum()
-PEM: tuple[Statistic, ...] = (OWN_COUNTS, OWN_GRADIENT, OWN_SIZE, OWN_SUM)
+PEM: tuple[Statistic, ...] = (
+    Computed("pem-own-counts", 1, "pem", own_counts, needs=("items", "pairs")),
+    Computed("pem-own-gradient", 1, "pem", own_gradient, needs=("gradients", "weights", "label")),
+    Computed("pem-own-size", 1, "pem", own_size, needs=("counts", "centres")),
+    Computed("pem-own-sum", 1, "pem", own_sum, needs=("sums", "centres")),
+)
 """What the entry point gives."""

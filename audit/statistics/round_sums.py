@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.blocked import wide_products
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import whitening
 from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
 from ksdp.audit.statistics.products import announced, csr_arrays, row_squares, rows_times
 from ksdp.audit.statistics.support import NEAR_ZERO
 
-__all__ = ["ROUND_SUMS", "RowsEnergy", "SumsLogSupport", "SumsShare", "WeightsSum", "row_space"]
+__all__ = ["ROUND_SUMS", "RowsEnergy", "WeightsSum", "row_space", "sums_log_support", "sums_share"]
 
 
 def row_space(observables: Observables, names: Iterable[str]) -> Floats:
@@ -80,40 +81,22 @@ def _floored(total: Floats) -> Floats:
     return np.asarray(np.maximum(total, least))
 
 
-@dataclass(frozen=True)
-class SumsShare:
+def sums_share(observables: Observables, documents: Documents) -> Floats:
     """log of max_j x_j / s_j for the first announced sum s = sum_i w_i x_i: whether x fits into it at all.
 
     The first topic's sum of the first round is one of the documents themselves, less nothing. If x was among them
     then w x_j <= s_j for every feature j, so a large value says that it was not.
     """
-
-    name: str = "sums-share"
-    version: int = 1
-    family: str = "rounds"
-    needs: tuple[str, ...] = ("sums",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        first = announced(observables, "sums")[0, 0]
-        out = np.full(len(documents), float(np.finfo(np.float32).tiny))
-        _largest(*csr_arrays(documents), 1.0 / _floored(first), out)
-        return np.asarray(np.log(out))
+    first = announced(observables, "sums")[0, 0]
+    out = np.full(len(documents), float(np.finfo(np.float32).tiny))
+    _largest(*csr_arrays(documents), 1.0 / _floored(first), out)
+    return np.asarray(np.log(out))
 
 
-@dataclass(frozen=True)
-class SumsLogSupport:
+def sums_log_support(observables: Observables, documents: Documents) -> Floats:
     """sum_j x_j log s_j, s the positive part of the first round's sums over all topics: are x's features in?"""
-
-    name: str = "sums-log-support"
-    version: int = 1
-    family: str = "rounds"
-    needs: tuple[str, ...] = ("sums",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        total = np.maximum(announced(observables, "sums")[0], 0.0).sum(axis=0)
-        return np.asarray(documents.matrix @ np.log(_floored(total)), dtype=np.float64)
+    total = np.maximum(announced(observables, "sums")[0], 0.0).sum(axis=0)
+    return np.asarray(documents.matrix @ np.log(_floored(total)), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -144,8 +127,8 @@ ROUND_SUMS: tuple[Statistic, ...] = (
     RowsEnergy("means-energy", ("means",)),
     RowsEnergy("uploads-energy", ("uploads",)),
     RowsEnergy("site-energy", ("P",)),
-    SumsLogSupport(),
-    SumsShare(),
+    Computed("sums-log-support", 1, "rounds", sums_log_support, needs=("sums",)),
+    Computed("sums-share", 1, "rounds", sums_share, needs=("sums",)),
     WeightsSum("weights-sum", ("T", "weights"), reads=("total_weights",)),
     WeightsSum("init-weights-sum", ("T", "init_weights", "init_total_weights")),
 )

@@ -14,11 +14,12 @@ import numpy as np
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.blocked import wide_products
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR
 from ksdp.audit.statistics.products import announced, has_mean, row_squares, rows_times
 
-__all__ = ["ROUNDS", "LargestScale", "RoundCount", "SpanEnergy", "SpanLeverage"]
+__all__ = ["ROUNDS", "RoundCount", "largest_scale", "span_energy", "span_leverage"]
 
 
 def _span_products(observables: Observables, documents: Documents) -> Floats:
@@ -34,44 +35,29 @@ def _span_products(observables: Observables, documents: Documents) -> Floats:
     return cast(Floats, observables.derive(("span products", documents), compute))
 
 
-@dataclass(frozen=True)
-class SpanEnergy:
-    """Energy of the document in the space that the announced blocks of all iterations span."""
+def span_energy(observables: Observables, documents: Documents) -> Floats:
+    """Energy of the document in the space that the announced blocks of all iterations span.
 
-    name: str = "span-energy"
-    version: int = 1
-    family: str = "rounds"
-    needs: tuple[str, ...] = ("span",)
-    reads: tuple[str, ...] = ("mean",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), between 0 and |x|^2."""
-        return row_squares(_span_products(observables, documents))
+    One number a document, between 0 and |x|^2.
+    """
+    return row_squares(_span_products(observables, documents))
 
 
-@dataclass(frozen=True)
-class SpanLeverage:
+def span_leverage(observables: Observables, documents: Documents) -> Floats:
     """sum_t <x, s_t>^2 / sigma_t^2 over the Ritz vectors s_t of X^T X: leverage on what all blocks span.
 
     Where singular values are hidden they are known up to one factor, which is part of what is announced. A value
     counts as at least `SIGMA_FLOOR` times the largest.
+
+    One number a document, >= 0.
     """
-
-    name: str = "span-leverage"
-    version: int = 1
-    family: str = "rounds"
-    needs: tuple[str, ...] = ("span", "span_sigma")
-    reads: tuple[str, ...] = ("mean",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), >= 0."""
-        sigma = announced(observables, "span_sigma")
-        largest = sigma.max(initial=0.0)
-        if largest == 0.0:
-            return np.zeros(len(documents))
-        weights = np.where(sigma > 0, 1.0 / np.maximum(sigma, SIGMA_FLOOR * largest) ** 2, 0.0)
-        squares = np.square(_span_products(observables, documents))
-        return rows_times(squares, weights)
+    sigma = announced(observables, "span_sigma")
+    largest = sigma.max(initial=0.0)
+    if largest == 0.0:
+        return np.zeros(len(documents))
+    weights = np.where(sigma > 0, 1.0 / np.maximum(sigma, SIGMA_FLOOR * largest) ** 2, 0.0)
+    squares = np.square(_span_products(observables, documents))
+    return rows_times(squares, weights)
 
 
 @dataclass(frozen=True)
@@ -93,25 +79,16 @@ class RoundCount:
         return np.full(len(documents), float(announced(observables, name).ravel()[0]))
 
 
-@dataclass(frozen=True)
-class LargestScale:
+def largest_scale(observables: Observables, documents: Documents) -> Floats:
     """The largest of the numbers that a server gets without noise. The same for every document."""
-
-    name: str = "largest-scale"
-    version: int = 1
-    family: str = "rounds"
-    needs: tuple[str, ...] = ("scales",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return np.full(len(documents), float(announced(observables, "scales").max()))
+    return np.full(len(documents), float(announced(observables, "scales").max()))
 
 
 ROUNDS: tuple[Statistic, ...] = (
-    LargestScale(),
+    Computed("largest-scale", 1, "rounds", largest_scale, needs=("scales",)),
     RoundCount(),
     RoundCount("init-round-count", needs_any=("init_sweeps",)),
-    SpanEnergy(),
-    SpanLeverage(),
+    Computed("span-energy", 1, "rounds", span_energy, needs=("span",), reads=("mean",)),
+    Computed("span-leverage", 1, "rounds", span_leverage, needs=("span", "span_sigma"), reads=("mean",)),
 )
 """What the entry point gives."""

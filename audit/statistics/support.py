@@ -8,7 +8,6 @@ topic to a constant, which is the smallest entry of that topic and 0 only where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import BASES, announced, basis_name, csr_arrays
 from ksdp.audit.statistics.squared_entries import Columns, ask, over_entries
@@ -23,10 +23,9 @@ from ksdp.audit.statistics.squared_entries import Columns, ask, over_entries
 __all__ = [
     "NEAR_ZERO",
     "SUPPORT",
-    "LogSupport",
-    "MeanMissing",
-    "MissingWeight",
+    "log_support",
     "mean_missing",
+    "missing_weight",
     "support_columns",
 ]
 
@@ -110,65 +109,33 @@ def ask_support(observables: Observables, documents: Documents) -> None:
         ask(observables, documents, "support", _support_lanes(observables))
 
 
-def mean_missing(observables: Observables, documents: Documents) -> Floats:
-    """The part of |x|^2 on features where the announced mean is zero, shape (n_documents,)."""
-    absent = announced(observables, "mean").ravel() == 0.0
-    return cast(Floats, _support_columns(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 0])
+def missing_weight(observables: Observables, documents: Documents) -> Floats:
+    """Part of |x|^2 on features that every row of the basis leaves out (V_tj = 0, T_tj = min_j T_tj).
+
+    One number a document, in [0, 1].
+    """
+    return support_columns(observables, documents)[:, 0]
 
 
-@dataclass(frozen=True)
-class MissingWeight:
-    """Part of |x|^2 on features that every row of the basis leaves out (V_tj = 0, T_tj = min_j T_tj)."""
-
-    name: str = "missing-weight"
-    version: int = 2
-    family: str = "geometry"
-    needs: tuple[str, ...] = ()
-    needs_any: tuple[str, ...] = BASES
-
-    def ask(self, observables: Observables, documents: Documents) -> None:
-        """Share a pass over the documents with others."""
-        ask_support(observables, documents)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), in [0, 1]."""
-        return support_columns(observables, documents)[:, 0]
-
-
-@dataclass(frozen=True)
-class LogSupport:
+def log_support(observables: Observables, documents: Documents) -> Floats:
     """sum_j x_j log max_t (T_tj - min_j T_tj), or sum_j x_j^2 log max_t |V_tj|: how well x's features are covered.
 
     Logarithms are floored at `NEAR_ZERO` of the largest column.
     """
-
-    name: str = "log-support"
-    version: int = 2
-    family: str = "geometry"
-    needs: tuple[str, ...] = ()
-    needs_any: tuple[str, ...] = BASES
-
-    def ask(self, observables: Observables, documents: Documents) -> None:
-        """Share a pass over the documents with others."""
-        ask_support(observables, documents)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return support_columns(observables, documents)[:, 1]
+    return support_columns(observables, documents)[:, 1]
 
 
-@dataclass(frozen=True)
-class MeanMissing:
-    """Part of |x|^2 on features where the announced mean is exactly zero: x took part only if it is 0."""
+def mean_missing(observables: Observables, documents: Documents) -> Floats:
+    """Part of |x|^2 on features where the announced mean is exactly zero: x took part only if it is 0.
 
-    name: str = "mean-missing"
-    version: int = 1
-    family: str = "geometry"
-    needs: tuple[str, ...] = ("mean",)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,), in [0, 1]."""
-        return mean_missing(observables, documents)
+    One number a document, in [0, 1].
+    """
+    absent = announced(observables, "mean").ravel() == 0.0
+    return cast(Floats, _support_columns(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 0])
 
 
-SUPPORT: tuple[Statistic, ...] = (MissingWeight(), LogSupport(), MeanMissing())
+SUPPORT: tuple[Statistic, ...] = (
+    Computed("missing-weight", 2, "geometry", missing_weight, needs_any=BASES, asks=ask_support),
+    Computed("log-support", 2, "geometry", log_support, needs_any=BASES, asks=ask_support),
+    Computed("mean-missing", 1, "geometry", mean_missing, needs=("mean",)),
+)

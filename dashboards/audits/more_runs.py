@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from ksdp.dashboards.stage_words import counted, words
 from ksdp.storage.audits.continuations import UNDER_WAY, read_progress
 from ksdp.storage.reviews.decisions import states
 from ksdp.storage.store import Store
 
 __all__ = ["MoreRuns", "read_more_runs", "wanted"]
-
-_STAGES = {
-    "prepare": ("reading the corpus", ""),
-    "sample": ("running the mechanism", "runs"),
-    "test": ("testing documents", "documents"),
-    "confirm": ("measuring detected leaks on fresh runs", "parts"),
-    "curves": ("drawing", "pictures"),
-}
 
 
 @dataclass(frozen=True)
@@ -55,8 +48,7 @@ def read_more_runs(store: Store, audit: str) -> MoreRuns | None:
     progress = read_progress(store, audit)
     if progress is None:
         return None
-    verb, _, where = str(progress.get("stage", "prepare")).partition(" ")
-    words, unit = _STAGES.get(verb, (verb, "parts"))
+    stage = str(progress.get("stage", "prepare"))
     started = datetime.fromisoformat(progress["started"])
     to = progress.get("audit")
     return MoreRuns(
@@ -64,8 +56,8 @@ def read_more_runs(store: Store, audit: str) -> MoreRuns | None:
         state=progress["state"],
         to=to if to and progress["state"] == "done" and (store.audit(to) / "audit.json").is_file() else None,
         documents=progress.get("documents"),
-        doing=words + (f", {where.replace('-', ' ')}" if where else ""),
-        unit=unit,
+        doing=words(stage),
+        unit=counted(stage),
         units=int(progress.get("units", 0)),
         total=max(1, int(progress.get("total", 1))),
         runs=int(progress.get("runs", 0)),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
@@ -25,10 +26,7 @@ from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
 
-__all__ = ["HERE", "audit_here"]
-
-HERE = "here"
-"""In place of a Dask scheduler's address: no server, and no workers but those asked for."""
+__all__ = ["audit_here"]
 
 Result = TypeVar("Result")
 
@@ -93,12 +91,14 @@ class _Calls:
 def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Summary]:
     """Run prepared audits one after the other, without a server; also where an event loop runs, as in a notebook.
 
+    Products of matrices have one thread, as in workers and commands: their last bits hang on how many share one.
+
     Parameters
     ----------
     workers : int, optional
         Worker processes; none by default, and everything happens in this one.
     """
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, threadpool_limits(1):
         address = None
         if workers is not None and workers > 1:
             from ksdp.tasks.cluster import open_workers

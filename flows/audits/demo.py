@@ -8,7 +8,7 @@ from typing import Any
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec, parse_spec
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.prepare import prepare_stored, spec_corpus
@@ -43,7 +43,7 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
     for spec in specs:
         prepared.append(prepare_stored(make_plan(spec, corpus), store, may_sample=True))
         advance(1)
-    return run_prepared(prepared, workers=workers, dask=HERE if workers is None else None)
+    return run_prepared(prepared, HERE if workers is None else Place(workers))
 
 
 def _counted(summary: Summary) -> str:

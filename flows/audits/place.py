@@ -1,4 +1,6 @@
-"""Where an audit is run: a small one in this process, since server and workers take longer to start than it takes.
+"""Where an audit is run: where somebody said; else a small one in this process.
+
+Server and workers take longer to start than a small one takes.
 
 Results are the same bit for bit wherever they are made, so that a clock may decide.
 """
@@ -8,20 +10,48 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ksdp.audit.plan import Plan
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.prefect_server import within_a_run
+from ksdp.flows.progress import current
 from ksdp.storage.prefect_home import server_address
 from ksdp.storage.store import Store
 
-__all__ = ["fits_here", "nobody_watches"]
+__all__ = ["ANYWHERE", "HERE", "Place", "chosen_place", "fits_here", "nobody_watches"]
 
 _START_SECONDS = 15.0
 """After which server and workers are at work."""
 _TRIED_SECONDS = 0.5
 _MOST_LOOKS = 2e8
 """Documents times runs times statistics from which on nobody has to try."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an audit is run, as far as somebody said."""
+
+    workers: int | None = None
+    """Worker processes. Default: one per core; none where the work is forecast to take seconds and no Prefect
+    server is there to show it."""
+    dask: str | None = None
+    """Address of a Dask scheduler, as `dask_address` gives it, to use instead of what the spec's `[cluster]` says;
+    its workers must see the store under the same path, or the spec names `cluster.blocks`."""
+    here: bool = False
+    """No Prefect server and no Dask: everything in this process, or in the worker processes asked for."""
+
+
+ANYWHERE = Place()
+HERE = Place(here=True)
+
+
+def chosen_place(said: Place, store: Store, plans: Sequence[Plan]) -> Place:
+    """What was said; else here, if all audits together take seconds and no Prefect server would miss them."""
+    if said != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store) or not fits_here(plans):
+        return said
+    current().say("a small audit: in this process, without Prefect and Dask (`--workers` asks for them)")
+    return HERE
 
 
 def nobody_watches(store: Store) -> bool:

@@ -10,15 +10,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import AGAIN, DRAWN
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.audits.report import render_report
-from ksdp.flows.audits.audit_here import HERE, audit_here
-from ksdp.flows.audits.place import fits_here, nobody_watches
+from ksdp.flows.audits.audit_here import audit_here
+from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
 from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
@@ -28,7 +27,6 @@ from ksdp.storage.findings import findings_whole, read_spec, read_summary, repor
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
-from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.provenance import versions
@@ -51,22 +49,13 @@ def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Abs
     return lock(store / "lock", busy=busy, waiting=waiting)
 
 
-def run_audit(
-    spec: Spec, base: Path, store: Path, *, workers: int | None = None, dask: str | None = None
-) -> Summary:
+def run_audit(spec: Spec, base: Path, store: Path, place: Place = ANYWHERE) -> Summary:
     """Audit a corpus from start to report; interrupted, the same call resumes.
 
     Parameters
     ----------
     base : Path
         Folder that the spec's paths are relative to.
-    workers : int, optional
-        Worker processes. Default: one per core; none where the work is forecast to take seconds and no Prefect
-        server is there to show it (`ksdp.flows.audits.place`).
-    dask : str, optional
-        Address of a Dask scheduler to use instead of what the spec's `[cluster]` says; its workers must see the
-        store under the same path, or the spec names `cluster.blocks`. `HERE`: no Prefect server and no Dask,
-        everything in this process, or in the worker processes asked for.
 
     Raises
     ------
@@ -74,12 +63,10 @@ def run_audit(
         If anything is refused, before work starts.
     """
     current().stage("prepare", 1)
-    return run_prepared([prepare(spec, base, store)], workers=workers, dask=dask)[0]
+    return run_prepared([prepare(spec, base, store)], place)[0]
 
 
-def run_prepared(
-    audits: Sequence[Prepared], *, workers: int | None = None, dask: str | None = None, held: bool = False
-) -> list[Summary]:
+def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: bool = False) -> list[Summary]:
     """Run audits of one store, whose corpora and specs it holds, one after the other.
 
     With `held` the caller holds the store (`one_at_a_time`).
@@ -87,20 +74,9 @@ def run_prepared(
     done = {prepared.ref: summary for prepared in audits if (summary := _finished(prepared))}
     left = [prepared for prepared in audits if prepared.ref not in done]
     if left:
-        refs = [prepared.ref for prepared in left]
-        cluster = audits[0].plan.spec.cluster
-        dask = dask or (_chosen(left, workers) if cluster is None else None)
-        done |= dict(zip(refs, _run_flows(refs, workers, dask, held, cluster), strict=True))
+        chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
+        done |= dict(zip((prepared.ref for prepared in left), _run_flows(left, chosen, held), strict=True))
     return [done[prepared.ref] for prepared in audits]
-
-
-def _chosen(audits: Sequence[Prepared], workers: int | None) -> str | None:
-    """Where to work if nobody said: here if it takes seconds and no Prefect server would miss it."""
-    store = Store(Path(audits[0].ref.store))
-    if workers is not None or not nobody_watches(store) or not fits_here([audit.plan for audit in audits]):
-        return None
-    current().say("a small audit: in this process, without Prefect and Dask (`--workers` asks for them)")
-    return HERE
 
 
 def _finished(prepared: Prepared) -> Summary | None:
@@ -134,18 +110,17 @@ def _finished(prepared: Prepared) -> Summary | None:
     )
 
 
-def _run_flows(
-    refs: Sequence[AuditRef], workers: int | None, dask: str | None, held: bool, asked: ClusterSpec | None
-) -> list[Summary]:
-    store = Path(refs[0].store)
-    if dask == HERE:
+def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Summary]:
+    refs = [prepared.ref for prepared in audits]
+    store, cluster_spec = Path(refs[0].store), audits[0].plan.spec.cluster
+    if place.here:
         with contextlib.nullcontext() if held else one_at_a_time(store):
             sweep_parts(store, time.time())
-            return audit_here(refs, workers)
+            return audit_here(refs, place.workers)
     with (
         contextlib.nullcontext() if held else one_at_a_time(store),
         prefect_server(Store(store).prefect) as server,
-        open_workers(workers, dask, asked) as cluster,
+        open_workers(place.workers, place.dask, cluster_spec) as cluster,
         started_ahead(cluster.address, refs[0]),
     ):
         sweep_parts(store, time.time())
@@ -163,9 +138,7 @@ def _run_flows(
             ]
 
 
-def run_test(
-    store: Path, audit: str, statistics: tuple[str, ...], *, workers: int | None = None, dask: str | None = None
-) -> Summary:
+def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
     """Evaluate other statistics on the cached observables of an audit; no mechanism is run.
 
     The result is an audit of its own, with the same runs and these statistics.
@@ -183,4 +156,4 @@ def run_test(
     }
     corpus = open_corpus(opened.corpus(summary.corpus))
     prepared = prepare_stored(make_plan(Spec.model_validate(changed), corpus), opened.root, may_sample=False)
-    return run_prepared([prepared], workers=workers, dask=dask)[0]
+    return run_prepared([prepared], place)[0]

@@ -12,6 +12,7 @@ from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summ
 from ksdp.audit.spec import Spec
 from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.views_report import render_views
+from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
@@ -24,9 +25,7 @@ from ksdp.tasks.provenance import versions
 __all__ = ["run_views"]
 
 
-def run_views(
-    spec: Spec, base: Path, store: Path, *, workers: int | None = None, dask: str | None = None
-) -> ViewsSummary:
+def run_views(spec: Spec, base: Path, store: Path, place: Place = ANYWHERE) -> ViewsSummary:
     """Audit every view of a spec with `views` and combine what they say; interrupted, the same call resumes.
 
     The final output alone is measured on the observables that the view before it left in the store: where they are
@@ -34,7 +33,7 @@ def run_views(
 
     Parameters
     ----------
-    spec, base, store, workers, dask : as for `run_audit`
+    spec, base, store, place : as for `run_audit`
 
     Raises
     ------
@@ -48,7 +47,7 @@ def run_views(
     plans = [make_plan(view.spec, corpus) for view in views]  # refused before the first is written
     asked = GivenSpec(spec, corpus.hash)
     prepared = [prepare_stored(plan, store, may_sample=True, asked=asked) for plan in plans]
-    summaries = run_prepared(prepared, workers=workers, dask=dask)
+    summaries = run_prepared(prepared, place)
     opened = Store.open(store)
     tables = [read_verdicts(opened.audit(about.audit)) for about in summaries]
     if any(not table["document"].equals(tables[0]["document"]) for table in tables):

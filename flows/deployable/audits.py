@@ -16,6 +16,7 @@ from prefect import flow
 
 from ksdp.audit.errors import InvalidAudit, SpecError
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.audits.views import run_views
 from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged, tried_again
@@ -46,8 +47,8 @@ def _tables(given: dict[str, Any]) -> Spec:
     return read
 
 
-def _scheduler(dask: str | None) -> str | None:
-    return dask_address(dask, False)
+def _place(workers: int | None, dask: str | None) -> Place:
+    return Place(workers, dask_address(dask, False))
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def _audit(spec: str | dict[str, Any], store: str, dask: str | None, workers: in
     read, base = _spec(spec, "audit")
     run = run_audit if read.views is None else run_views
     with listening(Logged()):
-        summary = run(read, base, Path(store), workers=workers, dask=_scheduler(dask))
+        summary = run(read, base, Path(store), _place(workers, dask))
     if not summary.valid:
         raise InvalidAudit(f"{summary.controls.reason}. No verdict of audit {summary.audit} may be used.")
     return dict(summary.to_json())
@@ -117,7 +118,7 @@ def _screen(
 ) -> dict[str, Any]:
     read, base = _spec(spec, "screen")
     with listening(Logged()):
-        done = screen(read, base, Path(store), signs.signing(), Rules(rounds), dask=_scheduler(dask))
+        done = screen(read, base, Path(store), signs.signing(), Rules(rounds), _place(None, dask))
     return dict(done.to_json())
 
 
@@ -162,7 +163,7 @@ def _approve(
     read, base = _spec(spec, "approval")
     patience = Patience(timedelta(hours=hours))
     with listening(Logged()):
-        return run_approval(read, base, Path(store), signs.signing(), patience, dask=_scheduler(dask))
+        return run_approval(read, base, Path(store), signs.signing(), patience, _place(None, dask))
 
 
 @flow(name="ksdp-approval", **RESULTS)

@@ -13,6 +13,7 @@ from ksdp.audit.screening.advice import ADVICE_VERSION
 from ksdp.audit.screening.advice_words import advice_sentences
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.learning.advice_report import render_advice
+from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.learning.advise import Limits, search_levers
 from ksdp.flows.prepare import spec_corpus
@@ -90,7 +91,7 @@ def advise_spec(
         write_gain(opened, advised.hash, spec_corpus(advised, base).hash, search.gain.to_json())
         if confirm:
             current().say("a whole audit of the recommended spec, on runs that the search has not seen")
-            content["confirmed"] = _confirmed(run_audit(advised, base, store, workers=workers))
+            content["confirmed"] = _confirmed(run_audit(advised, base, store, Place(workers)))
         content["commands"] = next_commands(write, store, audited=confirm, runnable=best.cannot_run is None)
     write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))

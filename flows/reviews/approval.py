@@ -18,6 +18,7 @@ from typing import Any
 from ksdp.audit.errors import InvalidAudit, KsdpError
 from ksdp.audit.reviewing import Decision, Status
 from ksdp.audit.spec import Spec
+from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
@@ -113,9 +114,7 @@ def run_approval(
     store: Path,
     signing: Signing,
     patience: Patience,
-    *,
-    workers: int | None = None,
-    dask: str | None = None,
+    place: Place = ANYWHERE,
 ) -> dict[str, Any]:
     """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`.
 
@@ -132,8 +131,8 @@ def run_approval(
         without asking again: everybody who may decide in this store thereby decides what it signs.
     patience : Patience
         How long decisions are waited for.
-    workers, dask : optional
-        As for `run_audit`.
+    place : Place, optional
+        Where it is run.
 
     Returns
     -------
@@ -162,7 +161,7 @@ def run_approval(
         async def approval(audit: str) -> dict[str, Any]:
             ref = AuditRef(str(root), audit, prepared.ref.corpus)
             audits = [Prepared(ref, open_plan(ref))]
-            summary = (await asyncio.to_thread(run_prepared, audits, workers=workers, dask=dask))[0]
+            summary = (await asyncio.to_thread(run_prepared, audits, place))[0]
             if not summary.valid:
                 raise InvalidAudit(f"{summary.controls.reason}. No verdict may be used.")
             decided = await await_decisions(root, audit, patience)

@@ -18,6 +18,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import Decision, Entry, Proposal
 from ksdp.audit.spec import Spec
+from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.progress import Listener, current, listening
@@ -170,9 +171,8 @@ def more_runs(
     store: Path,
     audit: str,
     wanted: WantedRuns | None = None,
+    place: Place = ANYWHERE,
     *,
-    workers: int | None = None,
-    dask: str | None = None,
     wait: bool = False,
     held: int | None = None,
     clock: Callable[[], datetime] = _now,
@@ -188,8 +188,8 @@ def more_runs(
         The one to continue.
     wanted : WantedRuns, optional
         For which documents, and how many.
-    workers, dask : optional
-        As for `run_audit`.
+    place : Place, optional
+        Where it is run.
     wait : bool
         Wait for another audit that is running in the store.
     held : int, optional
@@ -221,4 +221,4 @@ def more_runs(
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
             progress = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}
             written.write(state="running", stage="prepare", units=0, total=1, **progress)
-            return run_prepared([prepared], workers=workers, dask=dask, held=True)[0]
+            return run_prepared([prepared], place, held=True)[0]

@@ -20,6 +20,7 @@ from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, ro
 from ksdp.audit.screening.screen_summary import RoundSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
+from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored
 from ksdp.flows.progress import current
@@ -122,9 +123,7 @@ class _Series:
         return remembered_sensitive(opened, others, margin=rule.margin, unit=unit)
 
 
-def run_rounds(
-    spec: Spec, corpus: Corpus, store: Path, rules: Rules, *, workers: int | None = None, dask: str | None = None
-) -> Rounds:
+def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Place = ANYWHERE) -> Rounds:
     """Audit and leave out until nothing new is sensitive, a limit is reached or too few documents are left.
 
     With `rules.proof`, documents that may not be listed are then left out as well and the rest is audited again,
@@ -144,7 +143,7 @@ def run_rounds(
         number, before, plan = len(summaries) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan
         what = "the listed documents by themselves, " if proving else ""
         current().say(f"round {number}: {what}{len(plan.audited)} {plan.units.word}s")
-        summary = run_prepared([prepared], workers=workers, dask=dask)[0]
+        summary = run_prepared([prepared], place)[0]
         verdicts = read_round(Store(Path(prepared.ref.store)), prepared.ref.audit, number)
         summaries.append(_about(number, prepared, summary, verdicts, proving))
         if not summary.valid:

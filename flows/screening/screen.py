@@ -21,6 +21,7 @@ from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
+from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds
@@ -43,9 +44,7 @@ def screen(
     store: Path,
     signing: Signing,
     rules: Rules | None = None,
-    *,
-    workers: int | None = None,
-    dask: str | None = None,
+    place: Place = ANYWHERE,
 ) -> ScreenSummary:
     """Audit and leave out until nothing new is sensitive; then write the clearance. The same call resumes.
 
@@ -64,8 +63,8 @@ def screen(
         When rounds end, and what may be listed. Where the databases of the last round also held documents that may
         not be listed (undecided ones), they are left out too and the listed ones audited by themselves, so that
         what is cleared is what was audited together. Where that cannot be, the clearance says so and why.
-    workers, dask : optional
-        As for `run_audit`.
+    place : Place, optional
+        Where it is run.
 
     Returns
     -------
@@ -85,7 +84,7 @@ def screen(
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
     name = _name(spec, corpus, rules)
-    rounds = run_rounds(spec, corpus, store, rules, workers=workers, dask=dask)
+    rounds = run_rounds(spec, corpus, store, rules, place)
     unit = spec.design.unit
     listed, excluded = (documents_of(corpus, unit, names) for names in (rounds.listed, rounds.excluded))
     members = (corpus.ids, unit_names(corpus, "group")) if unit == "group" else None

@@ -123,7 +123,8 @@ class FrameStream:
 
     Parameters
     ----------
-    reader, writer : streams of the connection
+    reader, writer : asyncio streams
+        Of the connection.
     limit : int
         Most bytes of one message.
     """

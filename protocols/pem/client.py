@@ -14,16 +14,16 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Vetted
 from ksdp.audit.mechanisms.pem.ideal import client_vector, sampled
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.keys import AgreementKey, Envelope, seal
-from ksdp.protocols.channel.state_machine import Machine, one_each
+from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack, pack_number
+from ksdp.protocols.pem.node import PemNode
 from ksdp.protocols.pem.state_messages import unpack_state
-from ksdp.protocols.pem.terms import PemTerms, PemUpload, open_numbered, upload_key
+from ksdp.protocols.pem.terms import PemTerms, PemUpload, open_numbered
 
 __all__ = ["PemClient"]
 
 
-class PemClient(Machine):
+class PemClient(PemNode):
     """`hello`, `hear`, then `answer` to every state of the aggregator.
 
     Parameters
@@ -56,41 +56,22 @@ class PemClient(Machine):
         random: RandomBytes = os_random,
         sampler: Sampler | None = None,
     ) -> None:
-        super().__init__("hello")
-        mine = terms.client_of.get(name)
-        if mine is None or mine.identity != key.public_key().public_bytes_raw():
-            raise InputError(f"The terms name no client {name} with this key.")
+        super().__init__(terms, "client", name, key, random)
         if terms.algorithm != repr(algorithm):
             raise InputError("The terms name another algorithm, or other parameters.")
         if not terms.budget.stream and records.shape[0] > terms.rows:
             raise InputError(f"{name} has {records.shape[0]} records; the terms allow {terms.rows}.")
-        self.name = name
-        self._terms, self._key, self._algorithm, self._random = terms, key, algorithm, random
+        self._algorithm, self._random = algorithm, random
         self._sampler = Vetted() if sampler is None else sampler
         self._records = records
-        self._agreement: AgreementKey | None = AgreementKey(random(32))
-        self._keys: dict[str, bytes] = {}
-        self._iteration = 0
-
-    def hello(self) -> Envelope:
-        """This session's agreement key, for every server."""
-        with self._step("hello", "hear"):
-            assert self._agreement is not None
-            return seal(self._key, self._terms.session, "pem-hello", self.name, self._agreement.public)
 
     def hear(self, hellos: Iterable[Envelope]) -> None:
         """Take every server's agreement key."""
         with self._step("hear", "answer"):
-            assert self._agreement is not None
-            servers = {p.name: p for p in self._terms.servers}
-            heard = one_each(hellos, servers, "first message")
-            if len(heard) != len(servers):
+            keys = self._agree(hellos, self._terms.server_of)
+            if len(keys) != len(self._terms.servers):
                 raise InputError("A server has not said hello: nothing is shared without all of them.")
-            session = self._terms.session
-            self._keys = {
-                n: upload_key(self._agreement, session, self.name, e, servers[n]) for n, e in heard.items()
-            }
-            self._agreement = None
+            self._agreement, self._keys = None, keys
 
     def offer(self, records: sp.csr_array) -> None:
         """Buffer records of a stream; each enters one mini-batch, in the order in which they came.
@@ -145,5 +126,5 @@ class PemClient(Machine):
         return batch
 
     def _forget(self) -> None:
-        self._agreement, self._keys = None, {}
+        super()._forget()
         self._records = sp.csr_array(np.zeros((0, self._records.shape[1])))

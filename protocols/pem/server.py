@@ -9,22 +9,22 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemState
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Vetted
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.keys import AgreementKey, Envelope, seal
-from ksdp.protocols.channel.state_machine import Machine, one_each
+from ksdp.protocols.channel.keys import Envelope, seal
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack, unpack_names
+from ksdp.protocols.pem.node import PemNode
 from ksdp.protocols.pem.state_messages import unpack_state
-from ksdp.protocols.pem.terms import PemTerms, PemUpload, numbered, open_numbered, upload_key
+from ksdp.protocols.pem.terms import PemTerms, PemUpload, numbered, open_numbered
 
 __all__ = ["PemServer"]
 
 Words = NDArray[np.uint64]
 
 
-class PemServer(Machine):
+class PemServer(PemNode):
     """`hello`, `hear`, then for every iteration `open`, `take` what arrives, `present`, `total`.
 
     It gives one noisy sum an iteration, over one list of clients: a second list would be a second release. How
@@ -56,36 +56,16 @@ class PemServer(Machine):
         sampler: Sampler | None = None,
         random: RandomBytes = os_random,
     ) -> None:
-        super().__init__("hello")
-        mine = {p.name: p for p in terms.servers}.get(name)
-        if mine is None or mine.identity != key.public_key().public_bytes_raw():
-            raise InputError(f"The terms name no server {name} with this key.")
-        self.name = name
-        self._terms, self._key = terms, key
+        super().__init__(terms, "server", name, key, random)
         self.sampler: Sampler = Vetted() if sampler is None else sampler
-        self._agreement: AgreementKey | None = AgreementKey(random(32))
-        self._keys: dict[str, bytes] = {}
-        self._iteration = 0
         self._state: PemState | None = None
         self._digest = b""
         self._taken: dict[str, tuple[int, Words]] = {}
 
-    def hello(self) -> Envelope:
-        """This session's agreement key, for every client."""
-        with self._step("hello", "hear"):
-            assert self._agreement is not None
-            return seal(self._key, self._terms.session, "pem-hello", self.name, self._agreement.public)
-
     def hear(self, hellos: Iterable[Envelope]) -> None:
         """Take the clients' agreement keys; a client that is not heard takes no part."""
         with self._step("hear", "open"):
-            assert self._agreement is not None
-            clients = self._terms.client_of
-            session = self._terms.session
-            self._keys = {
-                n: upload_key(self._agreement, session, self.name, e, clients[n])
-                for n, e in one_each(hellos, clients, "first message").items()
-            }
+            self._keys = self._agree(hellos, self._terms.client_of)
             self._agreement = None
 
     @property
@@ -187,4 +167,5 @@ class PemServer(Machine):
             return seal(self._key, terms.session, "pem-partial", self.name, partial)
 
     def _forget(self) -> None:
-        self._agreement, self._keys, self._taken = None, {}, {}
+        super()._forget()
+        self._taken = {}

@@ -83,6 +83,11 @@ class PemTerms:
         return {p.name: p for p in self.clients}
 
     @cached_property
+    def server_of(self) -> Mapping[str, Participant]:
+        """Servers by name."""
+        return {p.name: p for p in self.servers}
+
+    @cached_property
     def session(self) -> bytes:
         """Hash of all this, 32 bytes; no key or message of another session is taken."""
         who = (

@@ -79,6 +79,7 @@ class Shares:
     Parameters
     ----------
     runtime : mpyc.runtime.Runtime
+        Of this party, connected to the others.
     """
 
     def __init__(self, runtime: Any) -> None:

@@ -24,8 +24,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from ksdp.dashboards.stage_words import rate, stage_line, words
 from ksdp.flows.progress import listening
-from ksdp.progress_words import rate, stage_line, words
 
 __all__ = ["bars", "following", "plain", "terminal"]
 

@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.checksums import write_checked_json
 from ksdp.storage.locks import try_lock
-from ksdp.storage.schedules.schedule_files import schedule_folder, written
+from ksdp.storage.schedules.marks import read_mark
+from ksdp.storage.schedules.schedule_files import schedule_folder
 from ksdp.storage.store import Store
 
 __all__ = ["Running", "begin", "finish", "hold", "interrupted", "running"]
@@ -56,12 +57,7 @@ def finish(store: Store, name: str) -> None:
 def running(store: Store, name: str) -> Running | None:
     """The mark, whether its process lives or not, and whether it can be read or not."""
     path = schedule_folder(store, name) / "running.json"
-    try:
-        return Running.model_validate(read_checked_json(path))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return Running(planned=None, started=written(path), pid=0, full=True, damaged=True)
+    return read_mark(path, Running, lambda at: Running(planned=None, started=at, pid=0, full=True, damaged=True))
 
 
 def interrupted(store: Store, name: str) -> Running | None:

@@ -12,10 +12,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -26,6 +25,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.spec import validated
 from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.schedules.marks import read_mark
 from ksdp.storage.store import Store
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "serving_lock",
     "set_paused",
     "write_schedule",
-    "written",
 ]
 
 Event = Literal["sensitive", "void", "not-run", "unchanged"]
@@ -240,19 +239,7 @@ def ask_now(store: Store, name: str, ask: RunRequest) -> None:
 def asked(store: Store, name: str) -> RunRequest | None:
     """The run that is wanted, if any; of all documents where the file is damaged."""
     path = schedule_folder(store, name) / "asked.json"
-    try:
-        return RunRequest.model_validate(read_checked_json(path))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return RunRequest(at=written(path), full=True, damaged=True)
-
-
-def written(path: Path) -> datetime:
-    """When a file was last written; the first moment there is where nobody can tell."""
-    with contextlib.suppress(OSError):
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    return datetime.fromtimestamp(0, UTC)
+    return read_mark(path, RunRequest, lambda at: RunRequest(at=at, full=True, damaged=True))
 
 
 def forget_asked(store: Store, name: str) -> None:

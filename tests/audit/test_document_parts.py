@@ -10,11 +10,17 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.csr_rows import take_rows
-from ksdp.audit.document_parts import bytes_a_document, document_parts, keeps_values
+from ksdp.audit.document_parts import bytes_a_document, document_parts, keeps_values, reads_one_document
 from ksdp.audit.measured_documents import measured_documents
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.together import OfRun, SumOverRuns
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.interface.given import lent_statistic
 
 MANY = 1100
 
@@ -27,10 +33,16 @@ def corpus() -> Corpus:
     return Corpus(canonical(sp.csr_array(matrix)), np.array([f"d{row}" for row in range(MANY)]))
 
 
-def plan_of(corpus: Corpus, design: dict[str, Any] | None = None, **store: Any) -> Plan:
+def plan_of(
+    corpus: Corpus,
+    design: dict[str, Any] | None = None,
+    statistics: dict[str, Any] | None = None,
+    **store: Any,
+) -> Plan:
     tables: dict[str, Any] = {"seed": 5, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     design = design or {"party_size": 0.03, "with_runs": 12}
-    return make_plan(parse_spec(tables | {"design": design, "store": store}), corpus)
+    tables |= {"design": design, "statistics": statistics or {}, "store": store}
+    return make_plan(parse_spec(tables), corpus)
 
 
 def test_small_audits_keep_their_values_unless_asked(corpus: Corpus) -> None:
@@ -43,6 +55,30 @@ def test_designs_that_draw_for_the_documents_they_name_keep_theirs(corpus: Corpu
     for kind in ("balanced", "literal"):
         design = {"kind": kind, "party_size": 20, "with_runs": 12, "documents": 3}
         assert keeps_values(plan_of(corpus, design, values="none"))
+
+
+def among_others(observables: Observables, documents: Documents) -> np.ndarray:
+    """What a person may write: where the document stands among those that are measured with it."""
+    own = documents.matrix @ observables["V"][0]
+    return own - own.mean()
+
+
+def test_all_of_the_packages_statistics_read_one_document() -> None:
+    brought = [s for name in mechanism_names() for s in getattr(make_mechanism(name, {}), "statistics", ())]
+    assert brought
+    assert reads_one_document([*statistics().values(), *brought])
+
+
+def test_a_function_of_somebodys_may_look_at_others_however_it_is_wrapped(corpus: Corpus) -> None:
+    theirs = lent_statistic(among_others)
+    for made in (theirs, OverRows(theirs), OfRun(1, theirs), SumOverRuns((OfRun(1, theirs),))):
+        assert not reads_one_document([statistics()["row-space-energy"], made])
+    design, own = {"party_size": 0.03, "with_runs": 400}, {"names": [theirs.name]}
+    assert plan_of(corpus, design, values="none").every > 1
+    with lent({theirs.name: theirs}):
+        plan = plan_of(corpus, design, statistics=own, values="none")
+    assert plan.every == 1  # its arms then differ in who is held, and not in who is measured
+    assert keeps_values(plan)
 
 
 def test_large_audits_do_not(corpus: Corpus) -> None:

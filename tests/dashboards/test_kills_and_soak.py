@@ -27,6 +27,7 @@ from ksdp.storage.reviews.chain import check_chain
 from ksdp.storage.reviews.decisions import read_log
 from ksdp.storage.store import Store
 
+from ..deadly import Points
 from .test_app import PAGES, client, decision
 
 _FORK = multiprocessing.get_context("fork")
@@ -37,20 +38,7 @@ def _serve(store: Path, listener: socket.socket, kill_at: int) -> None:
     """A dashboard of a store, in a process of its own, that dies at the so-manieth sync or rename."""
     os.setsid()
     origins = frozenset({f"http://127.0.0.1:{listener.getsockname()[1]}"})
-    points = 0
-
-    def deadly(function):  # type: ignore[no-untyped-def]
-        def called(*arguments, **named):  # type: ignore[no-untyped-def]
-            nonlocal points
-            points += 1
-            if points == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **named)
-
-        return called
-
-    for name in ("fsync", "replace", "ftruncate"):
-        setattr(os, name, deadly(getattr(os, name)))
+    Points([(os, name) for name in ("fsync", "replace", "ftruncate")], kill_at)
     app = create_app(
         Store(store),
         actions=Actions(clock=lambda: datetime.now(UTC)),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 
@@ -44,12 +44,12 @@ def audit(folder: Path, code: str, mechanism: str = "NoisySum", names: str = STA
     (folder / "x.csv").write_text("a,b\n" + "".join(f"{n},{n % 3}\n" for n in range(1, 21)), encoding="utf-8")
     spec = SPEC.format(mechanism=f"{module}:{mechanism}", families="[]", names=names.replace("{module}", module))
     (folder / "spec.toml").write_text(spec, encoding="utf-8")
-    return run_audit(*read_spec_file(folder / "spec.toml"), folder / "store", dask=HERE)
+    return run_audit(*read_spec_file(folder / "spec.toml"), folder / "store", HERE)
 
 
 def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
     folder = ROOT / "examples" / "own-mechanism"
-    found = run_audit(*read_spec_file(folder / "noisy-sum.toml"), tmp_path / "store", dask=HERE)
+    found = run_audit(*read_spec_file(folder / "noisy-sum.toml"), tmp_path / "store", HERE)
     assert found.mechanism == "noisy-sum"
     assert found.parameters == {"noise": 0.05}
     assert found.documents == 100

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import ksdp
 from ksdp.audit.errors import InputError, StoreError
@@ -105,6 +106,18 @@ def test_own_statistics_find_but_do_not_cover(counts: Matrix) -> None:
     found = ksdp.audit(counts, mean, statistics=[first_mean], **FEW)
     assert any(name.startswith("first_mean") for name in found.summary.statistics)
     assert found.summary.coverage["mean"] == ("distance:mean", "match:mean", "projection:mean")
+
+
+def test_products_of_matrices_have_one_thread_as_in_the_command(counts: Matrix) -> None:
+    threads: list[int] = []
+
+    def watched(rows: Matrix, rng: np.random.Generator) -> dict[str, Matrix]:
+        threads.append(max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"))
+        return mean(rows, rng)
+
+    with threadpool_limits(2):
+        runs = ksdp.audit(counts, watched, **FEW).summary.runs
+    assert set(threads[-runs:]) == {1}  # the first one is a trial
 
 
 def test_stored_runs_of_a_function_are_used_again_only_where_a_version_says_so(

@@ -36,6 +36,7 @@ ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
 RELEASES = ("tests/audit/statistics/test_releases_match.py",)
 PEM = ("tests/audit/statistics/test_releases_match_pem.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
+PARTS = ("tests/audit/test_document_parts.py",)
 TOGETHER = ("tests/audit/mechanisms/test_together.py",)
 
 
@@ -84,6 +85,18 @@ MUTANTS: list[Mutant] = [
         ("0 < drawn <= self.decision.margin", "0 < drawn"),
         ("0 < drawn <= self.decision.margin", "0 < self.decision.margin <= drawn"),
         tests=("tests/audit/test_spec.py",),
+    ),
+    *_of(
+        "audit/document_parts.py",
+        ('return home.__module__.startswith("ksdp.") and all(map(_ours, held))', "return True"),
+        (" and all(map(_ours, held))", ""),
+        ("home = part if isinstance(part, FunctionType) else type(part)", "home = _ours"),
+        tests=PARTS,
+    ),
+    *_of(
+        "audit/planning.py",
+        ("own = reads_one_document(chosen) and not", "own = not"),
+        tests=PARTS,
     ),
     *_of(
         "audit/party_view.py",

@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.planning import make_plan
-from ksdp.flows.audits.audit_here import HERE
 from ksdp.flows.audits.calibration import calibrate
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
@@ -44,7 +44,7 @@ def test_stages_take_what_was_forecast(
     plan = make_plan(spec, spec_corpus(spec, base))
     said = calibrate(plan).stages(plan, plan.runs)
     monkeypatch.setattr("ksdp.flows.audits.audit.time", SimpleNamespace(monotonic=time.process_time))
-    took = run_audit(spec, base, tmp_path / "store", dask=HERE).seconds_by_stage
+    took = run_audit(spec, base, tmp_path / "store", HERE).seconds_by_stage
     print({stage: (round(said[stage], 2), took[stage]) for stage in took if stage in said})
     assert said["test"] / said["sample"] == pytest.approx(took["test"] / took["sample"], rel=0.3)
     assert took["confirm"] < 1.3 * said["confirm"] * took["sample"] / said["sample"] + 1.0

@@ -14,7 +14,7 @@ from ksdp.commands.options import (
     JsonOption,
     StoreOption,
     WorkersOption,
-    asked_dask,
+    asked_place,
     exit_code,
     tell,
 )
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.audit.spec import Spec
+    from ksdp.flows.audits.place import Place
 
 __all__ = ["audit", "demo", "evaluate_statistics", "plan"]
 
@@ -40,25 +41,25 @@ def audit(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    dask = asked_dask(dask, insecure_dask)
+    place = asked_place(workers, dask, insecure_dask)
     with terminal():
         if read.mechanism.name == "recorded":
             summary: Summary | ViewsSummary = _run_recorded(read, base, store)
         else:
-            summary = _run(read, base, store, workers=workers, dask=dask)
+            summary = _run(read, base, store, place)
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))
 
 
 def _run_recorded(spec: Spec, base: Path, store: Path) -> Summary:
     """Runs that were made elsewhere are in two tables, which this process alone has read."""
-    from ksdp.flows.audits.audit_here import HERE
+    from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
     from ksdp.interface.call_spec import CallSpec, with_recorded_runs
 
     asked = with_recorded_runs(CallSpec(spec, base))
     with asked.known():
-        return run_audit(asked.spec, base, store, dask=HERE)
+        return run_audit(asked.spec, base, store, HERE)
 
 
 def _forecast_recorded(spec: Spec, base: Path) -> dict[str, Any]:
@@ -70,14 +71,14 @@ def _forecast_recorded(spec: Spec, base: Path) -> dict[str, Any]:
         return forecast(asked.spec, base)
 
 
-def _run(spec: Spec, base: Path, store: Path, *, workers: int | None, dask: str | None) -> Summary | ViewsSummary:
+def _run(spec: Spec, base: Path, store: Path, place: Place) -> Summary | ViewsSummary:
     if spec.views is None:
         from ksdp.flows.audits.run import run_audit
 
-        return run_audit(spec, base, store, workers=workers, dask=dask)
+        return run_audit(spec, base, store, place)
     from ksdp.flows.audits.views import run_views
 
-    return run_views(spec, base, store, workers=workers, dask=dask)
+    return run_views(spec, base, store, place)
 
 
 def plan(
@@ -113,10 +114,10 @@ def evaluate_statistics(
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
-    dask = asked_dask(dask, insecure_dask)
+    place = asked_place(workers, dask, insecure_dask)
     with terminal():
         opened = Store.open(store, create=False)
-        summary = run_test(store, find_audit(opened, audit), names, workers=workers, dask=dask)
+        summary = run_test(store, find_audit(opened, audit), names, place)
     if not as_json:
         for name, statistic in summary.statistics.items():
             typer.echo(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.flows.audits.place import Place
     from ksdp.storage.learning.gain_and_advice import GainAndAdvice
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
     "JsonOption",
     "StoreOption",
     "WorkersOption",
-    "asked_dask",
+    "asked_place",
     "exit_code",
     "signing_key",
     "tell",
@@ -66,18 +67,18 @@ KEYS = (
 """Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
 
 
-def asked_dask(dask: str | None, insecure: bool) -> str | None:
-    """The scheduler that a person named, before anything is read or written.
+def asked_place(workers: int | None, dask: str | None, insecure: bool) -> Place:
+    """Where a person said that the work is done, before anything is read or written.
 
     Raises
     ------
     InputError
-        If it has no TLS and nobody said that this is meant.
+        If the scheduler has no TLS and nobody said that this is meant.
     """
-    from ksdp.flows.audits.audit_here import HERE
+    from ksdp.flows.audits.place import Place
     from ksdp.tasks.cluster import dask_address
 
-    return dask if dask == HERE else dask_address(dask, insecure)
+    return Place(workers, here=True) if dask == "here" else Place(workers, dask_address(dask, insecure))
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:

@@ -15,7 +15,7 @@ from ksdp.commands.options import (
     JsonOption,
     StoreOption,
     WorkersOption,
-    asked_dask,
+    asked_place,
     exit_code,
     signing_key,
     tell,
@@ -152,14 +152,13 @@ def more(
     from ksdp.flows.reviews.decide import WantedRuns, more_runs
     from ksdp.terminal import terminal
 
-    dask = asked_dask(dask, insecure_dask)
+    place = asked_place(workers, dask, insecure_dask)
     with terminal():
         out = more_runs(
             store,
             _known(store, audit),
             WantedRuns(tuple(documents) if documents else None, with_runs),
-            workers=workers,
-            dask=dask,
+            place,
             wait=wait,
             held=held,
         )
@@ -233,8 +232,8 @@ def approve(
     now = datetime.now(UTC)
     signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days))
     read, base = read_spec_file(spec)
-    dask = asked_dask(dask, insecure_dask)
+    place = asked_place(workers, dask, insecure_dask)
     with terminal():
         patience = Patience(timedelta(hours=hours))
-        out = run_approval(read, base, store, signing, patience, workers=workers, dask=dask)
+        out = run_approval(read, base, store, signing, patience, place)
     _tell_cleared(out, as_json)

@@ -14,7 +14,7 @@ from ksdp.commands.options import (
     JsonOption,
     StoreOption,
     WorkersOption,
-    asked_dask,
+    asked_place,
     signing_key,
 )
 from ksdp.commands.review_log import tell_chain
@@ -75,14 +75,14 @@ def screen(
     from ksdp.flows.screening.signing import Signing
     from ksdp.terminal import terminal
 
-    dask = asked_dask(dask, insecure_dask)
+    place = asked_place(workers, dask, insecure_dask)
     now = datetime.now(UTC)
     read, base = read_spec_file(spec)
     expires = now + timedelta(days=days)
     signing = Signing(clearance, signing_key(key), who, now, expires, salted, list_excluded)
     rules = Rules(rounds, most, ("clear", "undecided") if allow_undecided else ("clear",), proof)
     with terminal():
-        out = run_screen(read, base, store, signing, rules, workers=workers, dask=dask)
+        out = run_screen(read, base, store, signing, rules, place)
     if as_json:
         typer.echo(json.dumps(out.to_json()))
     else:

@@ -68,7 +68,7 @@ def audit(
     >>> len(found.verdicts)
     40
     """
-    from ksdp.flows.audits.audit_here import HERE
+    from ksdp.flows.audits.place import Place
 
     wanted = call_spec(data, mechanism, settings)
     if workers is not None and workers > 1 and wanted.objects:
@@ -82,7 +82,7 @@ def audit(
             raise InputError("`views` are audited by the command: `ksdp audit`.")
         from ksdp.flows.audits.run import run_audit
 
-        summary: Summary = run_audit(wanted.spec, wanted.base, folder, workers=workers, dask=HERE)
+        summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True))
     return Audit(Path(summary.store), summary, keep)
 
 
@@ -139,7 +139,7 @@ def screen(
     InputError
         If anything is refused, before work starts.
     """
-    from ksdp.flows.audits.audit_here import HERE
+    from ksdp.flows.audits.place import HERE
     from ksdp.flows.screening.rounds import Rules
     from ksdp.flows.screening.screen import screen as run_screen
     from ksdp.flows.screening.signing import Signing
@@ -149,7 +149,7 @@ def screen(
     wanted, now = call_spec(data, mechanism, settings), datetime.now(UTC)
     signing = Signing(Path(clearance), load_private(Path(key)), who, now, now + timedelta(days=days))
     with _shown(None), wanted.known():
-        done = run_screen(wanted.spec, wanted.base, Path(store), signing, Rules(rounds), dask=HERE)
+        done = run_screen(wanted.spec, wanted.base, Path(store), signing, Rules(rounds), HERE)
     return done.to_json()
 
 

@@ -14,12 +14,12 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import (
     GEOMETRY,
     SIGMA_FLOOR,
-    BestCosine,
-    CoefficientMahalanobis,
-    LeverageRevealed,
-    MeanAlignment,
-    NumeratorEnergy,
-    RowSpaceEnergy,
+    best_cosine,
+    coefficient_mahalanobis,
+    leverage_revealed,
+    mean_alignment,
+    numerator_energy,
+    row_space_energy,
     whitening,
 )
 
@@ -51,7 +51,7 @@ def projected(documents: Documents, basis: np.ndarray) -> np.ndarray:
 
 def test_energy_of_topics_is_that_of_the_projection() -> None:
     documents, basis = counts(1), topics(2)
-    found = RowSpaceEnergy().evaluate(Observables({"T": basis}), documents)
+    found = row_space_energy(Observables({"T": basis}), documents)
     np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-10)
 
 
@@ -63,7 +63,7 @@ def test_energy_of_singular_vectors_is_that_of_the_projection(mean: bool) -> Non
     if mean:
         arrays["mean"] = np.random.default_rng(3).normal(size=14)
         shifted = Documents(sp.csr_array(documents.matrix.toarray() - arrays["mean"]))
-    found = RowSpaceEnergy().evaluate(Observables(arrays), documents)
+    found = row_space_energy(Observables(arrays), documents)
     np.testing.assert_allclose(found, projected(shifted, basis), rtol=1e-10, atol=1e-14)
 
 
@@ -74,13 +74,13 @@ def test_energy_does_not_depend_on_the_basis_of_the_space(seed: int, k: int) -> 
     documents = signed(seed)
     rotation = np.linalg.qr(rng.normal(size=(k, k)))[0]
     basis = singular(seed, k)
-    energy = RowSpaceEnergy().evaluate(Observables({"V": basis}), documents)
+    energy = row_space_energy(Observables({"V": basis}), documents)
     np.testing.assert_allclose(
-        RowSpaceEnergy().evaluate(Observables({"V": rotation @ basis}), documents), energy, rtol=1e-10, atol=1e-13
+        row_space_energy(Observables({"V": rotation @ basis}), documents), energy, rtol=1e-10, atol=1e-13
     )
     mixed = np.diag(10.0 ** rng.uniform(-4, 4, k)) @ (rotation + 0.1) @ basis
     np.testing.assert_allclose(
-        RowSpaceEnergy().evaluate(Observables({"T": mixed}), documents), energy, rtol=1e-4, atol=1e-7
+        row_space_energy(Observables({"T": mixed}), documents), energy, rtol=1e-4, atol=1e-7
     )
     assert (energy >= 0).all()
     assert (energy <= documents.squared_norms * (1 + 1e-12)).all()
@@ -89,9 +89,9 @@ def test_energy_does_not_depend_on_the_basis_of_the_space(seed: int, k: int) -> 
 def test_energy_of_repeated_empty_and_tiny_topics() -> None:
     documents, basis = counts(3), topics(4, 3)
     degenerate = np.vstack([basis, basis[0], np.zeros(14), 1e-9 * topics(5, 1)])
-    found = RowSpaceEnergy().evaluate(Observables({"T": degenerate}), documents)
+    found = row_space_energy(Observables({"T": degenerate}), documents)
     np.testing.assert_allclose(found, projected(documents, np.vstack([basis, topics(5, 1)])), rtol=1e-9)
-    nothing = RowSpaceEnergy().evaluate(Observables({"T": np.zeros((3, 14))}), documents)
+    nothing = row_space_energy(Observables({"T": np.zeros((3, 14))}), documents)
     assert nothing.tolist() == [0.0] * len(documents)
 
 
@@ -99,20 +99,20 @@ def test_repeated_topics_stored_in_single_precision_count_once() -> None:
     documents, basis = counts(3), topics(4, 3)
     nearly = np.vstack([basis, basis[0] * (1 + 6e-8 * np.random.default_rng(0).uniform(-1, 1, 14))])
     assert whitening(nearly @ nearly.T).shape == (4, 3)
-    found = RowSpaceEnergy().evaluate(Observables({"T": nearly.astype(np.float32)}), documents)
+    found = row_space_energy(Observables({"T": nearly.astype(np.float32)}), documents)
     np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-5)
 
 
 def test_topics_at_a_small_angle_span_a_plane() -> None:
     documents, basis = counts(3), topics(4, 2)
     close = np.vstack([basis[0], basis[0] + 3e-4 * basis[1]])
-    found = RowSpaceEnergy().evaluate(Observables({"T": close}), documents)
+    found = row_space_energy(Observables({"T": close}), documents)
     np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-6)
 
 
 def test_best_cosine_is_that_of_the_nearest_topic() -> None:
     documents, basis = signed(6), np.vstack([topics(7), np.zeros(14)])
-    found = BestCosine().evaluate(Observables({"T": basis}), documents)
+    found = best_cosine(Observables({"T": basis}), documents)
     expected = [max(abs(1 - cosine(x, t)) for t in basis[:4]) for x in documents.matrix.toarray()[1:]]
     np.testing.assert_allclose(found[1:], expected, rtol=1e-12)
     assert found[0] == 0
@@ -120,7 +120,7 @@ def test_best_cosine_is_that_of_the_nearest_topic() -> None:
 
 def test_best_cosine_of_centred_documents() -> None:
     documents, basis, mean = signed(6), singular(7), np.random.default_rng(1).normal(size=14)
-    found = BestCosine().evaluate(Observables({"V": basis, "mean": mean}), documents)
+    found = best_cosine(Observables({"V": basis, "mean": mean}), documents)
     expected = [max(abs(1 - cosine(x - mean, t)) for t in basis) for x in documents.matrix.toarray()]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -129,7 +129,7 @@ def test_best_cosine_of_centred_documents() -> None:
 def test_mahalanobis_distance_of_the_coefficients(name: str) -> None:
     documents = counts(8, 60)
     basis = topics(9) if name == "T" else singular(9)
-    found = CoefficientMahalanobis().evaluate(Observables({name: basis}), documents)
+    found = coefficient_mahalanobis(Observables({name: basis}), documents)
     dense = documents.matrix.toarray()
     coefficients = np.array([np.linalg.lstsq(basis.T, x, rcond=None)[0] for x in dense])
     inverse = np.linalg.inv(np.cov(coefficients.T, bias=True))
@@ -141,8 +141,8 @@ def test_mahalanobis_distance_is_over_the_audited_documents_of_that_run() -> Non
     observables = Observables({"V": singular(9)})
     documents = counts(8, 60)
     some = Documents(documents.matrix[:20])
-    whole = CoefficientMahalanobis().evaluate(observables, documents)
-    part = CoefficientMahalanobis().evaluate(observables, some)
+    whole = coefficient_mahalanobis(observables, documents)
+    part = coefficient_mahalanobis(observables, some)
     assert not np.allclose(whole[:20], part)
     np.testing.assert_allclose((whole**2).mean(), 4, rtol=1e-6)  # trace of the identity of rank 4
     np.testing.assert_allclose((part**2).mean(), 4, rtol=1e-6)
@@ -153,15 +153,15 @@ def test_mahalanobis_distance_without_spread_in_some_or_all_directions() -> None
     basis = topics(11, 3)
     repeated = np.vstack([basis, basis[1], np.zeros(14)])
     np.testing.assert_allclose(
-        CoefficientMahalanobis().evaluate(Observables({"T": repeated}), documents),
-        CoefficientMahalanobis().evaluate(Observables({"T": basis}), documents),
+        coefficient_mahalanobis(Observables({"T": repeated}), documents),
+        coefficient_mahalanobis(Observables({"T": basis}), documents),
         rtol=1e-6,
     )
     same = Documents(sp.csr_array(np.tile(documents.matrix.toarray()[:1], (5, 1))))
-    assert CoefficientMahalanobis().evaluate(Observables({"V": singular(1)}), same).tolist() == [0.0] * 5
+    assert coefficient_mahalanobis(Observables({"V": singular(1)}), same).tolist() == [0.0] * 5
     one = Documents(documents.matrix[:1])
-    assert CoefficientMahalanobis().evaluate(Observables({"V": singular(1)}), one).tolist() == [0.0]
-    flat = CoefficientMahalanobis().evaluate(Observables({"T": np.zeros((2, 14))}), documents)
+    assert coefficient_mahalanobis(Observables({"V": singular(1)}), one).tolist() == [0.0]
+    flat = coefficient_mahalanobis(Observables({"T": np.zeros((2, 14))}), documents)
     assert flat.tolist() == [0.0] * len(documents)
 
 
@@ -170,15 +170,15 @@ def test_mahalanobis_distance_does_not_depend_on_the_units_of_a_component() -> N
     scaled = Documents(sp.csr_array(documents.matrix.toarray() * np.r_[1e7, np.ones(13)]))
     first_two = np.eye(2, 14)
     np.testing.assert_allclose(
-        CoefficientMahalanobis().evaluate(Observables({"V": first_two}), scaled),
-        CoefficientMahalanobis().evaluate(Observables({"V": first_two}), documents),
+        coefficient_mahalanobis(Observables({"V": first_two}), scaled),
+        coefficient_mahalanobis(Observables({"V": first_two}), documents),
         rtol=1e-9,
     )
 
 
 def test_leverage_weighs_each_direction_by_its_singular_value() -> None:
     documents, basis, sigma = signed(13), singular(14), np.array([5.0, 2.0, 1.0, 0.25])
-    found = LeverageRevealed().evaluate(Observables({"V": basis, "sigma": sigma}), documents)
+    found = leverage_revealed(Observables({"V": basis, "sigma": sigma}), documents)
     inverse = np.linalg.pinv(basis.T @ np.diag(sigma**2) @ basis)
     np.testing.assert_allclose(found, [x @ inverse @ x for x in documents.matrix.toarray()], rtol=1e-9, atol=1e-12)
 
@@ -186,27 +186,27 @@ def test_leverage_weighs_each_direction_by_its_singular_value() -> None:
 def test_leverage_of_rows_of_the_data_sums_to_the_rank() -> None:
     documents = signed(15)
     _, sigma, basis = np.linalg.svd(documents.matrix.toarray(), full_matrices=False)
-    found = LeverageRevealed().evaluate(Observables({"V": basis[:6], "sigma": sigma[:6]}), documents)
+    found = leverage_revealed(Observables({"V": basis[:6], "sigma": sigma[:6]}), documents)
     assert found.sum() == pytest.approx(6)
 
 
 def test_leverage_with_singular_values_near_zero_is_large_and_finite() -> None:
     documents, basis = signed(16), singular(17, 2)
     for tiny in (0.0, 1e-300, 1e-20):
-        found = LeverageRevealed().evaluate(Observables({"V": basis, "sigma": np.array([2.0, tiny])}), documents)
+        found = leverage_revealed(Observables({"V": basis, "sigma": np.array([2.0, tiny])}), documents)
         rows = documents.matrix.toarray() @ basis.T
         np.testing.assert_allclose(
             found, (rows[:, 0] / 2) ** 2 + (rows[:, 1] / (2 * SIGMA_FLOOR)) ** 2, rtol=1e-9, atol=1e-14
         )
-    nothing = LeverageRevealed().evaluate(Observables({"V": basis, "sigma": np.zeros(2)}), documents)
+    nothing = leverage_revealed(Observables({"V": basis, "sigma": np.zeros(2)}), documents)
     assert not nothing.any()
     with pytest.raises(InputError, match="`sigma` must hold one value a row of V; got 3 for 2"):
-        LeverageRevealed().evaluate(Observables({"V": basis, "sigma": np.ones(3)}), documents)
+        leverage_revealed(Observables({"V": basis, "sigma": np.ones(3)}), documents)
 
 
 def test_alignment_with_the_mean() -> None:
     documents, mean = signed(18), np.random.default_rng(19).normal(size=14)
-    found = MeanAlignment().evaluate(Observables({"mean": mean}), documents)
+    found = mean_alignment(Observables({"mean": mean}), documents)
     expected = [np.dot(x, mean) for x in documents.matrix.toarray()]
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
@@ -214,12 +214,12 @@ def test_alignment_with_the_mean() -> None:
 def test_numerator_energy_is_that_of_the_projection_on_numerators_of_any_size() -> None:
     documents = counts(20)
     numerators = np.random.default_rng(21).normal(size=(3, 14)) * [[1e6], [1.0], [1e-6]]
-    found = NumeratorEnergy().evaluate(Observables({"T": topics(1), "numerators": numerators}), documents)
+    found = numerator_energy(Observables({"T": topics(1), "numerators": numerators}), documents)
     expected = projected(documents, numerators / np.linalg.norm(numerators, axis=1, keepdims=True))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     rank_one = np.vstack([numerators[0], 2 * numerators[0], np.zeros(14)])
     np.testing.assert_allclose(
-        NumeratorEnergy().evaluate(Observables({"numerators": rank_one}), documents),
+        numerator_energy(Observables({"numerators": rank_one}), documents),
         projected(documents, numerators[:1]),
         rtol=1e-9,
     )

@@ -11,13 +11,13 @@ from scipy.optimize import nnls
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.geometry import RowSpaceEnergy
+from ksdp.audit.statistics.geometry import row_space_energy
 from ksdp.audit.statistics.geometry_nonnegative import (
     FLOOR,
     GEOMETRY_NONNEGATIVE,
-    MixtureLogDensity,
-    NonnegativeResidual,
+    mixture_log_density,
     nonnegative_coefficients,
+    nonnegative_residual,
 )
 
 
@@ -38,7 +38,7 @@ def draw(seed: int, k: int, n: int = 20, d: int = 24) -> tuple[np.ndarray, Docum
 @pytest.mark.parametrize("k", [1, 7, 8, 10, 17])
 def test_residual_is_that_of_nnls(k: int) -> None:
     topics, documents = draw(k, k)
-    found = NonnegativeResidual().evaluate(Observables({"T": topics}), documents)
+    found = nonnegative_residual(Observables({"T": topics}), documents)
     expected = [nnls(topics.T, x)[1] ** 2 for x in documents.matrix.toarray()]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
@@ -46,7 +46,7 @@ def test_residual_is_that_of_nnls(k: int) -> None:
 @pytest.mark.parametrize("k", [1, 7, 8, 10, 17])
 def test_log_density_is_that_of_the_nnls_mixture(k: int) -> None:
     topics, documents = draw(k, k)
-    found = MixtureLogDensity().evaluate(Observables({"T": topics}), documents)
+    found = mixture_log_density(Observables({"T": topics}), documents)
     expected = []
     for x in documents.matrix.toarray():
         mixture = nnls(topics.T, x)[0] @ topics
@@ -89,18 +89,18 @@ def test_residual_lies_between_subspace_and_whole_document(seed: int, k: int, sc
     documents = Documents(sp.csr_array(documents.matrix * scale))
     observables = Observables({"T": topics})
     squares = documents.squared_norms
-    residual = NonnegativeResidual().evaluate(observables, documents)
+    residual = nonnegative_residual(observables, documents)
     slack = 1e-9 * squares
     assert (residual <= squares + slack).all()
-    assert (residual >= squares - RowSpaceEnergy().evaluate(observables, documents) - slack).all()
+    assert (residual >= squares - row_space_energy(observables, documents) - slack).all()
     assert (residual >= 0).all()
-    assert np.isfinite(MixtureLogDensity().evaluate(observables, documents)).all()
+    assert np.isfinite(mixture_log_density(observables, documents)).all()
 
 
 def test_documents_in_the_cone_have_no_residual() -> None:
     topics, _ = draw(5, 4)
     inside = np.random.default_rng(0).random((10, 4)) @ topics
-    residual = NonnegativeResidual().evaluate(Observables({"T": topics}), Documents(sp.csr_array(inside)))
+    residual = nonnegative_residual(Observables({"T": topics}), Documents(sp.csr_array(inside)))
     np.testing.assert_allclose(residual, 0, atol=1e-14)
 
 

@@ -10,13 +10,13 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.registry import statistics
 from ksdp.audit.statistics import additions
 from ksdp.audit.statistics import expected as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.expected import expected
 from ksdp.audit.statistics.expected_topics import expected_topics
-from ksdp.audit.statistics.geometry import RowSpaceEnergy
-from ksdp.audit.statistics.geometry_nonnegative import MixtureLogDensity, NonnegativeResidual
+from ksdp.audit.statistics.geometry_nonnegative import GEOMETRY_NONNEGATIVE
 from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 
 RANK = 3
@@ -205,16 +205,15 @@ def distances(announce, statistics, pool: Pool, runs: int = 400) -> dict[str, np
 
 def test_on_v_it_sees_far_more_than_an_energy() -> None:
     pool = Pool(sp.csr_array(texts()), 0.5)
-    found = distances(lambda x: {"V": leading(x.T @ x, 2)}, (BasisMatch(), RowSpaceEnergy()), pool)
+    found = distances(lambda x: {"V": leading(x.T @ x, 2)}, (BasisMatch(), statistics()["row-space-energy"]), pool)
     assert np.median(found["basis-match"]) > 1.5 * np.median(found["row-space-energy"])
 
 
 def test_on_t_it_sees_far_more_than_energies() -> None:
     nmf = PDNMF(rank=2, opens="final")
     pool = Pool(sp.csr_array(texts()), 0.5, mechanism=nmf)
-    statistics = (TopicsMatch(), NonnegativeResidual(), MixtureLogDensity())
     run = lambda x: nmf.run(Database((sp.csr_array(x),)), np.random.default_rng(0))  # noqa: E731
-    found = distances(run, statistics, pool)
+    found = distances(run, (TopicsMatch(), *GEOMETRY_NONNEGATIVE), pool)
     plain = max(np.median(found["nonnegative-residual"]), np.median(found["mixture-log-density"]))
     assert np.median(found["topics-match"]) > 1.3 * plain
 

@@ -8,7 +8,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.moments import MomentEnergy, MomentLeverage, MomentMatch
+from ksdp.audit.statistics.moments import moment_energy, moment_leverage, moment_match
 
 
 def population(n: int = 60) -> np.ndarray:
@@ -25,8 +25,8 @@ def test_energy_and_leverage_are_those_of_the_run() -> None:
     S = rows.T @ rows
     energy = [x @ S @ x for x in rows[:10]]
     leverage = [x @ np.linalg.solve(S, x) for x in rows[:10]]
-    np.testing.assert_allclose(MomentEnergy().evaluate(seen(rows), documents), energy)
-    np.testing.assert_allclose(MomentLeverage().evaluate(seen(rows), documents), leverage, rtol=1e-6)
+    np.testing.assert_allclose(moment_energy(seen(rows), documents), energy)
+    np.testing.assert_allclose(moment_leverage(seen(rows), documents), leverage, rtol=1e-6)
 
 
 def test_the_matched_filter_is_the_whitened_product() -> None:
@@ -36,7 +36,7 @@ def test_the_matched_filter_is_the_whitened_product() -> None:
     covariance = np.cov(triangles.T)
     covariance += 0.05 * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
     weights = np.linalg.solve(covariance, (rows.T @ rows)[upper])
-    found = MomentMatch().evaluate(seen(rows), Documents(sp.csr_array(rows)))
+    found = moment_match(seen(rows), Documents(sp.csr_array(rows)))
     np.testing.assert_allclose(found, triangles @ weights, rtol=1e-8)
 
 
@@ -45,13 +45,13 @@ def test_it_finds_more_than_energy_alone() -> None:
     rng = np.random.default_rng(1)
     rows = np.vstack([population(400), [[0.0, 0.0, 0.0, 0.45]]])
     documents = Documents(sp.csr_array(rows))
-    found = {statistic.name: ([], []) for statistic in (MomentEnergy(), MomentMatch())}
+    found = {evaluate: ([], []) for evaluate in (moment_energy, moment_match)}
     for run in range(300):
         held = rng.choice(400, 100, replace=False)
         inside = run % 2
         drawn = rows[np.append(held[:-1], 400) if inside else held]
-        for statistic in (MomentEnergy(), MomentMatch()):
-            found[statistic.name][inside].append(statistic.evaluate(seen(drawn), documents)[400])
-    D = {name: ks_2samp(*arms).statistic for name, arms in found.items()}
-    assert D["moment-match"] > 0.5
-    assert D["moment-match"] > D["moment-energy"]
+        for evaluate, arms in found.items():
+            arms[inside].append(evaluate(seen(drawn), documents)[400])
+    D = {evaluate: ks_2samp(*arms).statistic for evaluate, arms in found.items()}
+    assert D[moment_match] > 0.5
+    assert D[moment_match] > D[moment_energy]

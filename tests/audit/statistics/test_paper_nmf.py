@@ -8,7 +8,7 @@ from scipy.optimize import lsq_linear
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.paper_nmf import PAPER_NMF, Sigma
+from ksdp.audit.statistics.paper_nmf import PAPER_NMF, sigma
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def topics(seed: int) -> np.ndarray:
 
 def test_sigma_is_the_weighted_sum_of_coefficients_in_the_unit_box(documents: Documents) -> None:
     basis, weights = topics(1), np.array([3.0, 0.5, 10.0, 0.0])
-    found = Sigma().evaluate(Observables({"T": basis, "denominators": weights}), documents)
+    found = sigma(Observables({"T": basis, "denominators": weights}), documents)
     expected = [
         lsq_linear(basis.T, x, (0, 1), method="bvls", tol=1e-14).x @ weights for x in documents.matrix.toarray()
     ]
@@ -37,25 +37,25 @@ def test_sigma_is_the_weighted_sum_of_coefficients_in_the_unit_box(documents: Do
 
 def test_a_denominator_an_entry_counts_by_its_mean_over_features(documents: Documents) -> None:
     entries = np.random.default_rng(2).random((4, 25))
-    weighted = Sigma().evaluate(Observables({"T": topics(1), "denominators": entries}), documents)
-    plain = Sigma().evaluate(Observables({"T": topics(1), "denominators": entries.sum(1) / 25}), documents)
+    weighted = sigma(Observables({"T": topics(1), "denominators": entries}), documents)
+    plain = sigma(Observables({"T": topics(1), "denominators": entries.sum(1) / 25}), documents)
     np.testing.assert_allclose(weighted, plain, rtol=1e-13)
     everywhere = np.repeat([[2.0], [1.0], [4.0], [3.0]], 25, axis=1)
     np.testing.assert_allclose(
-        Sigma().evaluate(Observables({"T": topics(1), "denominators": everywhere}), documents),
-        Sigma().evaluate(Observables({"T": topics(1), "denominators": everywhere[:, 0]}), documents),
+        sigma(Observables({"T": topics(1), "denominators": everywhere}), documents),
+        sigma(Observables({"T": topics(1), "denominators": everywhere[:, 0]}), documents),
     )
 
 
 @pytest.mark.parametrize("basis", [np.zeros((4, 25)), np.repeat(topics(3)[:1], 4, axis=0)])
 def test_degenerate_topics_are_finite(documents: Documents, basis: np.ndarray) -> None:
-    found = Sigma().evaluate(Observables({"T": basis, "denominators": np.ones(4)}), documents)
+    found = sigma(Observables({"T": basis, "denominators": np.ones(4)}), documents)
     assert np.isfinite(found).all()
 
 
 def test_wrong_number_of_denominators_is_refused(documents: Documents) -> None:
     with pytest.raises(InputError, match=r"`denominators` must have shape .* k = 4; got \(3,\)"):
-        Sigma().evaluate(Observables({"T": topics(1), "denominators": np.ones(3)}), documents)
+        sigma(Observables({"T": topics(1), "denominators": np.ones(3)}), documents)
 
 
 def test_every_instance_is_a_statistic_of_the_paper() -> None:

@@ -10,7 +10,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, contribution
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.pem import OwnCounts, OwnGradient, OwnSum
+from ksdp.audit.statistics.pem import own_counts, own_gradient, own_sum
 
 ROWS = sp.csr_array((np.random.default_rng(1).random((40, 6)) < 0.5).astype(float))
 DATABASE = Database((ROWS,))
@@ -24,7 +24,7 @@ def own(algorithm: PemAlgorithm, row: int, state: PemState) -> np.ndarray:
 def test_own_sum_is_the_clients_vector_against_the_sums() -> None:
     mechanism = PEMKMeans(clusters=2, iterations=3, bound=6.0, epsilon=5.0)
     seen = mechanism.run(DATABASE, np.random.default_rng(0))
-    values = OwnSum().evaluate(seen, Documents(ROWS))
+    values = own_sum(seen, Documents(ROWS))
     algorithm = mechanism.algorithm(6)
     for row in range(40):
         states = [PemState(0, {"centres": c}, algorithm.init().blocks) for c in seen["centres"]]
@@ -36,7 +36,7 @@ def test_own_gradient_is_the_clients_vector_against_the_gradients() -> None:
     mechanism = PEMLogistic(iterations=4, bound=6.0, epsilon=5.0, label=2, fraction_bits=30)
     seen = mechanism.run(DATABASE, np.random.default_rng(0))
     assert seen["label"].tolist() == [2.0]
-    values = OwnGradient().evaluate(seen, Documents(ROWS))
+    values = own_gradient(seen, Documents(ROWS))
     algorithm = mechanism.algorithm(6)
     for row in range(40):
         states = [PemState(0, {"w": w}, algorithm.init().blocks) for w in seen["weights"]]
@@ -46,7 +46,7 @@ def test_own_gradient_is_the_clients_vector_against_the_gradients() -> None:
 
 def test_own_counts_adds_up_what_a_record_holds() -> None:
     seen = PEMApriori(longest=6, support=0.01, epsilon=50.0).run(DATABASE, np.random.default_rng(0))
-    values = OwnCounts().evaluate(seen, Documents(ROWS))
+    values = own_counts(seen, Documents(ROWS))
     dense = ROWS.toarray()
     for row in range(40):
         items = np.flatnonzero(dense[row])
@@ -56,4 +56,4 @@ def test_own_counts_adds_up_what_a_record_holds() -> None:
 
 def test_an_empty_document_has_a_value() -> None:
     seen = Observables(PEMApriori(longest=6, support=0.01).run(DATABASE, np.random.default_rng(0)))
-    assert OwnCounts().evaluate(seen, Documents(sp.csr_array((1, 6)))).tolist() == [0.0]
+    assert own_counts(seen, Documents(sp.csr_array((1, 6)))).tolist() == [0.0]

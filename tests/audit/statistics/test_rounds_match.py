@@ -24,6 +24,8 @@ from ksdp.audit.statistics.round_terms import block_terms, part_terms, sweep_ter
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.terms import Stage, Terms, filtered
 
+from .who_is_in import run_among
+
 COINS = np.random.default_rng(0)
 RATED = {"rank": 2, "weighted": True, "beta": 1.0, "delta": 1.0}
 RULED = {"alpha": 0.1, "beta": 0.3, "gamma": 0.2, "delta": 0.4}
@@ -160,14 +162,7 @@ def test_converged_topics_of_many_ratings_tell_who_is_in(
     matrix, fixed, rng = ratings(14, 30), ratings(8, 30, seed=5), np.random.default_rng(2)
     held = np.isin(np.arange(14), rng.choice(14, 7, replace=False))
     mechanism = PDNMF(rank=2, sweeps=5000, tolerance=0.0, weighted=True, opens="final", **ruled)
-    parties, pool = [sp.csr_array(matrix[held])], Pool(matrix, 0.5, mechanism=mechanism)
-    if others != "none":
-        parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
-        share = 0.5 if others == "drawn" else 1.0
-        pool = Pool(matrix, 0.5, fixed, mechanism, share, others == "colluding")
-    coalition = frozenset({1}) if others == "colluding" else frozenset[int]()
-    seen = mechanism.run(Database(tuple(parties), coalition), COINS)
-    found = TopicsMatch().evaluate(Observables(seen), Documents(matrix, pool=pool))
+    found = TopicsMatch().evaluate(*run_among(mechanism, matrix, held, fixed, others))
     # The equations are solved: one value for who is in, and one for who is not.
     assert found[held].min() - found[~held].max() > 0.9 * (found[held].mean() - found[~held].mean()) > 0.0
 
@@ -272,15 +267,7 @@ def test_where_numbers_are_many_they_tell_who_is_in(statistic, mechanism, others
         pytest.skip("topics are worked out from the others' noisy sums alone")
     matrix, fixed, rng = rows(24), rows(10, seed=5), np.random.default_rng(2)
     held = np.isin(np.arange(24), rng.choice(24, 12, replace=False))
-    parties, coalition = [sp.csr_array(matrix[held])], frozenset[int]()
-    pool = Pool(matrix, 0.5, mechanism=mechanism)
-    if others != "none":
-        parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
-        coalition = frozenset({1}) if others == "colluding" else coalition
-        share = 0.5 if others == "drawn" else 1.0
-        pool = Pool(matrix, 0.5, fixed, mechanism, share, others == "colluding")
-    seen = mechanism.run(Database(tuple(parties), coalition), COINS)
-    found = statistic.evaluate(Observables(seen), Documents(matrix, pool=pool))
+    found = statistic.evaluate(*run_among(mechanism, matrix, held, fixed, others))
     assert found[held].min() > found[~held].max()
 
 

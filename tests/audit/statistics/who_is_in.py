@@ -10,18 +10,18 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.statistics.contract import Documents, Pool
 
-__all__ = ["check_it_tells_who_is_in"]
+__all__ = ["check_it_tells_who_is_in", "run_among"]
 
 
-def check_it_tells_who_is_in(mechanism: Any, matrix: sp.csr_array, fixed: sp.csr_array, others: str) -> None:
-    """Of a run with little noise on half of `matrix`; each document has the same bits by itself.
+def run_among(
+    mechanism: Any, matrix: sp.csr_array, held: np.ndarray, fixed: sp.csr_array, others: str
+) -> tuple[Observables, Documents]:
+    """A run on the rows of `matrix` that are `held`, and all rows as documents of who knows what it was made of.
 
     Parameters
     ----------
     others : "none", or `fixed` is there: "fixed", "drawn" (half of it) or "colluding"
     """
-    n = matrix.shape[0]
-    held = np.isin(np.arange(n), np.random.default_rng(2).choice(n, n // 2, replace=False))
     parties, pool = [sp.csr_array(matrix[held])], Pool(matrix, 0.5, mechanism=mechanism)
     if others != "none":
         parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
@@ -29,9 +29,17 @@ def check_it_tells_who_is_in(mechanism: Any, matrix: sp.csr_array, fixed: sp.csr
         pool = Pool(matrix, 0.5, fixed, mechanism, share, others == "colluding")
     coalition = frozenset({1}) if others == "colluding" else frozenset[int]()
     seen = mechanism.run(Database(tuple(parties), coalition), np.random.default_rng(0))
+    return Observables(seen), Documents(matrix, pool=pool)
+
+
+def check_it_tells_who_is_in(mechanism: Any, matrix: sp.csr_array, fixed: sp.csr_array, others: str) -> None:
+    """Of a run with little noise on half of `matrix`; each document has the same bits by itself."""
+    n = matrix.shape[0]
+    held = np.isin(np.arange(n), np.random.default_rng(2).choice(n, n // 2, replace=False))
+    seen, documents = run_among(mechanism, matrix, held, fixed, others)
     (statistic,) = mechanism.statistics
-    found = statistic.evaluate(Observables(seen), Documents(matrix, pool=pool))
+    found = statistic.evaluate(seen, documents)
     assert found[held].min() > found[~held].max()
     some = [3, 17, 4]
-    alone = statistic.evaluate(Observables(seen), Documents(sp.csr_array(matrix[some]), pool=pool))
+    alone = statistic.evaluate(seen, Documents(sp.csr_array(matrix[some]), pool=documents.pool))
     np.testing.assert_array_equal(alone, found[some])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -39,6 +41,15 @@ def learn(features: np.ndarray, inclusion: np.ndarray, learner: str) -> np.ndarr
     return score(features, test, standards, fit(fold_moments(features, inclusion, train, standards), learner))
 
 
+def halves(
+    features: np.ndarray, inclusion: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Of every document: its number, runs and bits that are trained on, and runs that are scored."""
+    half = features.shape[1] // 2
+    for i in range(len(features)):
+        yield i, features[i, :half], inclusion[i, :half], features[i, half:]
+
+
 def test_moments_are_those_of_each_arm() -> None:
     features, inclusion = draw(0)
     runs = np.arange(10, 70)
@@ -68,8 +79,7 @@ def test_lda_is_scikit_learns_with_the_stated_shrinkage() -> None:
     features, inclusion = draw(2)
     half, p = features.shape[1] // 2, features.shape[2]
     found = learn(features, inclusion, "lda")
-    for i in range(len(features)):
-        rows, bits = features[i, :half], inclusion[i, :half]
+    for i, rows, bits, tested in halves(features, inclusion):
         # In units of the pooled standard deviation its target, the mean variance times the identity, is ours.
         within = np.concatenate([rows[bits] - rows[bits].mean(axis=0), rows[~bits] - rows[~bits].mean(axis=0)])
         units = within.std(axis=0)
@@ -77,7 +87,7 @@ def test_lda_is_scikit_learns_with_the_stated_shrinkage() -> None:
         model.fit(rows / units, bits)
         # Its intercept holds the priors; ours weigh both arms alike.
         prior = np.log(bits.mean() / (~bits).mean())
-        expected = model.decision_function(features[i, half:] / units) - prior
+        expected = model.decision_function(tested / units) - prior
         np.testing.assert_allclose(found[i], expected, rtol=1e-8, atol=1e-9)
 
 
@@ -85,12 +95,11 @@ def test_matched_filter_is_lda_without_correlations() -> None:
     features, inclusion = draw(3)
     half = features.shape[1] // 2
     found = learn(features, inclusion, "matched-filter")
-    for i in range(len(features)):
-        rows, bits = features[i, :half], inclusion[i, :half]
+    for i, rows, bits, tested in halves(features, inclusion):
         a, b = rows[bits], rows[~bits]
         variance = (len(a) * a.var(axis=0) + len(b) * b.var(axis=0)) / half
         weights = (a.mean(axis=0) - b.mean(axis=0)) / variance
-        expected = (features[i, half:] - 0.5 * (a.mean(axis=0) + b.mean(axis=0))) @ weights
+        expected = (tested - 0.5 * (a.mean(axis=0) + b.mean(axis=0))) @ weights
         np.testing.assert_allclose(found[i], expected, rtol=1e-9, atol=1e-9)
 
 
@@ -98,8 +107,7 @@ def test_lira_is_the_ratio_of_the_shrunk_densities() -> None:
     features, inclusion = draw(4)
     half, p = features.shape[1] // 2, features.shape[2]
     found = learn(features, inclusion, "lira")
-    for i in range(len(features)):
-        rows, bits = features[i, :half], inclusion[i, :half]
+    for i, rows, bits, tested in halves(features, inclusion):
         arms = [rows[~bits], rows[bits]]
         pooled = sum(len(a) * np.cov(a.T, bias=True) for a in arms) / half
         off = pooled * half / (half + p)
@@ -107,7 +115,7 @@ def test_lira_is_the_ratio_of_the_shrunk_densities() -> None:
         logs = []
         for a in arms:
             own = (len(a) * np.cov(a.T, bias=True) + 2 * p * shrunk) / (len(a) + 2 * p)
-            logs.append(multivariate_normal(a.mean(axis=0), own).logpdf(features[i, half:]))
+            logs.append(multivariate_normal(a.mean(axis=0), own).logpdf(tested))
         np.testing.assert_allclose(found[i], logs[1] - logs[0], rtol=1e-7, atol=1e-8)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 
@@ -107,7 +107,7 @@ def test_hosts_that_share_nothing_give_the_same_table(
     logs, python = tmp_path_factory.mktemp("logs"), [sys.executable, "-m"]
     spec = SPEC.format(corpus=given)
     (tmp_path / "plain.toml").write_text(spec)
-    alone = run_audit(*read_spec_file(tmp_path / "plain.toml"), tmp_path / "alone", dask=HERE)
+    alone = run_audit(*read_spec_file(tmp_path / "plain.toml"), tmp_path / "alone", HERE)
 
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(hosts(3, tmp_path))

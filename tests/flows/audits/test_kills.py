@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.findings import (
@@ -30,6 +30,8 @@ from ksdp.storage.findings import (
 from ksdp.storage.mapped_corpus import check_corpus
 from ksdp.storage.store import Store, sweep_parts
 
+from ...deadly import Points
+
 _FORK = multiprocessing.get_context("fork")  # what is imported is imported once
 POINTS = ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (tempfile, "mkstemp"))
 
@@ -37,22 +39,9 @@ POINTS = ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (tempfile, "mkstemp
 def _work(spec: Path, store: Path, kill_at: int, told: Connection) -> None:
     """Audit, and die at point `kill_at`; report how many points there are."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    points = 0
-
-    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **named: Any) -> Any:
-            nonlocal points
-            points += 1
-            if points == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **named)
-
-        return called
-
-    for module, name in POINTS:
-        setattr(module, name, deadly(getattr(module, name)))
-    run_audit(*read_spec_file(spec), store, dask=HERE)
-    told.send(points)
+    points = Points(POINTS, kill_at)
+    run_audit(*read_spec_file(spec), store, HERE)
+    told.send(points.passed)
 
 
 def audited(spec: Path, store: Path, kill_at: int = 0) -> int:

@@ -19,7 +19,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
 from ksdp.dashboards.audits.document_page import read_document_page
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.audits.values import held_out_of, values_of
 from ksdp.flows.prepare import prepare_stored
@@ -65,7 +65,7 @@ def audited(corpus: Corpus, folder: Path, workers: int | None = None, **store: A
     """The audit, without a server."""
     spec = parse_spec(TABLES | {"store": store})
     ready = prepare_stored(make_plan(spec, corpus), folder, may_sample=True)
-    return run_prepared([ready], workers=workers, dask=HERE)[0]
+    return run_prepared([ready], Place(workers, here=True))[0]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 
@@ -66,13 +66,13 @@ def killed_audit(spec: Path, store: Path, who: str, wait: float) -> str:
 
 def kills(spec: Path, folder: Path, victims: list[str], seed: int) -> int:
     """Kill, audit again, compare with an audit that nobody killed; how many stores were lost."""
-    run_audit(*read_spec_file(spec), folder / "whole", dask=HERE)
+    run_audit(*read_spec_file(spec), folder / "whole", HERE)
     reference, rng, lost = found(folder / "whole"), np.random.default_rng(seed), 0
     for who in victims:
         store = folder / "killed"
         said = killed_audit(spec, store, who, float(rng.uniform(0, 8)))
         assert "Traceback" not in said, said
-        run_audit(*read_spec_file(spec), store, dask=HERE)
+        run_audit(*read_spec_file(spec), store, HERE)
         lost += is_lost(store, reference)
     print(f"{len(victims)} kills, {lost} lost")
     return lost

@@ -36,6 +36,7 @@ from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.screening.clearances import write_clearance
 
 from ...ports import free_ports
+from .findings_said import one_line
 
 NAMES = ("ada", "bob", "cyd")
 TERMS = [f"term{i}" for i in range(6)]
@@ -274,13 +275,6 @@ def test_what_is_wrong_here_is_named(
     found = [finding for finding in check_here(plant(files), NOW).findings if not finding.fine]
     assert [finding.code for finding in found] == [code]
     one_line(found[0], said)
-
-
-def one_line(finding: Finding, said: str) -> None:
-    assert said in finding.said
-    assert "\n" not in finding.said
-    assert finding.mend
-    assert "{" not in finding.mend
 
 
 def test_a_clearance_of_another_spec_is_named(files: Files) -> None:

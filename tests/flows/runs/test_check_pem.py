@@ -22,6 +22,7 @@ from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.runs.about import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 
+from .findings_said import one_line
 from .pem_hosts_here import Hosts
 
 NOW = datetime.now(UTC)
@@ -113,13 +114,6 @@ def test_what_is_wrong_here_is_named(
     found = [finding for finding in check_pem_here(plant(hosts), NOW).findings if not finding.fine]
     assert [finding.code for finding in found] == [code]
     one_line(found[0], said)
-
-
-def one_line(finding: Finding, said: str) -> None:
-    assert said in finding.said
-    assert "\n" not in finding.said
-    assert finding.mend
-    assert "{" not in finding.mend
 
 
 @pytest.mark.parametrize("me", ["ada", "sue", "hub"])

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.cli import app
-from ksdp.flows.audits.audit_here import HERE
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import Purse, open_purse
@@ -93,7 +93,7 @@ def test_a_joint_audit_lets_the_second_run_be_and_not_the_third(two: Walk) -> No
         "[design]\nparty_size = 0.5\nwith_runs = 150\nfresh_runs = 0\n[decision]\nmargin = 0.95\n"
         + said_by("budget", two.ledger, "--next", second)
     )
-    found = run_audit(*read_spec_file(joint), store, dask=HERE)
+    found = run_audit(*read_spec_file(joint), store, HERE)
     assert found.verdicts.clear == DOCUMENTS, (found.verdicts, found.unread, found.controls)
     said = said_by("budget", two.ledger, "--joint", found.audit[:6], "--store", store)
     assert "1 run without a promise of a record, all in one joint audit" in said

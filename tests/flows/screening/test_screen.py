@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.flows.audits.place import Place
 from ksdp.flows.screening.rounds import Rules
 from ksdp.flows.screening.screen import screen
 from ksdp.flows.screening.signing import Signing
@@ -107,7 +108,7 @@ def call(
         rules = {name: arguments.pop(name) for name in ("rounds", "proof") if name in arguments}
         if arguments.pop("allow_undecided", False):
             rules["allowed"] = ("clear", "undecided")
-        return screen(asked, base, base / "store", signing, Rules(**rules), dask=leaky_workers, **arguments)
+        return screen(asked, base, base / "store", signing, Rules(**rules), Place(dask=leaky_workers), **arguments)
 
     def run(spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         asked = parse_spec(spec)

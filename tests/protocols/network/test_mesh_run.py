@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.runs.handshake import Outcome
 
-from .conftest import NAMES, NMF, Party, all_ends, free_ports, parties, party_matrix, proxy
+from .conftest import NAMES, NMF, Meddle, Party, all_ends, free_ports, parties, party_matrix, proxy
 
 
 def ideal(m: int) -> np.ndarray:
@@ -50,11 +50,16 @@ def test_parties_may_come_in_any_order_and_one_may_start_over_before_all_are_the
     agree(asyncio.run(play()))
 
 
-def with_proxy(first: Party, second: Party) -> tuple[int, int]:
-    """Lead the later name's connection over another port: (port of the proxy, port behind it)."""
+def played(all_of: dict[str, Party], meddle: Meddle) -> list[Outcome | BaseException]:
+    """How a run ends for all, where bob's connection to ada goes through a proxy that meddles with it."""
     (port,) = free_ports(1)
-    second.ports[first.name] = port
-    return port, first.port
+    all_of["bob"].ports["ada"] = port
+
+    async def play() -> list[Outcome | BaseException]:
+        async with proxy(port, all_of["ada"].port, meddle):
+            return await all_ends(*(party.run() for party in all_of.values()))
+
+    return asyncio.run(play())
 
 
 def test_a_lost_connection_is_taken_up_where_it_was() -> None:
@@ -68,12 +73,7 @@ def test_a_lost_connection_is_taken_up_where_it_was() -> None:
 
     all_of = parties()
 
-    async def play() -> list[Outcome | BaseException]:
-        port, to = with_proxy(all_of["ada"], all_of["bob"])
-        async with proxy(port, to, cut):
-            return await all_ends(*(party.run() for party in all_of.values()))
-
-    agree(asyncio.run(play()))
+    agree(played(all_of, cut))
     assert sum(event["what"] == "reconnected" for event in all_of["bob"].events) >= 2, "one may hit a handshake"
 
 
@@ -97,12 +97,7 @@ def test_meddling_for_a_while_changes_nothing(kind: str) -> None:
 
     all_of = parties()
 
-    async def play() -> list[Outcome | BaseException]:
-        port, to = with_proxy(all_of["ada"], all_of["bob"])
-        async with proxy(port, to, meddle):
-            return await all_ends(*(party.run() for party in all_of.values()))
-
-    agree(asyncio.run(play()))
+    agree(played(all_of, meddle))
     assert any(event["what"] == "reconnected" for event in all_of["bob"].events)
 
 
@@ -114,15 +109,10 @@ def test_a_message_that_never_comes_ends_the_run_for_all() -> None:
         met += 1
         return data if met < 12 else b""
 
-    async def play() -> list[Outcome | BaseException]:
-        all_of = parties()
-        for party in all_of.values():
-            party.times = LinkTimes(message=1.0, reconnect=1.0)
-        port, to = with_proxy(all_of["ada"], all_of["bob"])
-        async with proxy(port, to, withhold):
-            return await all_ends(*(party.run() for party in all_of.values()))
-
-    ends = asyncio.run(play())
+    all_of = parties()
+    for party in all_of.values():
+        party.times = LinkTimes(message=1.0, reconnect=1.0)
+    ends = played(all_of, withhold)
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert any("sent nothing for 1 seconds" in str(end) for end in ends)
 
@@ -135,13 +125,7 @@ def test_meddling_that_does_not_stop_ends_the_run_for_all() -> None:
         met += 1
         return data if met < 12 else None
 
-    async def play() -> list[Outcome | BaseException]:
-        all_of = parties()
-        port, to = with_proxy(all_of["ada"], all_of["bob"])
-        async with proxy(port, to, meddle):
-            return await all_ends(*(party.run() for party in all_of.values()))
-
-    ends = asyncio.run(play())
+    ends = played(parties(), meddle)
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert any("disappeared" in str(end) for end in ends[:2])
     assert "ended the run: it lost" in str(ends[2]), "cyd's own connections are well; she is told"

@@ -106,9 +106,9 @@ def test_measured_advantage_keeps_to_epsilon_and_the_colluding_servers_raise_it(
 @pytest.mark.parametrize(
     ("name", "statistic", "parameters"),
     [
-        ("PEMKMeans", "OWN_SUM", {"bound": 8.0, "clusters": 2, "iterations": 3}),
-        ("PEMLogistic", "OWN_GRADIENT", {"bound": 7.0, "iterations": 5}),
-        ("PEMApriori", "OWN_COUNTS", {"longest": 8}),
+        ("PEMKMeans", "pem-own-sum", {"bound": 8.0, "clusters": 2, "iterations": 3}),
+        ("PEMLogistic", "pem-own-gradient", {"bound": 7.0, "iterations": 5}),
+        ("PEMApriori", "pem-own-counts", {"longest": 8}),
     ],
 )
 def test_an_audit_finds_more_where_epsilon_is_larger(name: str, statistic: str, parameters: dict) -> None:
@@ -120,7 +120,7 @@ def test_an_audit_finds_more_where_epsilon_is_larger(name: str, statistic: str, 
             "corpus": {"path": "x", "weighting": "counts", "rows": "none"},
             "mechanism": {"name": f"ksdp.audit.mechanisms.pem.mechanisms:{name}", "epsilon": epsilon} | parameters,
             "design": {"party_size": 20, "with_runs": 40},
-            "statistics": {"families": [], "names": [f"ksdp.audit.statistics.pem:{statistic}"]},
+            "statistics": {"families": [], "names": [statistic]},
         }
         plan = make_plan(parse_spec(spec), corpus)
         block = Block(0, 0, plan.design.runs)

@@ -1,4 +1,4 @@
-"""What a stage is called, what it counts, and how fast it is: words for terminals, logs and notebooks."""
+"""What a stage is called, what it counts, and how fast it is: words for terminals, logs, notebooks and pages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _STAGES = {
     "prepare": ("reading the corpus", ""),
     "sample": ("running the mechanism", "runs"),
     "test": ("testing documents", "documents"),
-    "confirm": ("measuring detected leaks", "parts"),
+    "confirm": ("measuring detected leaks on fresh runs", "parts"),
     "certify": ("pairs of runs", "pairs"),
-    "curves": ("drawing", "curves"),
+    "curves": ("drawing", "pictures"),
     "claim": ("runs on the worst case", "runs"),
     "start": ("starting the parties", "processes"),
     "iterate": ("iterations", "iterations"),
