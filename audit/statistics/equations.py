@@ -14,7 +14,9 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, rounds_of
 from ksdp.audit.statistics.ruled_out import Possible
+from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Additive, filtered
 
@@ -26,6 +28,8 @@ MOST_ROWS = 2**16
 """Documents of the pool that are looked at, at most; at even steps where there are more."""
 RULED_OUT = -2.0
 """What is said of documents that the run cannot have held; others are between -1 and 1, about."""
+MORE = 1.0
+"""Numbers a document, from which on documents are fitted one by one; with fewer a filter is approached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +74,9 @@ def what_they_say(
 ) -> Floats:
     """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in.
 
+    Of large corpora, where exact sums are more numbers than the documents that may be in: how much of it fits into
+    the sums beside everybody else (`one_by_one`).
+
     Whoever may be in is as likely to be in as anybody else of these, so that E Z and C are over them alone: a
     database is any set of so many documents, and that some cannot be in says no more than that.
 
@@ -82,12 +89,11 @@ def what_they_say(
     if known.alone:
         pool = cast(Pool, pool.derive("the victim's own", lambda: replace(pool, fixed=None, fixed_share=1.0)))
 
-    def compute() -> tuple[Floats, float]:
+    def compute() -> _Told | tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
         fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
-        left = None
+        left, may, rows = None, None, unknown
         if known.possible is not None:
-            rows = unknown
             may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
             left = _left(rows, shares, may)
         if left is not None:
@@ -96,6 +102,12 @@ def what_they_say(
         sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
         if fixed is not None:
             sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
+        if may is not None and isinstance(made, TermNumbers):
+            exact = not known.shrink and not np.any(known.noise)
+            if exact and (fit := _outnumbered(made, shares, sums)) is not None:
+                said = np.full(rows.shape[0], RULED_OUT)
+                said[slice(None) if left is None else may] = fit.said
+                return _Told(rows, said, fit)
         noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
         if left is not None and isinstance(made, TermNumbers):
             return _narrowly(made, shares, sums, noise, rows.nnz)
@@ -105,14 +117,48 @@ def what_they_say(
         found = filtered(made, apart, noise)
         return found, float(made.along(found).mean())
 
-    direction, usual = cast(tuple[Floats, float], observables.derive((name, pool), compute))
+    found = observables.derive((name, pool), compute)
+    if isinstance(found, _Told):
+        key = ("place among those who may be in", pool)
+        places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
+        said = found.said[places]
+        unknown = np.flatnonzero(places < 0)
+        if len(unknown):
+            others = documents if len(unknown) == len(documents) else documents.at(unknown)
+            said[unknown] = _possibly(known, others, lambda some: found.fit.of(cast(TermNumbers, terms(some))))
+        return np.asarray(said)
+    direction, usual = cast(tuple[Floats, float], found)
+    return _possibly(known, documents, lambda some: terms(some).along(direction) - usual)
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What is said of all that may be in, one after the other."""
+
+    rows: sp.csr_array
+    said: Floats
+    fit: Fitted
+
+
+def _possibly(known: Equations, documents: Documents, say: Callable[[sp.csr_array], Floats]) -> Floats:
+    """What is said of documents, and `RULED_OUT` of those that the run cannot have held."""
     if known.possible is None:
-        return terms(documents.matrix).along(direction) - usual
+        return say(documents.matrix)
     may = known.possible(documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix)))
     places = np.flatnonzero(may)
     said = np.full(len(documents), RULED_OUT)
-    said[places] = terms(take_rows(documents.matrix, places)).along(direction) - usual
+    said[places] = say(take_rows(documents.matrix, places))
     return said
+
+
+def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats) -> Fitted | None:
+    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many."""
+    pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
+    used = _columns(made)
+    if len(used) * made.weights.shape[1] < MORE * made.rows.shape[0] or pairs > MOST_PAIRS:
+        return None
+    narrow, at = made.within(used), _places(made, used)
+    return fitted(made, used, sums[at] - narrow.summed(shares), rounds_of(made.work))
 
 
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:
@@ -130,15 +176,24 @@ def _narrowly(
 
     It takes the steps that all documents, with so many `entries`, would take: what is left of them costs less.
     """
-    touched = np.zeros(made.rows.shape[1], np.bool_)
-    touched[made.rows.indices] = True
-    used = np.flatnonzero(touched)
-    fewer = made.within(used)
-    wide = made.weights.shape[1] * made.rows.shape[1]
-    at = np.arange(wide).reshape(-1, made.rows.shape[1])[:, used].ravel()
-    at = np.concatenate([at, np.arange(wide, made.entries)])
+    used = _columns(made)
+    fewer, at = made.within(used), _places(made, used)
     whole = made.work // max(made.rows.nnz, 1) * entries
     found = filtered(fewer, sums[at] - fewer.summed(shares), np.broadcast_to(noise, made.entries)[at], whole)
     direction = np.zeros(made.entries)
     direction[at] = found
     return direction, float(fewer.mean @ found)
+
+
+def _columns(made: TermNumbers) -> NDArray[Any]:
+    """Those that a document has an entry in."""
+    touched = np.zeros(made.rows.shape[1], np.bool_)
+    touched[made.rows.indices] = True
+    return np.flatnonzero(touched)
+
+
+def _places(made: TermNumbers, columns: NDArray[Any]) -> NDArray[Any]:
+    """Where the rows of the sums in some columns stand among all numbers, and the single numbers."""
+    wide = made.weights.shape[1] * made.rows.shape[1]
+    at = np.arange(wide).reshape(-1, made.rows.shape[1])[:, columns].ravel()
+    return np.concatenate([at, np.arange(wide, made.entries)])

@@ -40,7 +40,8 @@ class SumsMatch:
 
     <C^-1 (a_x - mean), Z - E Z>, with Z all sums of these sweeps, a_x what x adds to them given the topics that
     were announced before, E Z and C its mean and covariance over databases given these: the log likelihood ratio
-    of the linear, normal model up to what is the same for all, added up over sweeps.
+    of the linear, normal model up to what is the same for all, added up over sweeps. Where exact sums are more
+    numbers than the documents that may be in, of large corpora, it is each document's part in them (`one_by_one`).
     """
 
     name: str = "sums-match"
@@ -89,7 +90,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 3
+    version: int = 4
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)

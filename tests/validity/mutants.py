@@ -32,6 +32,7 @@ VERDICTS = ("tests/audit/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/test_match.py",)
 STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
+ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
 RELEASES = ("tests/audit/statistics/test_releases_match.py",)
 PEM = ("tests/audit/statistics/test_releases_match_pem.py",)
@@ -783,7 +784,35 @@ MUTANTS: list[Mutant] = [
         ("whole = made.work // max(made.rows.nnz, 1) * entries", "whole = made.work"),
         ("if left is not None:\n            unknown, shares, turned = *left, None", "if False:\n            pass"),
         ("said = np.full(len(documents), RULED_OUT)", "said = np.zeros(len(documents))"),
-        tests=ROUNDS,
+        ("said = np.full(rows.shape[0], RULED_OUT)", "said = np.zeros(rows.shape[0])"),
+        ("exact = not known.shrink and not np.any(known.noise)", "exact = True"),
+        ("< MORE * made.rows.shape[0]", "< 0"),
+        ("sums[at] - narrow.summed(shares)", "sums[: len(at)] - narrow.summed(shares)"),
+        ("or pairs > MOST_PAIRS", ""),
+        tests=(*ROUNDS, ONE_BY_ONE),
+    ),
+    *_of(
+        "audit/statistics/one_by_one.py",
+        ("parts[i] += step", "pass"),
+        ("single[s] -= step * scalars[i, s]", "pass"),
+        ("total += scalars[i, s] * single[s]", "pass"),
+        ("across[places[p], 0] += step * values[p, 1]", "pass"),
+        ("across[places[p], 1] -= step * values[p, 2]", "pass"),
+        ("known = weights[i, r], known and same[r]", "known = weights[i, r], known"),
+        ("inner -= numbers[i, u] * (products[i, u] + left[a])", "pass"),
+        ("total += scalars[i, s] * scalars[i, s]", "pass"),
+        ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
+        ("found[i] = parts[i] + step", "found[i] = step"),
+        ("apart[columns] = units.columns[columns]", "apart[:] = 1.0"),
+        ("found / (1.0 + np.abs(found))", "found"),
+        tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/statistics/same_rows.py",
+        ("equal = columns[p] == other_columns[q] and values[p] == other_values[q]", "equal = True"),
+        ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
+        ("at += 1\n", "break\n"),
+        tests=(ONE_BY_ONE,),
     ),
     *_of(
         "audit/statistics/ruled_out.py",

@@ -14,6 +14,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.statistics import equations
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
@@ -137,12 +138,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
-@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("how", ["solved", "by steps", "one by one"])
 def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
-    statistic, mechanism, steps: bool, monkeypatch: pytest.MonkeyPatch
+    statistic, mechanism, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if steps:
+    if how != "solved":
         monkeypatch.setattr(module, "DENSE", 0)
+    if how == "by steps":
+        monkeypatch.setattr(equations, "MORE", np.inf)
     matrix, mine = rows(), held()
     seen = Observables(stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)))
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
@@ -159,6 +162,7 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
 
 def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
+    monkeypatch.setattr(equations, "MORE", np.inf)
     monkeypatch.setattr(module, "WORK", 2**40)
     monkeypatch.setattr(module, "MOST_STEPS", 3000)
     monkeypatch.setattr(module, "SHRINK", 1e-3)
@@ -196,6 +200,7 @@ def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pyte
         taken.append(steps)
         return own(made, apart, ridge, steps)
 
+    monkeypatch.setattr(equations, "MORE", np.inf)
     monkeypatch.setattr(module, "approached", counted)
     for name, value in {
         "DENSE": 0,

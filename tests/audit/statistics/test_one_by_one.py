@@ -1,0 +1,211 @@
+"""Documents fitted to sums one after the other: against the same with all terms written out, and least squares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.csr_rows import take_rows
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.statistics import equations
+from ksdp.audit.statistics import same_rows as places_of_rows
+from ksdp.audit.statistics import terms as module
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.equations import RULED_OUT
+from ksdp.audit.statistics.one_by_one import FEWEST_ROUNDS, MOST_ROUNDS, WORK, fitted, rounds_of
+from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
+from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.same_rows import same_rows
+from ksdp.audit.statistics.term_numbers import TermNumbers
+
+COINS = np.random.default_rng(0)
+KINDS = ("pd-nmf", "pd-svd", "pd-pca")
+
+
+def rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> sp.csr_array:
+    """Documents without entries in the last columns; the fourth has none at all."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < share)
+    matrix[:, -5:] = matrix[3] = 0
+    return sp.csr_array(matrix, dtype=np.float64)
+
+
+def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
+    if kind == "pd-nmf":
+        return sweep_numbers(matrix, PDNMF(rank=4, sweeps=3).run(Database((matrix,)), COINS)["topics"])
+    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
+    seen = mechanism.run(Database((matrix[::2],)), COINS)
+    return block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
+
+
+def others_of(made: TermNumbers, places: list[int]) -> TermNumbers:
+    return replace(
+        made,
+        rows=take_rows(made.rows, np.array(places)),
+        numbers=made.numbers[places],
+        weights=made.weights[places],
+        scalars=made.scalars[places],
+    )
+
+
+def units(made: TermNumbers) -> np.ndarray:
+    """One over about the deviation of each number: of a column times a row."""
+    dense = np.square(made.rows.toarray())
+    columns = dense.T @ np.square(made.weights).sum(axis=1)
+    by_row = np.square(made.weights).T @ dense.sum(axis=1)
+    wide = np.zeros((len(by_row), len(columns)))
+    for r, a in enumerate(by_row):
+        for j, b in enumerate(columns):
+            wide[r, j] = np.sqrt(by_row.sum() / (a * b)) if a * b > 0 else 0.0
+    return np.concatenate([wide.ravel(), 1.0 / np.sqrt(np.square(made.scalars).sum(axis=0))])
+
+
+def plainly(made: TermNumbers, apart: np.ndarray, rounds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Parts, what is left and the terms, all in units, by loops over documents."""
+    by = units(made)
+    terms, left = made.written() * by, apart * by
+    parts = np.zeros(len(terms))
+    for _ in range(rounds):
+        for i, a in enumerate(terms):
+            if a @ a > 0:
+                step = (a @ left) / (a @ a)
+                parts[i] += step
+                left = left - step * a
+    return parts, left, terms
+
+
+def said(terms: np.ndarray, left: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    sizes = np.square(terms).sum(axis=1)
+    found = np.where(sizes > 0, parts + terms @ left / np.where(sizes > 0, sizes, 1.0), 0.0)
+    return np.asarray(found / (1.0 + np.abs(found)))
+
+
+def used_by(made: TermNumbers) -> tuple[np.ndarray, np.ndarray]:
+    """Columns that somebody has an entry in, and their places among all numbers."""
+    columns = np.flatnonzero((made.rows.toarray() != 0).any(axis=0))
+    wide = np.arange(made.weights.shape[1] * made.rows.shape[1]).reshape(-1, made.rows.shape[1])
+    return columns, np.concatenate([wide[:, columns].ravel(), np.arange(wide.size, made.entries)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, rounds: int) -> None:
+    made = numbers_of(kind, rows())
+    held = np.random.default_rng(2).random(30) < 0.4
+    apart = made.summed(held - 0.4)
+    parts, left, terms = plainly(made, apart, rounds)
+    columns, at = used_by(made)
+    assert len(columns) < 40
+    fit = fitted(made, columns, apart[at], rounds)
+    np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-5)
+    assert fit.said[3] == 0.0 or kind == "pd-pca"
+    # Others have no part of their own in the sums.
+    new = rows(7, seed=9)
+    some = numbers_of(kind, sp.csr_array(sp.vstack([rows(), new])))
+    some = others_of(replace(some, basis=made.basis), list(range(30, 37)))
+    wanted = said(some.written() * units(made), left, np.zeros(7))
+    found = fit.of(some)
+    np.testing.assert_allclose(found, wanted, atol=2e-5)
+    # Each by itself, to the last bit.
+    for place in (0, 6):
+        assert fit.of(others_of(some, [place]))[0] == found[place]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_the_end_it_is_least_squares(kind: str) -> None:
+    made = numbers_of(kind, rows(12, share=0.4))
+    apart = made.summed(np.arange(12) % 2 - 0.5) + np.random.default_rng(3).normal(0, 1e-3, made.entries)
+    columns, at = used_by(made)
+    terms = made.written() * units(made)
+    wanted = np.linalg.lstsq(terms.T, apart * units(made), rcond=None)[0]
+    seen = np.square(terms).sum(axis=1) > 0
+    found = fitted(made, columns, apart[at], 3000).said
+    parts = found / (1 - np.abs(found))
+    # Terms of the documents of a PD-SVD add up to 0, so that only what is explained is the same.
+    np.testing.assert_allclose(terms[seen].T @ parts[seen], terms[seen].T @ wanted[seen], atol=2e-3)
+    assert kind != "pd-nmf" or np.abs(parts - wanted)[seen].max() < 2e-3
+
+
+def test_rounds_follow_the_work() -> None:
+    assert [rounds_of(work) for work in (0, WORK // 6, WORK)] == [MOST_ROUNDS, 6, FEWEST_ROUNDS]
+
+
+def run_of(statistic, mechanism) -> tuple[Observables, np.ndarray, sp.csr_array]:
+    matrix = rows(60, 50, share=0.1)
+    matrix = sp.csr_array(matrix.toarray() + np.eye(1, 50))  # nobody is empty
+    mine = np.isin(np.arange(60), np.random.default_rng(2).choice(60, 6, replace=False))
+    found = dict(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS))
+    return Observables({k: a.astype(np.float32).astype(np.float64) for k, a in found.items()}), mine, matrix
+
+
+CASES = [(SumsMatch(), PDNMF(rank=2)), (BlocksMatch(), PDSVD(rank=3)), (BlocksMatch(), PDPCA(rank=3))]
+
+
+@pytest.mark.parametrize(("statistic", "mechanism"), CASES)
+def test_documents_that_databases_are_not_drawn_from_are_told_too(
+    statistic, mechanism, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DENSE", 0)
+    seen, _, matrix = run_of(statistic, mechanism)
+    pool = Pool(sp.csr_array(matrix[10:]), 0.1, mechanism=mechanism)
+    documents = Documents(matrix, pool=pool)
+    found = statistic.evaluate(seen, documents)
+    assert (found[:10] != RULED_OUT).any()
+    assert np.isfinite(found).all()
+    inside = statistic.evaluate(seen, Documents(sp.csr_array(matrix[10:]), pool=pool))
+    np.testing.assert_array_equal(found[10:], inside)
+    for places in ([2], [40], [55, 4, 9]):
+        np.testing.assert_array_equal(statistic.evaluate(seen, documents.at(np.array(places))), found[places])
+
+
+@pytest.mark.parametrize("limit", ["numbers", "pairs", "noise"])
+def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DENSE", 0)
+    (statistic, mechanism), asked = CASES[0], []
+    own = module.approached
+
+    def counted(*of):
+        asked.append(len(of))
+        return own(*of)
+
+    monkeypatch.setattr(module, "approached", counted)
+    seen, _, matrix = run_of(statistic, mechanism)
+    documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
+    one_by_one = statistic.evaluate(Observables(dict(seen)), documents)
+    assert not asked
+    if limit == "numbers":
+        monkeypatch.setattr(equations, "MORE", 1e6)
+    elif limit == "pairs":
+        monkeypatch.setattr(equations, "MOST_PAIRS", 3)
+    else:
+        monkeypatch.setattr("ksdp.audit.statistics.rounds_match._variance", lambda *_: 1e-9)
+    by_steps = statistic.evaluate(Observables(dict(seen)), documents)
+    assert len(asked) == 1
+    assert ((one_by_one == RULED_OUT) == (by_steps == RULED_OUT)).all()
+    assert (one_by_one != by_steps).any()
+
+
+def test_the_same_rows_are_found_by_their_content() -> None:
+    among, rng = rows(50, 9, share=0.3), np.random.default_rng(4)
+    some = sp.csr_array(sp.vstack([among[rng.permutation(50)], rows(20, 9, seed=8, share=0.3), -among[:3]]))
+    wanted = []
+    for x in some.toarray():
+        same = [j for j, y in enumerate(among.toarray()) if (x == y).all()]
+        wanted.append(min(same, default=-1))
+    assert -1 in wanted
+    assert same_rows(some, among).tolist() == wanted
+
+
+def test_rows_that_share_a_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places_of_rows, "_mark", lambda *of: of[-1].fill(7))
+    among = rows(9, 20, share=0.4)
+    assert same_rows(among, among).tolist() == list(range(9))
+    assert same_rows(sp.csr_array(np.full((1, 20), 7.0)), among).tolist() == [-1]
