@@ -40,9 +40,8 @@ def run(corpora: Sequence[str], sizes: Sequence[float]) -> None:
         for size in sizes:
             for mechanism, statistic in _filters(rated):
                 for number in range(RUNS):
-                    print(
-                        f"{corpus}, {size:.0%}, {statistic.name}: {_line(matrix, size, mechanism, statistic, number)}"
-                    )
+                    line = _line(matrix, size, mechanism, statistic, number)
+                    print(f"{corpus}, {size:.0%}, {statistic.name}: {line}", flush=True)
 
 
 def _filters(rated: bool) -> Iterable[tuple[Mechanism, Statistic]]:
