@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
 from ksdp.audit.statistics.products import announced, gram, products, rows_times
 
 __all__ = ["PAPER_NMF", "Sigma"]
@@ -28,7 +31,7 @@ class Sigma:
     """
 
     name: str = "sigma"
-    version: int = 1
+    version: int = 2
     family: str = "paper"
     needs: tuple[str, ...] = ("T", "denominators")
 
@@ -42,7 +45,10 @@ class Sigma:
             )
         if weights.ndim == 2:
             weights = weights.mean(axis=1)
-        coefficients = box_least_squares(products(observables, documents, "T"), forms)
+        start = np.minimum(
+            nonnegative_coefficients(observables, documents), 1.0
+        )  # most are below 1, and it is they
+        coefficients = box_least_squares(products(observables, documents, "T"), forms, start=start)
         return rows_times(coefficients, weights)
 
 
