@@ -28,7 +28,7 @@ from ksdp.storage.findings import findings_whole, read_spec, read_summary, repor
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
-from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.audit_ref import AuditRef, know
 from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.provenance import versions
@@ -99,6 +99,8 @@ def _chosen(audits: Sequence[Prepared], workers: int | None) -> str | None:
     store = Store(Path(audits[0].ref.store))
     if workers is not None or not nobody_watches(store) or not fits_here([audit.plan for audit in audits]):
         return None
+    if len(audits) == 1:
+        know(audits[0].ref, audits[0].plan)
     current().say("a small audit: in this process, without Prefect and Dask (`--workers` asks for them)")
     return HERE
 
