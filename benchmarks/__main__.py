@@ -46,6 +46,7 @@ from benchmarks import (
     secure_sum,
     share_costs,
     sigma_leak,
+    single_runs,
     speed,
     verdicts,
 )
@@ -113,6 +114,7 @@ def main() -> None:
         "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
         "raw-leak": lambda _: raw_leak.run(),
         "matched": lambda _: matched.run(),
+        "single-runs": lambda chosen: single_runs.run([chosen.spec] if chosen.spec else (), min(chosen.runs, 8)),
         "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
         "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
         "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),

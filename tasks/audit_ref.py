@@ -13,6 +13,7 @@ from ksdp.audit.document_parts import Part, document_parts, keeps_values
 from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.statistics.contract import Pool
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.findings import read_spec
@@ -20,7 +21,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.places import Place
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
+__all__ = ["AuditRef", "Folders", "folders_of", "know", "open_audit", "open_plan", "open_stage", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,26 @@ class Folders:
     """Whether the values go when they are tested."""
 
 
+_tried: dict[AuditRef, Pool] = {}
+"""What this process knows already of an audit's databases, by the audit."""
+
+
+def know(ref: AuditRef, plan: Plan) -> None:
+    """Keep what statistics worked out of what databases are made of, until the audit is opened here.
+
+    A few runs are tried before it is known where an audit is made: what is expected of runs is then not worked out
+    again. It hangs on the corpus and the plan alone.
+    """
+    _tried.clear()
+    _tried[ref] = plan.pool
+
+
 @lru_cache(maxsize=4)
 def open_audit(ref: AuditRef) -> Plan:
     """The plan of the whole audit, from a reference to its first look."""
     store = Store(Path(ref.store))
-    return make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
+    plan = make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
+    return replace(plan, known_pool=_tried.pop(ref, None))
 
 
 @lru_cache(maxsize=8)

@@ -16,6 +16,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.blas import ssymv
+from scipy.linalg.lapack import dpotri
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
@@ -57,7 +59,7 @@ class Additions:
             return total / self._variances
         scale = float(np.abs(total).max()) or 1.0
         terms = (total / scale).astype(np.float32).ravel()
-        solved = scipy.linalg.cho_solve(cast(Any, self._factor), terms, check_finite=False)
+        solved = ssymv(1.0, self._inverse, terms)
         return np.asarray(solved.reshape(total.shape).astype(np.float64) * scale)
 
     def _terms(self, step: int) -> Any:
@@ -68,12 +70,15 @@ class Additions:
             yield weights, self.rows[part].toarray() - self.mean - weights @ self.basis
 
     @cached_property
-    def _factor(self) -> tuple[NDArray[np.float32], bool]:
-        """Cholesky's, of the covariance of w^T e, a coefficient after the other."""
-        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
-            return self._factored()
+    def _inverse(self) -> NDArray[np.float32]:
+        """Of the covariance of w^T e, a coefficient after the other: its upper triangle.
 
-    def _factored(self) -> tuple[NDArray[np.float32], bool]:
+        A product with it reads a quarter of what two triangular solutions would, and waits for nothing.
+        """
+        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+            return self._inverted()
+
+    def _inverted(self) -> NDArray[np.float32]:
         entries = self.basis.size
         step = max(1, len(self.weights) // (ROWS_PER_ENTRY * entries))
         covariance, total, count = np.zeros((entries, entries)), np.zeros(entries), 0
@@ -85,8 +90,9 @@ class Additions:
         covariance -= np.outer(total, total) / max(count, 1)
         covariance[np.diag_indices_from(covariance)] += _shrunk(covariance.trace() / entries)
         covariance /= float(covariance.diagonal().max())
-        factor, lower = scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False)
-        return factor.astype(np.float32), bool(lower)  # read once a run, and half as long
+        factor, _ = cast(Any, scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False))
+        inverse, _ = dpotri(factor, lower=0, overwrite_c=True)
+        return np.asfortranarray(inverse, dtype=np.float32)  # read once a run, and half as long
 
     @cached_property
     def _variances(self) -> Floats:

@@ -28,8 +28,10 @@ MOST_ROWS = 2**16
 """Documents of the pool that are looked at, at most; at even steps where there are more."""
 RULED_OUT = -2.0
 """What is said of documents that the run cannot have held; others are between -1 and 1, about."""
-MORE = 1.0
-"""Numbers a document, from which on documents are fitted one by one; with fewer a filter is approached."""
+MORE = 2.0
+"""Numbers a document, from which on documents are fitted one by one; with fewer a filter is approached, which says
+more there (enron-mail6, a third, PD-SVD: D 0.62 against 0.48 with 1.2, 0.70 against 0.71 with 2.4, 0.70 against
+0.77 with 3.6)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,8 @@ class Equations:
     """Whether they are over the victim's documents alone: what one party sends, not a sum over parties."""
     shrink: float = 0.0
     """Part of each number's variance over databases that is added to it: where the equations hold about."""
+    exact: bool = False
+    """Whether it is known that nothing was added to them."""
     possible: Possible | None = None
     """Which documents the run may have held; None: nobody is ruled out."""
 
@@ -102,12 +106,11 @@ def what_they_say(
         sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
         if fixed is not None:
             sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
-        if may is not None and isinstance(made, TermNumbers):
-            exact = not known.shrink and not np.any(known.noise)
-            if exact and (fit := _outnumbered(made, shares, sums)) is not None:
-                said = np.full(rows.shape[0], RULED_OUT)
-                said[slice(None) if left is None else may] = fit.said
-                return _Told(rows, said, fit)
+        fit = _outnumbered(made, shares, sums) if known.exact and isinstance(made, TermNumbers) else None
+        if fit is not None:
+            said = np.full(rows.shape[0], RULED_OUT)
+            said[slice(None) if left is None else may] = fit.said
+            return _Told(rows, said, fit)
         noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
         if left is not None and isinstance(made, TermNumbers):
             return _narrowly(made, shares, sums, noise, rows.nnz)

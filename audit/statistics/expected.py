@@ -66,18 +66,19 @@ class Expected:
         basis = self.basis
         turned = np.linalg.pinv(found @ basis.T, rcond=1e-8) @ found
         apart = turned - (turned @ basis.T) @ basis
-        beyond, weights = self._beyond
-        along = (apart.astype(np.float32) @ beyond.T) * weights
+        beyond, turned_beyond, weights = self._beyond
+        along = (apart.astype(np.float32) @ turned_beyond) * weights
         return np.asarray((self.values[: len(basis), None] - self.rest) * apart - along @ beyond)
 
     @cached_property
-    def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Directions beyond V_0 and how far their eigenvalues are from the rest.
+    def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Directions beyond V_0, their transpose, and how far their eigenvalues are from the rest.
 
         In single precision, as V is stored: they are read twice a run, and memory is what that waits for.
         """
         rank = len(self.basis)
-        return self.rows[rank:].astype(np.float32), (self.values[rank:] - self.rest).astype(np.float32)
+        rows = self.rows[rank:].astype(np.float32)
+        return rows, np.ascontiguousarray(rows.T), (self.values[rank:] - self.rest).astype(np.float32)
 
 
 def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:

@@ -39,7 +39,7 @@ class BasisMatch:
     """
 
     name: str = "basis-match"
-    version: int = 2
+    version: int = 3
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
 

@@ -71,14 +71,15 @@ class SumsMatch:
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
         noise = [np.full(a.size, _variance(documents.made_of, name, a)) for name, a in arrays.items()]
+        exact = _exact(documents.made_of)
         possible: Possible | None = None
-        if _exact(documents.made_of):
+        if exact:
             first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]
             if rated:
                 possible = FitsRatings(first, total, weights[0, 0], gamma, delta)
             else:
                 possible = FitsSum(first, total, gamma, delta, "start" not in observables)
-        known = Equations(whole, np.concatenate(noise), of_all=False, possible=possible)
+        known = Equations(whole, np.concatenate(noise), of_all=False, exact=exact, possible=possible)
         return what_they_say(self.name, observables, documents, terms, known)
 
 
@@ -114,7 +115,8 @@ class BlocksMatch:
             # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
             picture = expected(documents.made_of, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
-        known = Equations(noise=noise, possible=_within(blocks[1:], mean, documents.made_of))
+        pool = documents.made_of
+        known = Equations(noise=noise, exact=_exact(pool), possible=_within(blocks[1:], mean, pool))
         return what_they_say(self.name, observables, documents, terms, known)
 
 
@@ -169,7 +171,8 @@ class BlockSumsMatch:
         heights = {"blocks": sums, "": last, "part_squares": parts}
         noise = [np.full(a.size, _variance(documents.made_of, n, a) if n else 0.0) for n, a in heights.items()]
         whole = np.concatenate([a.ravel() for a in heights.values()])
-        known = Equations(whole, np.concatenate(noise), possible=_within(sums, mean, documents.made_of))
+        pool = documents.made_of
+        known = Equations(whole, np.concatenate(noise), exact=_exact(pool), possible=_within(sums, mean, pool))
         return what_they_say(self.name, observables, documents, terms, known)
 
 

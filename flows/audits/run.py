@@ -27,6 +27,7 @@ from ksdp.storage.findings import findings_whole, read_spec, read_summary, repor
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
+from ksdp.tasks.audit_ref import know
 from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.provenance import versions
@@ -75,6 +76,8 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
     left = [prepared for prepared in audits if prepared.ref not in done]
     if left:
         chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
+        if chosen.here and len(left) == 1:
+            know(left[0].ref, left[0].plan)
         done |= dict(zip((prepared.ref for prepared in left), _run_flows(left, chosen, held), strict=True))
     return [done[prepared.ref] for prepared in audits]
 

@@ -20,7 +20,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.one_by_one import FEWEST_ROUNDS, MOST_ROUNDS, WORK, fitted, rounds_of
 from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
-from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
@@ -164,31 +164,57 @@ def test_documents_that_databases_are_not_drawn_from_are_told_too(
         np.testing.assert_array_equal(statistic.evaluate(seen, documents.at(np.array(places))), found[places])
 
 
-@pytest.mark.parametrize("limit", ["numbers", "pairs", "noise"])
-def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with every filter that is approached by steps, however small."""
     monkeypatch.setattr(module, "DENSE", 0)
-    (statistic, mechanism), asked = CASES[0], []
-    own = module.approached
+    asked, own = [], module.approached
 
     def counted(*of):
         asked.append(len(of))
         return own(*of)
 
     monkeypatch.setattr(module, "approached", counted)
+    return asked
+
+
+def test_a_filter_is_approached_where_sums_are_not_known_to_be_exact(steps: list[int]) -> None:
+    statistic, mechanism = CASES[0]
+    seen, _, matrix = run_of(statistic, mechanism)
+    found = statistic.evaluate(Observables(dict(seen)), Documents(matrix, pool=Pool(matrix, 0.1)))
+    assert len(steps) == 1
+    assert (found != RULED_OUT).all()
+
+
+@pytest.mark.parametrize("revealed", [False, True])
+def test_exact_sums_are_fitted_also_where_nobody_is_ruled_out(revealed: bool, steps: list[int]) -> None:
+    matrix = sp.csr_array(np.random.default_rng(1).integers(1, 9, (20, 60)).astype(np.float64))
+    mechanism = PDSVD(rank=3, reveal_sigma=revealed)
+    statistic = BlockSumsMatch() if revealed else BlocksMatch()
+    seen = mechanism.run(Database((sp.csr_array(matrix[:5]),)), COINS)
+    assert seen["first_blocks"][1:].any(axis=(0, 1)).all()
+    documents = Documents(matrix, pool=Pool(matrix, 0.25, mechanism=mechanism))
+    found = statistic.evaluate(Observables(dict(seen)), documents)
+    assert not steps
+    assert (found != RULED_OUT).all()
+    assert found[:5].min() > found[5:].max()
+
+
+@pytest.mark.parametrize("limit", ["numbers", "pairs"])
+def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
+    limit: str, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statistic, mechanism = CASES[0]
     seen, _, matrix = run_of(statistic, mechanism)
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
     one_by_one = statistic.evaluate(Observables(dict(seen)), documents)
-    assert not asked
+    assert not steps
     if limit == "numbers":
         monkeypatch.setattr(equations, "MORE", 1e6)
-    elif limit == "pairs":
-        monkeypatch.setattr(equations, "MOST_PAIRS", 3)
     else:
-        monkeypatch.setattr("ksdp.audit.statistics.rounds_match._variance", lambda *_: 1e-9)
+        monkeypatch.setattr(equations, "MOST_PAIRS", 3)
     by_steps = statistic.evaluate(Observables(dict(seen)), documents)
-    assert len(asked) == 1
+    assert len(steps) == 1
     assert ((one_by_one == RULED_OUT) == (by_steps == RULED_OUT)).all()
     assert (one_by_one != by_steps).any()
 

@@ -12,9 +12,10 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.audits.place import fits_here, nobody_watches
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import prepare, spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import know, open_audit
 
 
 @pytest.fixture
@@ -55,3 +56,21 @@ def test_whoever_has_a_prefect_server_sees_the_audit_there(
     assert nobody_watches(store)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4200/api")
     assert not nobody_watches(store)
+
+
+def test_what_trying_worked_out_is_known_where_the_audit_is_opened(table: Path) -> None:
+    """Once, and to that audit alone: others have a pool of their own."""
+    tables = {"corpus": {"path": "t.csv"}, "mechanism": {"name": "pd-svd", "rank": 1}}
+    first, other = (
+        prepare(
+            parse_spec(tables | {"seed": seed, "design": {"party_size": 0.5, "with_runs": 20}}),
+            table,
+            Store.open(table / "store").root,
+        )
+        for seed in (1, 2)
+    )
+    know(first.ref, first.plan)
+    assert open_audit(other.ref).pool is not first.plan.pool
+    assert open_audit(first.ref).pool is first.plan.pool
+    open_audit.cache_clear()
+    assert open_audit(first.ref).pool is not first.plan.pool
