@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ from ksdp.storage.checksums import (
     write_sealed_table,
 )
 
-__all__ = ["check_corpus", "open_corpus", "store_corpus"]
+__all__ = ["check_corpus", "open_corpus", "read_mapped", "store_corpus"]
 
 _PARTS = ("data", "indices", "indptr")
 CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json")
@@ -62,9 +64,8 @@ def check_corpus(folder: Path) -> None:
         check_sealed(folder / name, f"the corpus {folder.name}", "the command that made it makes it again")
 
 
-@lru_cache(maxsize=2)
-def open_corpus(folder: Path) -> Corpus:
-    """Open a stored corpus; its numbers are read once, to be compared with what was written, and then mapped.
+def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]]:
+    """The matrix of a stored corpus, mapped; its ids, parties and groups; and its header.
 
     Raises
     ------
@@ -78,9 +79,21 @@ def open_corpus(folder: Path) -> Corpus:
         header = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         data, indices, indptr = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS)
         labels = whole_table(folder / "ids.parquet")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
-    matrix = sp.csr_array((data, indices, indptr), shape=tuple(header["shape"]), copy=False)
+    return sp.csr_array((data, indices, indptr), shape=tuple(header["shape"]), copy=False), labels, header
+
+
+@lru_cache(maxsize=2)
+def open_corpus(folder: Path) -> Corpus:
+    """Open a stored corpus; its numbers are read once, to be compared with what was written, and then mapped.
+
+    Raises
+    ------
+    StoreError
+        If it is not there, not whole or damaged.
+    """
+    matrix, labels, header = read_mapped(folder)
     columns = {
         name: np.array(labels.column(name).to_pylist(), dtype=np.str_) if name in labels.column_names else None
         for name in ("party", "group")

@@ -40,6 +40,7 @@ from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.places import Place, RemotePlace, place_at
+from ksdp.storage.synced import sync_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,11 +88,7 @@ def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
         os.close(handle)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
+from ksdp.audit.in_step import in_step
 from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum, sec_sum
 
 __all__ = [
@@ -176,14 +177,7 @@ def drive(parties: Sequence[PartyProgram], answers: Answers = trusted_party) -> 
     results: list[PartyResult] = []
     answered: Sequence[Any] = [None] * len(parties)
     while not results:
-        requests = []
-        for party, answer in zip(parties, answered, strict=True):
-            try:
-                requests.append(party.send(answer))
-            except StopIteration as stop:
-                results.append(stop.value)
-        if results and requests:
-            raise ProtocolError("Some parties are done, others are not: they drifted apart.")
+        requests, results = in_step(parties, answered)
         if requests:
             if len(set(map(_kind, requests))) > 1:
                 raise ProtocolError("The parties request different things: they drifted apart.")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 from markupsafe import Markup
 
 from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
@@ -19,12 +18,10 @@ from ksdp.storage.store import Store
 
 __all__ = [
     "LISTED",
-    "Advantage",
     "AuditModel",
     "PValues",
     "Picture",
     "StatisticRow",
-    "Undecided",
     "Worst",
     "picture",
     "read_audit_model",
@@ -34,18 +31,6 @@ __all__ = [
 _BOUNDED = 12
 LISTED = 400
 """Sensitive documents listed at most; `verdicts.parquet` has all."""
-
-
-@dataclass(frozen=True)
-class Advantage:
-    """Advantages D of the sensitive documents, each under its strongest statistic."""
-
-    median: float
-    tenth: float
-    """One document in ten has at least this."""
-    largest: float
-    largest_low: float
-    """Lower end of the band of the largest."""
 
 
 @dataclass(frozen=True)
@@ -96,19 +81,6 @@ class Worst:
     pictures: tuple[Picture, ...]
 
 
-@dataclass(frozen=True)
-class Undecided:
-    """What could not be decided."""
-
-    documents: int
-    untested: int
-    """Those that no run, or every run, held."""
-    hopeless: int
-    """Those that no number of runs would decide, were the measured D the true one."""
-    runs_to_decide: float | None
-    """Median over the others."""
-
-
 @dataclass(frozen=True, eq=False)
 class AuditModel:
     """Everything the report shows."""
@@ -116,8 +88,8 @@ class AuditModel:
     summary: Summary
     claim: StoredClaim | None
     """What the store has about its mechanism's claim."""
-    advantage: Advantage | None
-    """None where nothing is sensitive."""
+    totals: Totals
+    """Over all documents: the advantages of the sensitive ones, and what would decide the others."""
     statistics: tuple[StatisticRow, ...]
     """By median D, largest first."""
     p_values: tuple[PValues, ...]
@@ -126,7 +98,6 @@ class AuditModel:
     listed: tuple[Row, ...]
     bounded: tuple[Row, ...]
     """Those with the largest bounds of every attack; none without a certificate."""
-    undecided: Undecided
     learning: GainAndAdvice
     """What is gained, and what would make it safe."""
 
@@ -232,14 +203,11 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
     return AuditModel(
         summary=summary,
         claim=shown_claim(store, summary),
-        advantage=None
-        if np.isnan(totals.largest)
-        else Advantage(totals.median, totals.tenth, totals.largest, totals.largest_low),
+        totals=totals,
         statistics=tuple(rows),
         p_values=tuple(_p_values(rows, overviews)),
         worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
         bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.certificate else (),
         learning=learning_of(store, summary.spec.hash, summary.corpus),
-        undecided=Undecided(totals.verdicts["undecided"], totals.untested, totals.hopeless, totals.runs_to_decide),
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ksdp.audit.errors import ProtocolError
+from ksdp.audit.in_step import in_step
 from ksdp.protocols.channel.state_machine import Sent
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
 
@@ -165,14 +166,7 @@ class RoundEngine:
                             f"{name} sent {len(part)} bytes; {each.expected[place]} are due ({kind})."
                         )
                     taken[place] = part
-            exchanges = []
-            for script, taken in zip(scripts, payloads, strict=True):
-                try:
-                    exchanges.append(script.send(taken))
-                except StopIteration as stop:
-                    results.append(stop.value)
-            if results and exchanges:
-                raise ProtocolError(f"Some scripts are done, others are not ({kind}).")
+            exchanges, results = in_step(scripts, payloads)
         return results
 
     def _packed(self, kind: str, body: bytes) -> bytes:
@@ -210,18 +204,13 @@ def run_together(nodes: Mapping[str, Rounds[_Result]]) -> tuple[dict[str, _Resul
         If some nodes are done while others are not.
     """
     sent: list[tuple[str, Round]] = []
-    results: dict[str, _Result] = {}
+    results = list[_Result]()
     rounds = {name: next(node) for name, node in nodes.items()}
     while rounds:
         sent += rounds.items()
-        following = {}
-        for name, node in nodes.items():
-            arrived = {sender: each.messages[name] for sender, each in rounds.items() if sender != name}
-            try:
-                following[name] = node.send(arrived)
-            except StopIteration as stop:
-                results[name] = stop.value
-        if following and results:
-            raise ProtocolError("Some parties are done, others are not: they drifted apart.")
-        rounds = following
-    return results, sent
+        arrived = (
+            {sender: each.messages[name] for sender, each in rounds.items() if sender != name} for name in nodes
+        )
+        following, results = in_step(nodes.values(), arrived)
+        rounds = dict(zip(nodes, following, strict=bool(following)))
+    return dict(zip(nodes, results, strict=True)), sent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.mapped_corpus import check_corpus
+from ksdp.storage.mapped_corpus import read_mapped
 
 __all__ = ["Neighbour", "corpus_entries", "neighbours"]
 
@@ -39,18 +37,9 @@ class _Opened:
 @lru_cache(maxsize=2)
 def _open(folder: Path) -> _Opened:
     """The matrix stays on disk; lengths of its rows and ids are kept."""
-    if not (folder / "corpus.json").is_file():
-        raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
-    check_corpus(folder)
-    try:
-        corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-        parts = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("data", "indices", "indptr")]
-        ids = pq.read_table(folder / "ids.parquet", columns=["id"])["id"]
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
-    matrix = sp.csr_array(tuple(parts), shape=tuple(corpus["shape"]), copy=False)
-    squares = sp.csr_array((np.square(parts[0]), parts[1], parts[2]), shape=matrix.shape, copy=False)
-    return _Opened(matrix, np.sqrt(squares @ np.ones(matrix.shape[1])), ids)
+    matrix, labels, _ = read_mapped(folder)
+    squares = sp.csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape, copy=False)
+    return _Opened(matrix, np.sqrt(squares @ np.ones(matrix.shape[1])), labels["id"])
 
 
 def corpus_entries(folder: Path) -> int:

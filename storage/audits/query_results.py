@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -69,7 +70,9 @@ class Totals:
 
     verdicts: Mapping[str, int]
     median: float
+    """Advantage D of the sensitive documents, each under its strongest statistic; NaN where there are none."""
     tenth: float
+    """One sensitive document in ten has at least this."""
     largest: float
     largest_low: float
     """Lower end of the band of the largest."""
@@ -79,6 +82,11 @@ class Totals:
     """Undecided, tested, and no number of runs would decide."""
     runs_to_decide: float | None
     """Median over the other undecided ones."""
+
+    @property
+    def any_sensitive(self) -> bool:
+        """Whether there are advantages to speak of."""
+        return not math.isnan(self.largest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Decision, Entry
 from ksdp.storage.locks import lock
 from ksdp.storage.store import write_json
+from ksdp.storage.synced import append_synced
 
 __all__ = [
     "GENESIS",
@@ -148,23 +148,9 @@ def read_lines(path: Path, start: int = 0) -> tuple[list[bytes], int]:
 def add_lines(path: Path, entries: Sequence[Entry]) -> int:
     """Add entries to the log and sync; bytes written. The lock must be held, and nothing torn be at the end."""
     content = b"".join(_canonical(_said(entry) | {"hash": entry.hash}) + b"\n" for entry in entries)
-    new = not path.exists()
-    if new:  # from the first byte on there is a head: a log without one was cut off by somebody
+    if not path.exists():  # from the first byte on there is a head: a log without one was cut off by somebody
         write_json(path.parent / "head.json", {"number": 0, "hash": GENESIS})
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(handle, left) :]
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    if new:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    append_synced(path, content)
     write_json(path.parent / "head.json", {"number": entries[-1].number, "hash": entries[-1].hash})
     return len(content)
 

@@ -8,7 +8,6 @@ together with every copy of a head that somebody else keeps (`ksdp log --head`).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Entry
+from ksdp.storage.synced import append_synced
 
 __all__ = ["Signed", "read_signatures", "sign_entries"]
 
@@ -54,14 +54,8 @@ def sign_entries(log: Path, entries: Sequence[Entry], key: Ed25519PrivateKey) ->
     content = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode("ascii")
     path = log.parent / _NAME
     torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:  # a line that a crash cut short was of an entry that was not reported as signed: it is ended
-        left = memoryview((b"\n" if torn else b"") + content)
-        while left:
-            left = left[os.write(handle, left) :]
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    # A line that a crash cut short was of an entry that was not reported as signed: it is ended.
+    append_synced(path, (b"\n" if torn else b"") + content)
 
 
 def read_signatures(log: Path) -> list[Signed]:

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.storage.locks import lock
 from ksdp.storage.runs.results import JOURNAL, TRANSCRIPT
+from ksdp.storage.synced import write_all
 
 __all__ = ["Journal", "open_journal"]
 
@@ -65,7 +66,7 @@ class Journal:
             if len(found) < len(head) + _SALT:  # new, or cut short before anything else was written
                 os.ftruncate(self._file, 0)
                 found = head + secrets.token_bytes(_SALT)
-                _write(self._file, found)
+                write_all(self._file, found)
         if found[: len(head)] != head:
             raise InputError(
                 f"{path} is of a run of another protocol file that did not end here. Name another folder; or "
@@ -95,7 +96,7 @@ class Journal:
         nonce = secrets.token_bytes(_NONCE)
         sealed = self._cipher.encrypt(nonce, bytes([kind]) + body, _place(self._count))
         with _writing(self._path):
-            _write(self._file, len(sealed).to_bytes(_LENGTH, "big") + nonce + sealed)
+            write_all(self._file, len(sealed).to_bytes(_LENGTH, "big") + nonce + sealed)
         self._count += 1
         self._end += _LENGTH + _NONCE + len(sealed)
 
@@ -174,9 +175,3 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _place(number: int) -> bytes:
     return number.to_bytes(8, "big")
-
-
-def _write(file: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(file, view) :]
