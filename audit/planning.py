@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
+from threadpoolctl import threadpool_limits
 
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
@@ -247,6 +248,7 @@ def _background(
     rank = getattr(mechanism, "rank", None)
     if rank is not None and rank < min(len(own), corpus.features):
         matrix = take_rows(corpus.matrix, own)
-        sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
+        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+            sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
         known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
     return known

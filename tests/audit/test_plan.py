@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
@@ -87,6 +88,21 @@ def test_the_adversary_knows_singular_values_of_its_own(corpus: Corpus) -> None:
     exact = np.linalg.svd(corpus.matrix.toarray()[plan.coalition], compute_uv=False)[:2]
     assert plan.background["adversary_sigma"] == pytest.approx(exact, rel=1e-9)
     assert int(plan.background["adversary_rows"]) == 30
+
+
+def test_they_are_worked_out_by_one_thread_wherever_the_plan_is_made(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def watched(*arguments, **named) -> np.ndarray:
+        threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return np.ones(2)
+
+    monkeypatch.setattr("ksdp.audit.planning.svds", watched)
+    with threadpool_limits(2):
+        plan_of(corpus)
+    assert set(threads) == {1}
 
 
 def test_named_documents_count_the_whole_pool_where_the_runs_could_test_everybody(corpus: Corpus) -> None:
