@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
 from ksdp.audit.statistics.products import announced, gram, products, rows_times
 
 __all__ = ["PAPER_NMF", "Sigma"]
@@ -31,7 +28,7 @@ class Sigma:
     """
 
     name: str = "sigma"
-    version: int = 2
+    version: int = 1
     family: str = "paper"
     needs: tuple[str, ...] = ("T", "denominators")
 
@@ -45,10 +42,7 @@ class Sigma:
             )
         if weights.ndim == 2:
             weights = weights.mean(axis=1)
-        start = np.minimum(
-            nonnegative_coefficients(observables, documents), 1.0
-        )  # most are below 1, and it is they
-        coefficients = box_least_squares(products(observables, documents, "T"), forms, start=start)
+        coefficients = box_least_squares(products(observables, documents, "T"), forms)
         return rows_times(coefficients, weights)
 
 
