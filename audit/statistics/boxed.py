@@ -104,10 +104,8 @@ def _gradient(u: Floats, products: Floats, padded: Floats, gradient: Floats) -> 
 
 
 @njit(cache=True, nogil=True)
-def _solve(
-    products: Floats, padded: Floats, upper: float, tolerance: float, cap: int, out: Floats, started: bool
-) -> None:
-    """From `out` to the minimum; `padded` is the Gram matrix (k x k), its columns padded with zeros to eights."""
+def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap: int, out: Floats) -> None:
+    """From zeros to the minimum; `padded` is the Gram matrix (k x k), its columns padded with zeros to eights."""
     n, k = products.shape
     width = padded.shape[1]
     gradient = np.zeros(width)
@@ -124,10 +122,6 @@ def _solve(
             gradient[t] = -products[i, t]
             largest = max(largest, products[i, t] * products[i, t] * inverse[t])
         enough = tolerance * tolerance * largest
-        if started:  # most often the right coordinates are free already
-            _gradient(u, products[i], padded, gradient)
-            _exact_step(u, gradient, padded, upper, free, factor)
-            _gradient(u, products[i], padded, gradient)
         for sweep in range(cap):
             moved = 0.0
             for t in range(k):
@@ -154,14 +148,13 @@ def box_least_squares(
     upper: float = 1.0,
     tolerance: float = TOLERANCE,
     cap: int = CAP,
-    start: Floats | None = None,
 ) -> Floats:
     """Minimise |x - u T|^2 over 0 <= u <= `upper` for every document x.
 
     Cyclic coordinate descent on the Gram form u G u^T - 2 u p^T with p = x T^T and G = T T^T, from u = 0, and
     every 2 sweeps a step to the exact minimum over the coordinates inside their bounds, so that nearly equal
     topics do not make it crawl. Where the minimiser is not unique (equal topics), the one returned is a function
-    of p, G and the start alone; a topic that is all zero gets the coefficient 0.
+    of p and G alone; a topic that is all zero gets the coefficient 0.
 
     Parameters
     ----------
@@ -176,8 +169,6 @@ def box_least_squares(
         most |x|.
     cap : int
         Sweeps at most.
-    start : array, shape (n_documents, k), optional
-        Within the bounds: half of the time where it is near the minimum.
 
     Returns
     -------
@@ -190,7 +181,7 @@ def box_least_squares(
     >>> box_least_squares(x @ topics.T, topics @ topics.T).tolist()
     [[1.0, 0.5]]
     """
-    out = np.zeros(products.shape) if start is None else np.array(start, dtype=np.float64, order="C")
+    out = np.zeros(products.shape)
     settings = float(upper), float(tolerance), int(cap)
-    _solve(np.ascontiguousarray(products), padded_transpose(gram), *settings, out, start is not None)
+    _solve(np.ascontiguousarray(products), padded_transpose(gram), *settings, out)
     return out

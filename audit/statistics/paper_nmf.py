@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
 from ksdp.audit.statistics.products import announced, gram, products, rows_times
 
 __all__ = ["PAPER_NMF", "sigma"]
@@ -37,9 +34,8 @@ def sigma(observables: Observables, documents: Documents) -> Floats:
         )
     if weights.ndim == 2:
         weights = weights.mean(axis=1)
-    start = np.minimum(nonnegative_coefficients(observables, documents), 1.0)  # most are below 1, and it is they
-    coefficients = box_least_squares(products(observables, documents, "T"), forms, start=start)
+    coefficients = box_least_squares(products(observables, documents, "T"), forms)
     return rows_times(coefficients, weights)
 
 
-PAPER_NMF: tuple[Statistic, ...] = (Computed("sigma", 2, "paper", sigma, needs=("T", "denominators")),)
+PAPER_NMF: tuple[Statistic, ...] = (Computed("sigma", 1, "paper", sigma, needs=("T", "denominators")),)

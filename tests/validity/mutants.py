@@ -983,10 +983,10 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/expected_topics.py",
-        ("self._weights) - self._at_expected", "self._weights)"),
+        ("_total(self.some, found) - self._at_expected", "_total(self.some, found)"),
         ("(found <= 0.0) & (self.topics <= 0.0)", "(found <= 0.0) | (self.topics <= 0.0)"),
         ("apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0", "pass"),
-        ("upper=np.inf, start=start", "upper=1.0, start=start"),
+        ("np.ascontiguousarray(products), form, upper=np.inf)", "np.ascontiguousarray(products), form)"),
         ("(weights.T @ weights) @ topics", "0 * topics"),
         (".T - (weights.T", ".T + (weights.T"),
         ('("expected topics", rank)', '"expected topics"'),

@@ -103,20 +103,3 @@ def test_more_sweeps_never_fit_worse(upper: float) -> None:
         losses = np.array([((documents - u @ topics) ** 2).sum(1) for u in solutions])
         assert (np.diff(losses, axis=0) <= 1e-12).all()
         assert (losses[0] > losses[-1] + 1e-9).any()
-
-
-@pytest.mark.parametrize("upper", [1.0, np.inf])
-@pytest.mark.parametrize("k", [1, 7, 9])
-def test_any_start_comes_to_the_same_minimum(k: int, upper: float) -> None:
-    documents, topics = draw(k, 40, k, 60)
-    p, gram = documents @ topics.T, topics @ topics.T
-    wanted = box_least_squares(p, gram, upper=upper)
-    rng = np.random.default_rng(k)
-    for start in (
-        wanted,
-        np.clip(wanted + 0.1 * rng.normal(size=wanted.shape), 0, upper),
-        rng.random(wanted.shape),
-    ):
-        before = start.copy()
-        np.testing.assert_allclose(box_least_squares(p, gram, upper=upper, start=start), wanted, atol=1e-9)
-        assert (start == before).all()

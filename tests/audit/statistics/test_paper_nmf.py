@@ -60,6 +60,6 @@ def test_wrong_number_of_denominators_is_refused(documents: Documents) -> None:
 
 def test_every_instance_is_a_statistic_of_the_paper() -> None:
     assert [(s.name, s.version, s.family, s.needs) for s in PAPER_NMF] == [
-        ("sigma", 2, "paper", ("T", "denominators"))
+        ("sigma", 1, "paper", ("T", "denominators"))
     ]
     assert all(isinstance(s, Statistic) for s in PAPER_NMF)
