@@ -77,19 +77,18 @@ def evaluated(statistic: Statistic, observables: Observables, documents: Documen
 def as_in_run(statistic: Statistic, observables: Observables, documents: Documents) -> Documents:
     """The documents as this statistic should have them in this run.
 
-    As they are, where the mechanism keeps all columns, or the statistic is of the counts themselves
+    As they are, where no columns were kept by counts, or the statistic is of the counts themselves
     (`of_candidates`); in the columns that are expected to stay, where it compares with what is expected of any run
     (`of_expected`); in those that this run kept, of all others.
     """
-    mechanism = documents.made_of.mechanism
     of: Any = getattr(statistic, "statistic", statistic)
-    if not isinstance(mechanism, _Cuts) or getattr(of, "of_candidates", False):
+    if KEPT_COLUMNS not in observables or getattr(of, "of_candidates", False):
         return documents
     if getattr(of, "of_expected", False):
-        return _expected(documents)
-    if KEPT_COLUMNS not in observables:
+        return _expected(documents) if isinstance(documents.made_of.mechanism, _Cuts) else documents
+    kept = announced(observables, KEPT_COLUMNS).ravel() > 0.5
+    if kept.shape != documents.matrix.shape[1:]:  # somebody's own array of that name
         return documents
-    kept = cast(Kept, announced(observables, KEPT_COLUMNS).ravel() > 0.5)
 
     def compute() -> Documents:
         return _cut(documents, kept, lambda pool: observables.derive(("kept", pool), lambda: _pool(pool, kept)))
@@ -117,9 +116,10 @@ def _stay(pool: Pool) -> Kept:
 
 
 def _pool(pool: Pool, kept: Kept) -> Pool:
-    assert isinstance(pool.mechanism, _Cuts)
+    own = pool.mechanism
+    inside = _Within(own, kept) if isinstance(own, _Cuts) else own  # nobody can run what was recorded
     fixed = None if pool.fixed is None else emptied(pool.fixed, kept)
-    return replace(pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=_Within(pool.mechanism, kept))
+    return replace(pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside)
 
 
 def _cut(documents: Documents, kept: Kept, pool_of: Any) -> Documents:

@@ -96,12 +96,36 @@ def test_what_is_expected_is_worked_out_once_for_all_runs(name: str, statistic: 
     assert np.ptp(evaluated(statistic, seen, documents)) > 0.0
 
 
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_documents_value_is_its_own_whoever_is_measured_beside_it(name: str) -> None:
+    """To the last bit, of every column that an audit tries by default."""
+    counted, seen, documents, _ = a_run(name)
+    chosen, _ = select_statistics(("paper", "geometry", "rounds"), (), set(seen), (), counted.statistics)
+    places = np.array([31, 2, 17])
+    for statistic in chosen:
+        whole, some = (evaluated(statistic, seen, each) for each in (documents, documents.at(places)))
+        np.testing.assert_array_equal(some, whole[places], err_msg=statistic.name)
+        assert np.isfinite(whole).all()
+
+
+def test_of_runs_that_were_recorded_documents_are_cut_too() -> None:
+    _, seen, documents, _ = a_run("pd-svd")
+    recorded = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5))
+    cut = as_in_run(BlocksMatch(), seen, recorded)
+    assert not cut.matrix[:, np.flatnonzero(seen["kept_columns"] == 0)].toarray().any()
+    assert cut.made_of.mechanism is None
+    assert as_in_run(BasisMatch(), seen, recorded) is recorded
+
+
 def test_of_other_mechanisms_and_of_the_counts_documents_are_as_they_are() -> None:
     _, seen, documents, _ = a_run("pd-svd")
+    odd = Observables({**seen, "kept_columns": np.ones(7)})
+    assert as_in_run(BlocksMatch(), odd, documents) is documents
     assert as_in_run(CountsMatch(), seen, documents) is documents
     assert as_in_run(OverRows(CountsMatch()), seen, documents) is documents
+    shown = Observables({name: array for name, array in seen.items() if name != "kept_columns"})
     plain = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=make_mechanism("pd-svd", {})))
-    assert as_in_run(BlocksMatch(), seen, plain) is plain
+    assert as_in_run(BlocksMatch(), shown, plain) is plain
 
 
 def test_groups_and_the_population_are_cut_too() -> None:
