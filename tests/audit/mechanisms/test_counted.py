@@ -11,12 +11,15 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.learning.learners import exact_of, learn, quickly
 from ksdp.audit.mechanisms.contract import Database, opened
 from ksdp.audit.mechanisms.counted import CAN_FOLLOW, Counted, document_counts
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.lever_space import at_setting, lever_space
+from ksdp.audit.spec import parse_spec
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {"rank": 2}) for name in CAN_FOLLOW),
@@ -139,3 +142,23 @@ def test_a_vocabulary_that_is_too_small_ends_the_run() -> None:
         counted = Counted("pd-svd", at_least=least, parameters={"rank": int((counts == most).sum())})
         with pytest.raises(CorpusError, match=words):
             counted.run(Database(parties()), np.random.default_rng(0))
+
+
+def test_what_is_gained_is_held_against_the_other_mechanism_on_all_candidates() -> None:
+    counted = Counted("pd-svd", at_least=10, parameters={"rank": 2})
+    assert exact_of(counted) == make_mechanism("pd-svd", {"rank": 2})
+    learnt = learn(counted, parties(), None, np.random.default_rng(0))
+    assert learnt.rows.shape == (2, 20)
+    assert quickly(counted) == counted
+
+
+def test_a_search_turns_how_many_documents_and_adds_no_noise() -> None:
+    mechanism = {"name": "counted", "mechanism": "pd-svd", "at_least": 5, "parameters": {"rank": 6}}
+    spec = parse_spec({"corpus": {"path": "x"}, "mechanism": mechanism})
+    space = {lever.name: lever.values for lever in lever_space(spec, 300)}
+    assert space["at-least"] == (5, 10, 20)
+    assert space["rank"] == (6, 3)
+    assert not {"noise", "opens", "advantage"} & set(space)
+    turned = at_setting(spec, {"at-least": 20, "rank": 3}, 300).mechanism
+    assert turned.parameters["at_least"] == 20
+    assert turned.parameters["parameters"]["rank"] == 3
