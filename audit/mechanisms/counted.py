@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,6 +80,8 @@ class Counted:
     mechanism_version: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.at_least, Integral) or isinstance(self.at_least, bool):
+            raise SpecError(f"`at_least` must be a whole number of documents; got {self.at_least!r}.")
         check_least(self, at_least=1)
         if self.mechanism not in CAN_FOLLOW:
             raise SpecError(
@@ -88,9 +91,7 @@ class Counted:
             raise SpecError("`parameters` must be a table: those of the other mechanism.")
         inner: Any = self.inner
         if opens_of(inner) != OPENS[0]:
-            raise SpecError(
-                f"`opens` must be {OPENS[0]!r} after counts of documents: shares are of columns that are known."
-            )
+            raise SpecError(f"`opens` must be {OPENS[0]!r} after counts of documents: a run on shares takes none.")
         if getattr(inner, "weighted", False):
             raise SpecError("`weighted` must be false after counts of documents: who rated what is no vocabulary.")
         if getattr(inner, "announce", ()):
