@@ -26,7 +26,8 @@ class LeversSpec(BaseModel):
     it does not hold go. It decides `most_frequent`, and the weights where `idf = "public"`."""
     most_frequent: _Count | None = None
     """Keep the columns that most documents hold: of the reference, or of this very corpus where there is none. The
-    choice is then announced and nobody protects or audits it, so that no run among parties takes it."""
+    choice is then announced and nobody protects or audits it, so that no run among parties takes it: the mechanism
+    `counted` announces counts of documents, which are audited."""
     units: str | None = None
     """Public centre and scale of every column of a table: a CSV with `column,centre,scale`."""
     hashed: _Count | None = None

@@ -18,6 +18,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
 
 __all__ = ["BlockValues", "inclusion_with_controls", "measure", "run_observables", "sample"]
 
@@ -120,9 +121,9 @@ def measure(
         for places, some in parts.of(at):
             for statistic in statistics:
                 if (ask := getattr(statistic, "ask", None)) is not None:
-                    ask(seen, some)
+                    ask(seen, as_in_run(statistic, seen, some))
             for statistic in statistics:
-                found = statistic.evaluate(seen, some).astype(precision)
+                found = evaluated(statistic, seen, some).astype(precision)
                 if not math.isfinite(float(found.sum(dtype=np.float64))) and not np.isfinite(found).all():
                     raise KsdpError(
                         f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(found)).sum())} "

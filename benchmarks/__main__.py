@@ -24,6 +24,7 @@ from benchmarks import (
     ROOT,
     advantage,
     audit_cost,
+    counts_leak,
     data_folder,
     drawn,
     figure_3,
@@ -102,6 +103,7 @@ def main() -> None:
         ),
         "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
         "in-and-out": lambda chosen: in_and_out.run(chosen.corpora, chosen.sizes),
+        "counts-leak": lambda chosen: counts_leak.run(chosen.corpora, chosen.documents, chosen.with_runs),
         "drawn": lambda chosen: drawn.run([corpus for corpus in chosen.corpora if corpus in drawn.CORPORA]),
         "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
         "sigma-leak": lambda chosen: sigma_leak.run(

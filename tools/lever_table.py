@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 6
 RUN = {"pd-svd": {"solver": "power"}, "sigma-svd": {"solver": "power"}, "pd-pca": {"solver": "power"}}
 """Parameters that a run by announced sums needs."""
+AROUND = "counted"
+"""It stands around another mechanism, whose parameters are a table of its own; PD-NMF by default."""
 ROWS: Mapping[str, Mapping[str, Any]] = {
     '`weighting = "tf-idf"`, `idf = "party"`': {"weighting": "tf-idf", "idf": "party", "party": "who"},
     '`idf = "public"`': {"weighting": "tf-idf", "idf": "public", "levers": {"reference": "public.tsv"}},
@@ -56,7 +58,8 @@ noise) is a term of the protocol file and the same in both.
 TAIL = """
 `idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With
 `solver = "limit"` PD-SVD and its kin are audited, or run with `opens = "final"`; a run that opens every round
-takes `"power"`. PD-NMF takes `opens = "final"` and `weighted` in a run with `beta` and `delta` above 0.
+takes `"power"`. `counted` is around PD-NMF here; around PD-SVD and its kin it takes the levers that they take.
+PD-NMF takes `opens = "final"` and `weighted` in a run with `beta` and `delta` above 0.
 """
 
 
@@ -123,15 +126,21 @@ def _run(base: Path, keys: Mapping[str, Any], name: str) -> None:
 
 
 def _made(name: str, changes: Mapping[str, Any]) -> Any:
-    if not set(changes) <= {field.name for field in fields(cast(Any, type(make_mechanism(name, {}))))}:
+    plain: Any = make_mechanism(name, {})
+    if not set(changes) <= {field.name for field in fields(plain.inner if name == AROUND else plain)}:
         raise KsdpError("it has no such parameter.")
-    return make_mechanism(name, dict(changes))
+    return make_mechanism(name, _inside(name, changes))
+
+
+def _inside(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of PD-NMF where another mechanism is around it."""
+    return {"parameters": dict(changes)} if name == AROUND else dict(changes)
 
 
 def _playable(name: str, changes: Mapping[str, Any]) -> None:
     regular = {"beta": 1.0, "delta": 1.0} if name == "pd-nmf" and "opens" in changes else {}
     own = {} if changes.get("opens") == "final" else RUN.get(name, {})
-    check_program(make_mechanism(name, {**own, **changes, **regular}))
+    check_program(make_mechanism(name, _inside(name, {**own, **changes, **regular})))
 
 
 if __name__ == "__main__":

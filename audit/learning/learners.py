@@ -14,6 +14,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.learning.ratings import predicts
 from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
@@ -51,7 +52,7 @@ def exact_of(mechanism: Mechanism) -> Mechanism:
     SpecError
         If it learns no basis.
     """
-    if isinstance(mechanism, Noisy):
+    if isinstance(mechanism, Noisy | Counted):
         return mechanism.inner
     if isinstance(mechanism, GaussianReleases):
         name = "pd-nmf" if getattr(mechanism, "nonnegative", False) else "pd-svd"

@@ -57,6 +57,9 @@ class Database:
     held: NDArray[np.int64] | None = None
     """Rows of the corpus that were stacked into the victim's matrix, in its order; None where there is no corpus.
     For the audit's canaries: no mechanism reads it."""
+    chosen: tuple[NDArray[np.int64], int] | None = None
+    """Which columns these are of how many candidates, where fewer are left: what is drawn in public for a column
+    is drawn for all candidates, so that it is the same whichever are left."""
 
     def __post_init__(self) -> None:
         if not self.parties:

@@ -21,6 +21,7 @@ from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.kept_columns import evaluated
 
 __all__ = ["OfRun", "SumOverRuns", "Together"]
 
@@ -72,7 +73,9 @@ class OfRun:
         """One number a document, from this run alone."""
 
         def compute() -> NDArray[np.float64]:
-            return self.statistic.evaluate(_of_run(observables, self.place), _documents_of(documents, self.place))
+            return evaluated(
+                self.statistic, _of_run(observables, self.place), _documents_of(documents, self.place)
+            )
 
         # Once: the sum over runs asks for it again.
         return cast(NDArray[np.float64], observables.derive((self, documents), compute))

@@ -11,6 +11,7 @@ from typing import Any
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import OPENS, opens_of
+from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import mechanism_of
@@ -22,7 +23,18 @@ Value = str | int | float
 Setting = Mapping[str, Value]
 """Lever to value."""
 
-LEVERS = ("most-frequent", "rank", "iterations", "directions", "opens", "noise", "advantage", "clip", "drawn")
+LEVERS = (
+    "most-frequent",
+    "rank",
+    "iterations",
+    "directions",
+    "opens",
+    "at-least",
+    "noise",
+    "advantage",
+    "clip",
+    "drawn",
+)
 """By name. Party size is none of them: it is a fact, and advice says how many documents it would take."""
 
 _TERMS = (4000, 2000, 1000, 500, 250)
@@ -49,7 +61,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
         Columns of the corpus as the spec has it, before a public basis.
     """
     mechanism: Any = mechanism_of(spec.mechanism)
-    inner = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
+    inner = mechanism.inner if isinstance(mechanism, Noisy | Counted) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
     text = spec.corpus.format != "table" and spec.corpus.columns is None
     found: list[Lever] = []
@@ -67,7 +79,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
         now = spec.corpus.levers.directions
         smaller = (math.ceil(now * part) for part in (0.5, 0.25))
         found.append(Lever("directions", (now, *(count for count in smaller if count > (rank or 1)))))
-    if "opens" in has and not isinstance(inner, Moments):
+    if "opens" in has and not isinstance(mechanism, Counted) and not isinstance(inner, Moments):
         shows = opens_of(inner)
         found.append(Lever("opens", (shows, *(word for word in OPENS if word != shows))))
     if isinstance(inner, Moments):
@@ -76,6 +88,8 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
             found.append(Lever("advantage", (promised, *(value for value in _ADVANTAGES if value != promised))))
         if spec.corpus.levers.clip is None:
             found.append(Lever("clip", _CLIPS))
+    elif isinstance(mechanism, Counted):
+        found.append(Lever("at-least", tuple(mechanism.at_least * times for times in (1, 2, 4))))
     elif "V" in {a.name for a in mechanism.observables(max(features, 64))} and "opens" in has:
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
         found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
@@ -117,7 +131,10 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         columns = levers["directions"] = int(setting["directions"])
     if "clip" in setting:
         levers["clip"] = float(setting["clip"])
-    inner = mechanism.setdefault("parameters", {}) if mechanism["name"] == Noisy.name else mechanism
+    wraps = mechanism["name"] in (Noisy.name, Counted.name)
+    inner = mechanism.setdefault("parameters", {}) if wraps else mechanism
+    if "at-least" in setting:
+        mechanism["at_least"] = int(setting["at-least"])
     if "rank" in setting:
         inner["rank"] = int(setting["rank"])
     if "iterations" in setting:
@@ -162,7 +179,7 @@ def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
 def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:
     """What changes in the mechanism's parameters; it announces no iteration that is left out."""
     mechanism: Any = mechanism_of(spec.mechanism)
-    inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
+    inner: Any = mechanism.inner if isinstance(mechanism, Noisy | Counted) else mechanism
     key = _iterations_key(inner)
     changes: dict[str, Any] = {} if key is None else {key: count}
     if key is not None and count < getattr(inner, key) and getattr(inner, "at", ()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ class BasisMatch:
     version: int = 3
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
+    of_expected: ClassVar[bool] = True
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
@@ -65,6 +66,7 @@ class TopicsMatch:
     version: int = 3
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
+    of_expected: ClassVar[bool] = True
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""

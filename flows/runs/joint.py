@@ -19,6 +19,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
+from ksdp.storage.readers.toml import toml_value
 from ksdp.storage.runs.ledger import Ledger
 
 __all__ = ["JointAudit", "covering", "identity_text", "joint_audits", "joint_table", "record_joint"]
@@ -93,7 +94,7 @@ def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
     ]
     lines = ["[mechanism]", f'name = "{Together.name}"']
     for run in twice:
-        lines += ["", "[[mechanism.runs]]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
+        lines += ["", "[[mechanism.runs]]", *(f"{key} = {toml_value(value)}" for key, value in run.items())]
     lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
     together = make_mechanism(Together.name, {"runs": twice})
     if getattr(together, "learn_from", ()) or getattr(together, "learn_always", ()):

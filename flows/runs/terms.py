@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.readers.toml import read_toml, toml_value
 
 __all__ = ["Run", "features_hash", "protocol_text", "public_key", "read_run"]
 
@@ -158,7 +157,7 @@ def protocol_text(spec: Spec, features: Mapping[str, str | int], parties: Sequen
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {json.dumps(value)}" for key, value in table.items() if value is not None]
+    return [f"{key} = {toml_value(value)}" for key, value in table.items() if value is not None]
 
 
 def _participant(base: Path, node: PartySpec) -> Participant:

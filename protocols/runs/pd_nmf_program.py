@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.factorisation.nmf_agreed import agreed_topics
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Silent, dot, gram_rows, product
-from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
+from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents
 from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart, part_squares, topics_from_parts
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
@@ -57,7 +59,9 @@ def check_nmf(mechanism: PDNMF) -> None:
         )
 
 
-def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
+def nmf_program(
+    mechanism: PDNMF, matrix: sp.csr_array, chosen: tuple[NDArray[np.int64], int] | None = None
+) -> PartyProgram:
     """One party of `PDNMF`.
 
     Parameters
@@ -66,6 +70,8 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
         Public, the same at every party.
     matrix : canonical CSR, shape (n, d)
         This party's rows; non-negative.
+    chosen : optional
+        Which columns these are of how many (`Database.chosen`).
 
     Returns
     -------
@@ -93,7 +99,7 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
     """
     check_nmf(mechanism)
     penalties, tolerance = mechanism.penalties, mechanism.tolerance
-    start = random_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed)
+    start = agreed_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed, chosen)
     if mechanism.start == "pd-nmf-init":
         (model,) = local_models([matrix], mechanism.rank, mechanism.local_fit)
         merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Mechanism, opens_of
+from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram
@@ -19,6 +20,7 @@ from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.protocols.runs.counted_program import counted_program
 from ksdp.protocols.runs.final_terms import check_final, opens_final
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
 from ksdp.protocols.runs.pd_svd_program import check_svd, svd_program
@@ -72,6 +74,10 @@ class Program:
         return self.kind is GaussianReleases
 
 
+def _check_counted(mechanism: Counted) -> None:
+    program_of(mechanism.inner).check(mechanism.inner)
+
+
 _NMF = Program(PDNMF, lambda mechanism, matrix, parties: nmf_program(mechanism, matrix), check_nmf)
 _SVD = Program(PDSVD, lambda mechanism, matrix, parties: svd_program(mechanism, matrix), check_svd)
 PROGRAMS = MappingProxyType(
@@ -80,6 +86,9 @@ PROGRAMS = MappingProxyType(
         "pd-svd": _SVD,
         "sigma-svd": _SVD,
         "pd-pca": _SVD,
+        "counted": Program(
+            Counted, lambda mechanism, matrix, parties: counted_program(mechanism, matrix), _check_counted
+        ),
         "hardt-roth": Program(),
         "moments": Program(),
         "dp-nmf": Program(),
@@ -157,7 +166,8 @@ def is_noisy(mechanism: Mechanism) -> TypeGuard[GaussianReleases]:
 
 def needs_norms(mechanism: Mechanism) -> bool:
     """Whether a run takes normed sums."""
-    return isinstance(mechanism, PDSVD) and not mechanism.reveal_sigma and not opens_final(mechanism)
+    inner = mechanism.inner if isinstance(mechanism, Counted) else mechanism
+    return isinstance(inner, PDSVD) and not inner.reveal_sigma and not opens_final(inner)
 
 
 def check_program(mechanism: Mechanism) -> None:
@@ -195,6 +205,8 @@ def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) 
 def sum_entries(mechanism: Mechanism, features: int) -> int:
     """Entries of the largest array that is summed, announced or sent in a run."""
     rows = 0
+    if isinstance(mechanism, Counted):
+        return sum_entries(mechanism.inner, features)
     if isinstance(mechanism, Moments):
         return max(features * (features + 1) // 2, int(mechanism.rank) * features)
     if isinstance(mechanism, DPdisPCA):

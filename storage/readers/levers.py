@@ -66,7 +66,7 @@ def read_levers(
             if counts is None:
                 raise SpecError(
                     "`corpus.levers.most_frequent` needs `reference` here: without one the choice is made from "
-                    "the documents, and parties would have to announce it."
+                    'the documents, and parties would have to announce it, as the mechanism "counted" does.'
                 )
             frequency = np.bincount(counts.indices, minlength=features)[columns]
         chosen = most_frequent(frequency, asked.most_frequent)

@@ -1,15 +1,17 @@
-"""Specs, protocol files and notices: TOML that a person wrote."""
+"""Specs, protocol files and notices: TOML that a person wrote, and values as they write them."""
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import SpecError
 from ksdp.storage.readers.limits import LARGEST_TOML, is_regular
 
-__all__ = ["read_toml"]
+__all__ = ["read_toml", "toml_value"]
 
 
 def read_toml(path: Path, what: str = "") -> dict[str, Any]:
@@ -42,3 +44,19 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
         raise SpecError(f"{subject}{path.name} is not TOML: {error}.") from error
     except (RecursionError, ValueError) as error:  # a path with a zero byte; tables in tables without end
         raise SpecError(f"{subject}{path.name} cannot be read: {type(error).__name__}.") from error
+
+
+def toml_value(value: Any) -> str:
+    """A value as it stands behind its key; of tables inside it, keys whose value is None are left out.
+
+    Examples
+    --------
+    >>> toml_value({"rank": 2, "at": ["last", 3], "scale": None, "reveal_sigma": True})
+    '{ "rank" = 2, "at" = ["last", 3], "reveal_sigma" = true }'
+    """
+    if isinstance(value, Mapping):
+        inside = (f"{json.dumps(str(key))} = {toml_value(one)}" for key, one in value.items() if one is not None)
+        return f"{{ {', '.join(inside)} }}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value)

@@ -38,7 +38,10 @@ RELEASES = ("tests/audit/statistics/test_releases_match.py",)
 PEM = ("tests/audit/statistics/test_releases_match_pem.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
 PARTS = ("tests/audit/test_document_parts.py",)
-TOGETHER = ("tests/audit/mechanisms/test_together.py",)
+KEPT = ("tests/audit/statistics/test_kept_columns.py",)
+COUNTED = ("tests/audit/mechanisms/test_counted.py",)
+COUNTS = ("tests/audit/statistics/test_document_counts.py",)
+TOGETHER = ("tests/audit/mechanisms/test_together.py", *KEPT)
 
 
 @dataclass(frozen=True)
@@ -1018,9 +1021,51 @@ MUTANTS: list[Mutant] = [
         tests=MATCH,
     ),
     *_of(
+        "audit/mechanisms/counted.py",
+        ("counts >= self.at_least", "counts > self.at_least"),
+        ("self.kept(np.sum(counts, axis=0))", "self.kept(counts[0])"),
+        ("for party in database.outside]", "for party in range(len(counts))]"),
+        ("Database(parties, database.coalition, database.held, chosen)", "Database(parties, database.coalition)"),
+        ("indices[data != 0]", "indices"),
+        ("wide[..., kept] = seen", "wide[..., : int(kept.sum())] = seen"),
+        ("return (KEPT_COLUMNS, *getattr", "return (DOCUMENT_COUNTS, *getattr"),
+        ("opens_of(inner) != OPENS[0]", "False"),
+        ('getattr(inner, "weighted", False)', "False"),
+        tests=COUNTED,
+    ),
+    *_of(
+        "audit/statistics/document_counts.py",
+        ("(np.asarray(rows.data) != 0).astype(np.float64)", "np.asarray(rows.data)"),
+        ("np.asarray(pool.share * drawn + pool.fixed_share * others)", "np.asarray(pool.share * drawn)"),
+        ("return np.asarray(counts - _of_pool(pool)[1]) if known else counts", "return counts"),
+        ("_apart(observables, pool) > 0.5", "_apart(observables, pool) > 1.5"),
+        ("possible = WithinColumns(np.asarray(_apart(observables, pool) > 0.5))", "possible = None"),
+        ("np.minimum.reduceat", "np.maximum.reduceat"),
+        ("apart = counts - pool.share * drawn - fixed", "apart = counts - pool.share * drawn"),
+        ("for by in (1, 2)]", "for by in (2, 1)]"),
+        ("np.where(kept, stays, goes)", "np.where(kept, goes, stays)"),
+        ("np.maximum(drawn - 1.0, 0.0)", "drawn"),
+        tests=COUNTS,
+    ),
+    *_of(
+        "audit/statistics/kept_columns.py",
+        ('getattr(of, "of_candidates", False)', "False"),
+        ('if getattr(of, "of_expected", False):', "if False:"),
+        (
+            "return statistic.evaluate(observables, as_in_run(statistic, observables, documents))",
+            "return statistic.evaluate(observables, documents)",
+        ),
+        ("emptied(some.matrix, kept)", "some.matrix"),
+        ("drawn=emptied(pool.drawn, kept)", "drawn=pool.drawn"),
+        ("cut(some.population)", "some.population"),
+        ("_expected(whole).at(places)", "_expected(whole)"),
+        ('getattr(statistic, "statistic", statistic)', "statistic"),
+        tests=KEPT,
+    ),
+    *_of(
         "audit/mechanisms/together.py",
-        ("self.statistic.evaluate(_of_run(observables, self.place),", "self.statistic.evaluate(observables,"),
-        ("_documents_of(documents, self.place))", "documents)"),
+        ("self.statistic, _of_run(observables, self.place),", "self.statistic, observables,"),
+        ("observables, self.place), _documents_of(documents, self.place)", "observables, self.place), documents"),
         ("derive((self, documents), compute)", 'derive("value", compute)'),
         ("derive((self, documents), compute)", "derive(self, compute)"),
         ("derive((self, documents), compute)", "derive((self.place, documents), compute)"),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
+from ksdp.audit.mechanisms.factorisation.nmf_agreed import start_of
 from ksdp.audit.mechanisms.factorisation.nmf_announced import (
     DATA_STARTS,
     SUMS,
@@ -27,7 +28,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_released import (
     summed_up,
     topics_from,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, initial_topics, merged_models
+from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, merged_models
 from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
@@ -241,15 +242,14 @@ class PDNMF:
         self, database: Database, at: frozenset[int] | None = None, *, release: bool = False
     ) -> tuple[NDArray[np.float64], Factorisation | None, dict[str, NDArray[np.float64]]]:
         """The start, how PD-NMF-Init came to it, and what nnsvd announced (or `release`d) on its way."""
-        how, parties, seed = self.local_fit, database.parties, self.start_seed
-        at = self._at if at is None else at
+        how, seed, at = self.local_fit, self.start_seed, self._at if at is None else at
         if self.start == "pd-nmf-init":
-            made = merged_models(parties, self.rank, how, seed=seed, coalition=database.coalition, at=at)
+            made = merged_models(database.parties, self.rank, how, seed=seed, coalition=database.coalition, at=at)
             return made.T, made, {}
         if self._by_svd:
             start, beside = self._by_svd.run(database, release=release)
             return start, None, beside
-        return initial_topics(self.start, parties, self.rank, how, seed=seed), None, {}
+        return start_of(self.start, database, self.rank, how, seed=seed), None, {}
 
     @property
     def local_fit(self) -> LocalFit:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, Releases, opens_of
+from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.verdicts.certificate import pair_advantage
@@ -94,6 +95,10 @@ class Noisy:
         inner = self.inner
         if isinstance(inner, Noisy):
             raise SpecError("`mechanism` must not be noisy itself; add up the noise instead.")
+        if isinstance(inner, Counted):
+            raise SpecError(
+                "`mechanism` must not be counted: counts are announced as they are, and decide columns."
+            )
         if getattr(inner, "start", "") == "nnsvd" and self.opens != OPENS[1]:
             raise SpecError(
                 '`start` must not be "nnsvd" with noise: what makes that start has entries of both signs.'

@@ -1,0 +1,217 @@
+"""A vocabulary agreed by secure document counts: which columns stay is the first thing that a run announces."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.csr_rows import take_columns
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.checks import check_least
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, opens_of
+from ksdp.audit.mechanisms.guarantee import Guarantee, measured
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.document_counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
+
+__all__ = ["CAN_FOLLOW", "Counted", "document_counts", "widened"]
+
+CAN_FOLLOW = ("pd-nmf", "pd-pca", "pd-svd", "sigma-svd")
+"""Mechanisms that run on the columns that are left."""
+_STARTS = ("random", "random-2x", "nnsvd")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts in how many documents each candidate column is, keeps those in `at_least` so many, runs on these.
+
+    The columns of the corpus are the candidates: they are public, as of every run. One secure sum adds up in how
+    many documents each has an entry other than 0 (of rows as they are weighed), over all parties and exactly.
+    Everybody derives the same columns from it. Another mechanism then runs on the rows as they are in these
+    columns; they are not made as long as before.
+
+    Announces ``document_counts``, shape (features,): the counts of documents outside the coalition, which
+    subtracts its own; ``kept_columns``, shape (features,), 1 where a column stays; and what the other mechanism
+    announces, in the candidates' columns, with zeros in those that went.
+
+    The counts are exact. A column whose count is small tells who is in by itself, and they are as many linear
+    equations in who is in as there are candidates (`counts-match`). `at_least` bounds what the other mechanism
+    announces, not what the counts do: those below it are announced too.
+
+    Parameters
+    ----------
+    mechanism : {"pd-nmf", "pd-pca", "pd-svd", "sigma-svd"}
+        What runs on the columns that are left. It opens every round, and is of no ratings.
+    at_least : int
+        m, at least 1: columns in fewer documents of all parties go.
+    parameters : mapping
+        Of the other mechanism; its defaults are filled in.
+    mechanism_version : int
+        Of the other mechanism; filled in. So runs of another version are never taken for these.
+
+    Examples
+    --------
+    >>> rows = sp.csr_array([[1.0, 0.0, 2.0, 0.0], [3.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]])
+    >>> counted = Counted("pd-svd", at_least=2, parameters={"rank": 1})
+    >>> seen = counted.run(Database((rows[:1], rows[1:])), np.random.default_rng(0))
+    >>> seen["document_counts"], seen["kept_columns"], np.abs(seen["V"]).round(2)
+    (array([3., 1., 2., 0.]), array([1., 0., 1., 0.]), array([[0.92, 0.  , 0.38, 0.  ]]))
+    """
+
+    name: ClassVar[str] = "counted"
+    version: ClassVar[int] = 1
+    noise_free: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = measured(
+        "this package",
+        "A measurement. Counts of documents are announced as they are, without noise.",
+    )
+
+    mechanism: str = "pd-nmf"
+    at_least: int = 2
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    mechanism_version: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.at_least, Integral) or isinstance(self.at_least, bool):
+            raise SpecError(f"`at_least` must be a whole number of documents; got {self.at_least!r}.")
+        check_least(self, at_least=1)
+        if self.mechanism not in CAN_FOLLOW:
+            raise SpecError(
+                f"`mechanism` must be {', '.join(CAN_FOLLOW)} after counts of documents; got {self.mechanism!r}."
+            )
+        if not isinstance(self.parameters, Mapping):
+            raise SpecError("`parameters` must be a table: those of the other mechanism.")
+        inner: Any = self.inner
+        if opens_of(inner) != OPENS[0]:
+            raise SpecError(f"`opens` must be {OPENS[0]!r} after counts of documents: a run on shares takes none.")
+        if getattr(inner, "weighted", False):
+            raise SpecError("`weighted` must be false after counts of documents: who rated what is no vocabulary.")
+        if getattr(inner, "announce", ()):
+            raise SpecError("`announce` must be left out after counts of documents.")
+        if getattr(inner, "start", _STARTS[0]) not in _STARTS:
+            raise SpecError(
+                f"`start` must be one of {', '.join(_STARTS)} after counts of documents; got {inner.start!r}."
+            )
+        if self.mechanism_version not in (None, inner.version):
+            raise SpecError(f"`mechanism_version` must be {inner.version}; got {self.mechanism_version!r}.")
+        filled = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner) if f.init}
+        object.__setattr__(self, "parameters", filled)
+        object.__setattr__(self, "mechanism_version", inner.version)
+
+    @cached_property
+    def inner(self) -> Mechanism:
+        """The other mechanism."""
+        return make_mechanism(self.mechanism, self.parameters)
+
+    @property
+    def rank(self) -> int:
+        """Of the other mechanism."""
+        return int(getattr(self.inner, "rank", 1))
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether the other mechanism refuses negative entries."""
+        return bool(getattr(self.inner, "nonnegative", False))
+
+    @property
+    def final(self) -> tuple[str, ...]:
+        """The columns that are left, and the other mechanism's final output in them."""
+        return (KEPT_COLUMNS, *getattr(self.inner, "final", ()))
+
+    @property
+    def learn_from(self) -> tuple[str, ...]:
+        """What must be learnt from where it is small: see `audit.coverage.learnable`."""
+        return tuple(getattr(self.inner, "learn_from", ()))
+
+    @property
+    def learn_always(self) -> tuple[str, ...]:
+        """What must be learnt from whatever its size."""
+        return tuple(getattr(self.inner, "learn_always", ()))
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Those of the counts and of the columns that are left."""
+        return COUNTS
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces for so many candidates."""
+        own = (Announced(DOCUMENT_COUNTS, (features,)), Announced(KEPT_COLUMNS, (features,)))
+        return (*own, *self.inner.observables(features))
+
+    def kept(self, counts: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which columns stay, by the counts of all parties.
+
+        Raises
+        ------
+        CorpusError
+            If they are too few for the other mechanism.
+        """
+        kept = np.asarray(counts >= self.at_least)
+        left = int(kept.sum())
+        if not left:
+            raise CorpusError(f"`at_least` = {self.at_least} leaves none of {len(counts)} columns.")
+        try:
+            self.inner.observables(left)
+        except SpecError as error:
+            raise CorpusError(
+                f"`at_least` = {self.at_least} leaves {left} of {len(counts)} columns, too few for "
+                f"{self.mechanism}: {error}"
+            ) from None
+        return kept
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Count, then run the other mechanism on the columns that are left.
+
+        Raises
+        ------
+        CorpusError
+            If too few columns are left, or as by the other mechanism.
+        """
+        counts = [document_counts(part) for part in database.parties]
+        kept = self.kept(np.sum(counts, axis=0))
+        outside = np.sum([counts[party] for party in database.outside], axis=0)
+        seen = self.within(database, kept, rng)
+        return Observables({DOCUMENT_COUNTS: outside, KEPT_COLUMNS: kept.astype(np.float64), **seen})
+
+    def within(self, database: Database, kept: NDArray[np.bool_], rng: np.random.Generator) -> Observables:
+        """What the other mechanism announces of the rows in some of the columns, in the candidates' columns."""
+        chosen = (np.flatnonzero(kept), len(kept))
+        parties = tuple(take_columns(part, kept) for part in database.parties)
+        seen = self.inner.run(Database(parties, database.coalition, database.held, chosen), rng)
+        return Observables(widened(self.inner, seen, kept))
+
+
+def document_counts(rows: sp.csr_array) -> NDArray[np.float64]:
+    """In how many rows each column has an entry other than 0, shape (d,).
+
+    Examples
+    --------
+    >>> document_counts(sp.csr_array([[0.5, 0.0], [2.0, -1.0]]))
+    array([2., 1.])
+    """
+    indices, data = np.asarray(rows.indices), np.asarray(rows.data)
+    return np.bincount(indices[data != 0], minlength=rows.shape[1]).astype(np.float64)
+
+
+def widened(mechanism: Mechanism, seen: Mapping[str, Any], kept: NDArray[np.bool_]) -> dict[str, Any]:
+    """What a mechanism announced of some columns, as of all, with zeros in those that went.
+
+    Columns are along the last axis; an array whose last axis is no shorter with fewer of them stays as it is.
+    """
+    left = {a.name: a.shape for a in mechanism.observables(int(kept.sum()))}
+    arrays = dict(seen)
+    for announced in mechanism.observables(len(kept)):
+        if announced.name not in seen or announced.shape == left[announced.name]:
+            continue
+        wide = np.zeros(announced.shape)
+        wide[..., kept] = seen[announced.name]
+        arrays[announced.name] = wide
+    return arrays

@@ -1,0 +1,145 @@
+"""Documents as a run had them that kept some of its columns: what a statistic is to look for in its announcements.
+
+Which columns stay is decided by every run's own counts (`mechanisms.counted`). A document's entries in columns
+that went were never added to anything: whoever looks for them rules everybody out. So statistics of what was
+announced afterwards are given the documents, and what databases are made of, in the columns that this run kept.
+What is expected of any run, before it, is worked out once, in the columns that are expected to stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.csr_rows import emptied
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.document_counts import KEPT_COLUMNS, expected_counts
+from ksdp.audit.statistics.products import announced
+
+__all__ = ["as_in_run", "evaluated"]
+
+Kept = NDArray[np.bool_]
+
+
+@runtime_checkable
+class _Cuts(Protocol):
+    """A mechanism that keeps columns by counts."""
+
+    at_least: int
+    inner: Mechanism
+
+    def within(self, database: Database, kept: Kept, rng: np.random.Generator) -> Observables:
+        """What the mechanism inside announces of these columns."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Within:
+    """The mechanism inside, on columns that are decided."""
+
+    whole: _Cuts
+    kept: Kept
+    noise_free: bool = True
+
+    @property
+    def inner(self) -> Mechanism:
+        """With its parameters, for statistics that ask for them."""
+        return self.whole.inner
+
+    @property
+    def name(self) -> str:
+        """Of the mechanism inside."""
+        return self.inner.name
+
+    @property
+    def version(self) -> int:
+        """Of the mechanism inside."""
+        return self.inner.version
+
+    def observables(self, features: int) -> Any:
+        """Of the mechanism inside."""
+        return self.inner.observables(features)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Run the mechanism inside."""
+        return self.whole.within(database, self.kept, rng)
+
+
+def evaluated(statistic: Statistic, observables: Observables, documents: Documents) -> NDArray[np.float64]:
+    """One number a document, as by `Statistic.evaluate`, of the documents as the run had them."""
+    return statistic.evaluate(observables, as_in_run(statistic, observables, documents))
+
+
+def as_in_run(statistic: Statistic, observables: Observables, documents: Documents) -> Documents:
+    """The documents as this statistic should have them in this run.
+
+    As they are, where no columns were kept by counts, or the statistic is of the counts themselves
+    (`of_candidates`); in the columns that are expected to stay, where it compares with what is expected of any run
+    (`of_expected`); in those that this run kept, of all others.
+    """
+    of: Any = getattr(statistic, "statistic", statistic)
+    if KEPT_COLUMNS not in observables or getattr(of, "of_candidates", False):
+        return documents
+    if getattr(of, "of_expected", False):
+        return _expected(documents) if isinstance(documents.made_of.mechanism, _Cuts) else documents
+    kept = announced(observables, KEPT_COLUMNS).ravel() > 0.5
+    if kept.shape != documents.matrix.shape[1:]:  # somebody's own array of that name
+        return documents
+
+    def compute() -> Documents:
+        return _cut(documents, kept, lambda pool: observables.derive(("kept", pool), lambda: _pool(pool, kept)))
+
+    return cast(Documents, observables.derive(("kept", documents), compute))
+
+
+def _expected(documents: Documents) -> Documents:
+    if documents.taken_from is not None:
+        whole, places = documents.taken_from
+        return cast(Documents, documents.derive("expected columns", lambda: _expected(whole).at(places)))
+
+    def compute() -> Documents:
+        kept = _stay(documents.made_of)
+        return _cut(documents, kept, lambda pool: pool.derive("expected columns", lambda: _pool(pool, kept)))
+
+    return cast(Documents, documents.derive("expected columns", compute))
+
+
+def _stay(pool: Pool) -> Kept:
+    """Columns that are expected to stay: all, where that is none."""
+    assert isinstance(pool.mechanism, _Cuts)
+    kept = np.asarray(expected_counts(pool) >= pool.mechanism.at_least)
+    return kept if kept.any() else np.ones_like(kept)
+
+
+def _pool(pool: Pool, kept: Kept) -> Pool:
+    own = pool.mechanism
+    inside = _Within(own, kept) if isinstance(own, _Cuts) else own  # nobody can run what was recorded
+    fixed = None if pool.fixed is None else emptied(pool.fixed, kept)
+    return replace(pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside)
+
+
+def _cut(documents: Documents, kept: Kept, pool_of: Any) -> Documents:
+    """The same documents, population and groups without what stands in other columns."""
+
+    def cut(some: Documents | None) -> Documents | None:
+        if some is None:
+            return None
+        pool = None if some.pool is None else pool_of(some.pool)
+        return Documents(
+            emptied(some.matrix, kept),
+            some.background,
+            cut(some.rows),
+            some.starts,
+            cut(some.population),
+            pool,
+        )
+
+    found = cut(documents)
+    assert found is not None
+    if found.pool is None:
+        found = replace(found, pool=pool_of(documents.made_of))
+    return found

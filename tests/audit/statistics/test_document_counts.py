@@ -1,0 +1,196 @@
+"""Statistics of announced counts, beside their formulas, and what they find of who is in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import binom
+
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.design import Block
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.counted import Counted
+from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.document_counts import (
+    COUNTS,
+    CountsAbove,
+    CountsMatch,
+    FewestCount,
+    KeptColumns,
+    expected_counts,
+)
+from ksdp.audit.statistics.terms import SHRINK
+from ksdp.audit.verdicts.ks import ks_table
+
+COUNTED = Counted("pd-svd", at_least=4, parameters={"rank": 1})
+
+
+def rows(n: int = 24, d: int = 40, seed: int = 1) -> sp.csr_array:
+    rng = np.random.default_rng(seed)
+    return canonical(sp.csr_array(rng.normal(size=(n, d)) * (rng.random((n, d)) < np.linspace(0.6, 0.05, d))))
+
+
+def drawn(others: str) -> tuple[np.ndarray, Observables, Pool, sp.csr_array]:
+    """Who is in, what a run on half of the documents announces, and what an adversary knows."""
+    matrix, fixed = rows(), rows(8, seed=5)
+    held = np.isin(np.arange(24), np.random.default_rng(2).choice(24, 12, replace=False))
+    parties, pool = [sp.csr_array(matrix[held])], Pool(matrix, 0.5, mechanism=COUNTED)
+    if others != "none":
+        parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
+        pool = Pool(matrix, 0.5, fixed, COUNTED, 0.5 if others == "drawn" else 1.0, others == "colluding")
+    coalition = frozenset({1}) if others == "colluding" else frozenset[int]()
+    seen = COUNTED.run(Database(tuple(parties), coalition), np.random.default_rng(0))
+    return held, seen, pool, matrix
+
+
+@pytest.mark.parametrize("others", ["none", "fixed", "drawn", "colluding"])
+def test_as_many_counts_as_documents_tell_who_is_in(others: str) -> None:
+    held, seen, pool, matrix = drawn(others)
+    found = CountsMatch().evaluate(seen, Documents(matrix, pool=pool))
+    assert found[held].min() > found[~held].max()
+
+
+@pytest.mark.parametrize("others", ["none", "fixed", "drawn", "colluding"])
+def test_a_documents_values_are_its_own_to_the_last_bit(others: str) -> None:
+    _, seen, pool, matrix = drawn(others)
+    some = [3, 17, 4]
+    for statistic in COUNTS:
+        whole = statistic.evaluate(seen, Documents(matrix, pool=pool))
+        alone = statistic.evaluate(seen, Documents(sp.csr_array(matrix[some]), pool=pool))
+        np.testing.assert_array_equal(alone, whole[some], err_msg=statistic.name)
+        assert np.isfinite(whole).all()
+
+
+def test_the_match_is_the_filter_of_rows_of_zeros_and_ones() -> None:
+    """By the formula, of documents that are not ruled out."""
+    held, seen, pool, matrix = drawn("none")
+    ones = (matrix.toarray() != 0).astype(float)
+    counts = ones[held].sum(axis=0)
+    np.testing.assert_array_equal(seen["document_counts"], counts)
+    may = ~(ones[:, counts == 0]).any(axis=1)
+    assert may[held].all()
+    found = CountsMatch().evaluate(seen, Documents(matrix, pool=pool))
+    assert (found[~may] == -2.0).all()
+    left, share = ones[may], 12 / may.sum()
+    less = left - left.mean(axis=0)
+    covariance = less.T @ less + np.eye(40) * SHRINK * np.square(less).sum() / 40
+    wanted = less @ np.linalg.solve(covariance, counts - share * left.sum(axis=0))
+    np.testing.assert_allclose(found[may], wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_many_documents_are_approached_by_steps() -> None:
+    matrix = rows(1500, 900, seed=4)
+    held = np.random.default_rng(0).permutation(1500) < 750
+    counts = (matrix[np.flatnonzero(held)].toarray() != 0).sum(axis=0).astype(float)
+    seen = Observables({"document_counts": counts})
+    found = CountsMatch().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=COUNTED)))
+    assert found[held].mean() - found[~held].mean() > 2 * found.std() / np.sqrt(2)
+
+
+@pytest.mark.parametrize("others", ["none", "fixed", "drawn", "colluding"])
+def test_the_fewest_count_is_that_of_the_rarest_column(others: str) -> None:
+    _, seen, pool, matrix = drawn(others)
+    known = np.zeros(40) if others in ("none", "drawn", "colluding") else (pool.fixed.toarray() != 0).sum(axis=0)
+    found = FewestCount().evaluate(seen, Documents(matrix, pool=pool))
+    for row, value in zip(matrix.toarray(), found, strict=True):
+        assert value == (seen["document_counts"] - known)[row != 0].min()
+
+
+def test_a_document_without_columns_has_a_number_too() -> None:
+    _, seen, pool, _ = drawn("none")
+    empty = Documents(sp.csr_array((3, 40)), pool=pool)
+    for statistic in COUNTS:
+        assert np.isfinite(statistic.evaluate(seen, empty)).all()
+
+
+def test_counts_above_what_is_expected_add_up() -> None:
+    _, seen, pool, matrix = drawn("fixed")
+    everybody, others = (matrix.toarray() != 0), (pool.fixed.toarray() != 0)
+    expected = 0.5 * everybody.sum(axis=0) + others.sum(axis=0)
+    np.testing.assert_array_equal(expected_counts(pool), expected)
+    weighed = (seen["document_counts"] - expected) / np.maximum(0.25 * everybody.sum(axis=0), 1.0)
+    found = CountsAbove().evaluate(seen, Documents(matrix, pool=pool))
+    np.testing.assert_allclose(found, everybody @ weighed)
+
+
+def test_which_columns_stay_is_a_likelihood_ratio() -> None:
+    _, seen, pool, matrix = drawn("fixed")
+    everybody, others = (matrix.toarray() != 0), (pool.fixed.toarray() != 0).sum(axis=0)
+    wanted = np.zeros(24)
+    for column in range(40):
+        rest = everybody[:, column].sum() - 1
+        if rest < 0:
+            continue
+        out, within = (np.clip(binom.sf(4 - others[column] - by, rest, 0.5), 1e-9, 1 - 1e-9) for by in (1, 2))
+        stays = seen["kept_columns"][column] > 0
+        wanted[everybody[:, column]] += np.log(within / out) if stays else np.log((1 - within) / (1 - out))
+    np.testing.assert_allclose(KeptColumns().evaluate(seen, Documents(matrix, pool=pool)), wanted)
+
+
+def plan(runs: int = 60, **design: object) -> Plan:
+    matrix = abs(rows(40, 30, seed=8))
+    corpus = Corpus(canonical(sp.csr_array(matrix)), np.array([str(row) for row in range(40)]))
+    mechanism = {"name": "counted", "mechanism": "pd-svd", "at_least": 4, "parameters": {"rank": 1}}
+    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": mechanism, "parties": {"honest": 8}}
+    return make_plan(parse_spec(tables | {"design": {"party_size": 16, "with_runs": runs} | design}), corpus)
+
+
+def arms(made: Plan) -> dict[str, np.ndarray]:
+    """D of each document, by statistic; and the bits dealt anew, of which nothing is known."""
+    block = Block(0, 0, made.design.runs)
+    found = measure(made, block, sample(made, block), made.tested)
+    bits = found.inclusion[:-CONTROLS]
+    dealt = np.random.default_rng(1).permuted(bits, axis=1)
+    distances = {
+        name: ks_table(values[:-CONTROLS].astype(np.float64), bits).distance
+        for name, values in found.values.items()
+    }
+    nothing = {
+        f"{n} dealt": ks_table(v[:-CONTROLS].astype(np.float64), dealt).distance for n, v in found.values.items()
+    }
+    return distances | nothing
+
+
+def test_an_audit_finds_what_counts_tell_and_holds_the_level_where_there_is_nothing() -> None:
+    made = plan()
+    assert {"counts-above", "counts-match", "fewest-count", "kept-columns"} <= {s.name for s in made.tested}
+    assert not made.coverage.unread
+    found = arms(made)
+    # 30 counts of 32 documents: nearly everything is told.
+    assert np.median(found["counts-match"]) > 0.8
+    chance = 1.36 * np.sqrt(1 / 60 + 1 / 60)
+    for name in ("counts-match", "fewest-count", "counts-above", "kept-columns", "blocks-match", "basis-match"):
+        assert np.mean(found[f"{name} dealt"] > chance) < 0.2, name
+
+
+def test_the_final_output_shows_which_columns_stayed() -> None:
+    made = plan()
+    spec = made.spec.model_copy(update={"statistics": made.spec.statistics.model_copy(update={"sees": "final"})})
+    final = make_plan(spec, made.corpus)
+    assert final.seen == ("kept_columns", "V")
+    assert not final.coverage.unread
+    assert "kept-columns" in {s.name for s in final.tested}
+    assert "counts-match" in final.skipped
+
+
+def test_one_column_that_only_one_document_has_tells_it_apart() -> None:
+    """A planted leak: a count of one is that document."""
+    made = plan()
+    target = int(np.flatnonzero(~np.isin(np.arange(40), made.honest))[0])
+    mark = np.zeros((40, 1))
+    mark[target] = 1.0
+    matrix = canonical(sp.csr_array(sp.hstack([made.corpus.matrix, sp.csr_array(mark)], format="csr")))
+    leaky = make_plan(made.spec, replace(made.corpus, matrix=matrix))
+    block = Block(0, 0, 40)
+    found = measure(leaky, block, sample(leaky, block), leaky.tested)
+    (place,) = np.flatnonzero(leaky.documents(0).matrix.toarray()[:, 30])
+    bits, values = found.inclusion[place], found.values["fewest-count"][place]
+    assert 0 < bits.sum() < 40
+    assert values[bits].min() > 0.5 > values[~bits].max()

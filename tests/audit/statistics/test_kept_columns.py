@@ -1,0 +1,162 @@
+"""Documents in the columns that a run kept: nobody is ruled out for what was never added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import canonical
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.counted import Counted
+from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.registry import make_mechanism, select_statistics, statistics
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.document_counts import CountsMatch
+from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
+from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
+from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.ruled_out import WithinColumns
+
+PARAMETERS: dict[str, dict[str, Any]] = {"pd-nmf": {"rank": 2}, "pd-svd": {"rank": 2}, "sigma-svd": {"rank": 2}}
+
+
+def rows(n: int = 60, d: int = 30, seed: int = 1) -> sp.csr_array:
+    rng = np.random.default_rng(seed)
+    return canonical(sp.csr_array(rng.random((n, d)) * (rng.random((n, d)) < np.linspace(0.6, 0.05, d))))
+
+
+def a_run(name: str) -> tuple[Counted, Observables, Documents, np.ndarray]:
+    counted, matrix = Counted(name, at_least=8, parameters=PARAMETERS[name]), rows()
+    held = np.isin(np.arange(60), np.random.default_rng(2).choice(60, 30, replace=False))
+    seen = counted.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(0))
+    return counted, seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=counted)), held
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_statistics_are_those_of_the_other_mechanism_on_narrow_rows(name: str) -> None:
+    """Every default column, beside the run of the other mechanism on a corpus of these columns alone."""
+    _, seen, documents, held = a_run(name)
+    kept = seen["kept_columns"] > 0
+    assert 5 < kept.sum() < 25
+    narrow = sp.csr_array(documents.matrix[:, np.flatnonzero(kept)])
+    other = make_mechanism(name, PARAMETERS[name])
+    there = other.run(
+        Database((sp.csr_array(narrow[held]),), frozenset(), None, (np.flatnonzero(kept), 30)), _rng()
+    )
+    alone = Documents(narrow, pool=Pool(narrow, 0.5, mechanism=other))
+    families = ("paper", "geometry", "rounds")
+    chosen, _ = select_statistics(families, (), set(there), ())
+    some = 0
+    for statistic in chosen:
+        if getattr(statistic, "of_expected", False):
+            continue
+        found = evaluated(statistic, seen, documents)
+        wanted = statistic.evaluate(there, alone)
+        # Floors under variances and supports are parts of means over columns, and there are more of these.
+        if np.ptp(wanted) > 0.0:
+            assert np.corrcoef(found, wanted)[0, 1] > 0.999, statistic.name
+        np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.01, err_msg=statistic.name)
+        some += 1
+    assert some > 7
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", SumsMatch()), ("pd-svd", BlocksMatch())])
+def test_nobody_who_was_in_is_ruled_out(name: str, statistic: Any) -> None:
+    """With entries in columns that went everybody would be: the run touched none of these."""
+    _, seen, documents, held = a_run(name)
+    found = evaluated(statistic, seen, documents)
+    assert (found[held] > -2.0).all()
+    plain = Documents(
+        documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=make_mechanism(name, {"rank": 2}))
+    )
+    assert (statistic.evaluate(seen, plain)[held] == -2.0).mean() > 0.5
+    assert found[held].mean() > found[~held].mean()
+
+
+@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", TopicsMatch()), ("pd-svd", BasisMatch())])
+def test_what_is_expected_is_worked_out_once_for_all_runs(name: str, statistic: Any) -> None:
+    counted, seen, documents, held = a_run(name)
+    first = as_in_run(statistic, seen, documents)
+    matrix = documents.matrix
+    again = counted.run(Database((sp.csr_array(matrix[~held]),)), np.random.default_rng(0))
+    assert (again["kept_columns"] != seen["kept_columns"]).any()
+    assert as_in_run(statistic, again, documents) is first
+    stays = 0.5 * (matrix.toarray() != 0).sum(axis=0) >= 8
+    np.testing.assert_array_equal(first.matrix.toarray(), np.where(stays, matrix.toarray(), 0.0))
+    some = documents.at(np.array([7, 3]))
+    np.testing.assert_array_equal(evaluated(statistic, seen, some), evaluated(statistic, seen, documents)[[7, 3]])
+    assert np.ptp(evaluated(statistic, seen, documents)) > 0.0
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_documents_value_is_its_own_whoever_is_measured_beside_it(name: str) -> None:
+    """To the last bit, of every column that an audit tries by default."""
+    counted, seen, documents, _ = a_run(name)
+    chosen, _ = select_statistics(("paper", "geometry", "rounds"), (), set(seen), (), counted.statistics)
+    places = np.array([31, 2, 17])
+    for statistic in chosen:
+        whole, some = (evaluated(statistic, seen, each) for each in (documents, documents.at(places)))
+        np.testing.assert_array_equal(some, whole[places], err_msg=statistic.name)
+        assert np.isfinite(whole).all()
+
+
+def test_of_runs_that_were_recorded_documents_are_cut_too() -> None:
+    _, seen, documents, _ = a_run("pd-svd")
+    recorded = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5))
+    cut = as_in_run(BlocksMatch(), seen, recorded)
+    assert not cut.matrix[:, np.flatnonzero(seen["kept_columns"] == 0)].toarray().any()
+    assert cut.made_of.mechanism is None
+    assert as_in_run(BasisMatch(), seen, recorded) is recorded
+
+
+def test_of_other_mechanisms_and_of_the_counts_documents_are_as_they_are() -> None:
+    _, seen, documents, _ = a_run("pd-svd")
+    odd = Observables({**seen, "kept_columns": np.ones(7)})
+    assert as_in_run(BlocksMatch(), odd, documents) is documents
+    assert as_in_run(CountsMatch(), seen, documents) is documents
+    assert as_in_run(OverRows(CountsMatch()), seen, documents) is documents
+    shown = Observables({name: array for name, array in seen.items() if name != "kept_columns"})
+    plain = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=make_mechanism("pd-svd", {})))
+    assert as_in_run(BlocksMatch(), shown, plain) is plain
+
+
+def test_groups_and_the_population_are_cut_too() -> None:
+    _, seen, documents, _ = a_run("pd-svd")
+    assert documents.pool is not None
+    each = Documents(documents.matrix, pool=documents.pool)
+    population = Documents(sp.csr_array(documents.matrix[:9]))
+    groups = Documents(documents.matrix, {}, each, np.arange(0, 61, 2), population, documents.pool)
+    cut = as_in_run(BlocksMatch(), seen, groups)
+    gone = np.flatnonzero(seen["kept_columns"] == 0)
+    assert cut.rows is not None
+    assert cut.population is not None
+    assert cut.pool is cut.rows.pool
+    for matrix in (cut.matrix, cut.rows.matrix, cut.population.matrix, cut.made_of.drawn):
+        assert not matrix[:, gone].toarray().any()
+        assert matrix.shape[1] == 30
+
+
+def test_several_runs_together_are_cut_each_by_itself() -> None:
+    table = {"name": "counted", "mechanism": "pd-svd", "at_least": 8, "parameters": {"rank": 2}}
+    together = Together((table, {"name": "pd-nmf", "rank": 2}))
+    _, alone, documents, held = a_run("pd-svd")
+    seen = together.run(Database((sp.csr_array(documents.matrix[held]),)), np.random.default_rng(0))
+    both = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=together))
+    of = {s.name: s for s in together.statistics}
+    for name in ("blocks-match", "basis-match", "counts-match"):
+        found = evaluated(of[f"run1-{name}"], Observables(seen), both)
+        one = next(s for s in (*statistics().values(), *Counted().statistics) if s.name == name)
+        np.testing.assert_array_equal(found, evaluated(one, alone, documents))
+
+
+def test_columns_decide_who_is_possible() -> None:
+    within = WithinColumns(np.array([True, False]))
+    assert within(sp.csr_array([[1.0, 0.0], [0.0, 1.0]]), lambda key, of: of(None)).tolist() == [True, False]

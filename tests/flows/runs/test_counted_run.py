@@ -1,0 +1,233 @@
+"""A vocabulary agreed by counts of documents: from parties' files, in one process, to what the audit simulates."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.errors import ClearanceError, CorpusError, InputError, SpecError
+from ksdp.audit.mechanisms.contract import Database, opened
+from ksdp.audit.mechanisms.counted import Counted
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.audit.spec import parse_spec
+from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.runs.party_run import enter_documents
+from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run
+from ksdp.protocols.channel.rounds import run_together
+from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import check_program, needs_norms, party_program, sum_entries
+from ksdp.protocols.runs.protocol_file import parse_run_spec
+from ksdp.protocols.runs.run_terms import DifferentTerms, Greeting
+from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.readers.levers import rows_hash
+from ksdp.storage.screening.clearances import write_clearance
+
+NAMES = ("ada", "bob", "cal")
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+TERMS = [f"t{place:02d}" for place in range(14)]
+LEAST = 12
+POWER = {"rank": 2, "solver": "power", "iterations": 40, "tolerance": 0.0}
+INSIDE: dict[str, dict[str, Any]] = {
+    "sigma-svd": POWER,
+    "pd-svd": POWER | {"iterations": 3},
+    "pd-pca": POWER | {"reveal_sigma": True},
+    "pd-nmf": {"rank": 2, "sweeps": 8, "tolerance": 0.0},
+    "nnsvd": {"rank": 2, "sweeps": 4, "tolerance": 0.0, "start": "nnsvd"},
+}
+
+
+def counted(inside: str, least: int = LEAST) -> dict[str, Any]:
+    name = "pd-nmf" if inside == "nnsvd" else inside
+    return {"name": "counted", "mechanism": name, "at_least": least, "parameters": INSIDE[inside]}
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(7)
+    for name in NAMES:
+        make_identity(tmp_path, name)
+        rows = rng.poisson(2.0, (20, len(TERMS))) * (
+            rng.random((20, len(TERMS))) < np.linspace(0.8, 0.05, len(TERMS))
+        )
+        rows[:, 0] += 1
+        sp.save_npz(tmp_path / f"{name}.npz", sp.csr_array(rows.astype(float)))
+    (tmp_path / "words.txt").write_text("".join(f"{term}\n" for term in TERMS))
+    return tmp_path
+
+
+def spec_text(name: str, mechanism: dict[str, Any]) -> str:
+    inside = "".join(f"{key} = {_toml(value)}\n" for key, value in mechanism["parameters"].items())
+    plain = "".join(f"{key} = {_toml(value)}\n" for key, value in mechanism.items() if key != "parameters")
+    corpus = f'[corpus]\npath = "{name}.npz"\nvocabulary = "words.txt"\nweighting = "counts"\nrows = "l2"\n'
+    return f"{corpus}[mechanism]\n{plain}[mechanism.parameters]\n{inside}"
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+
+
+def agreed(base: Path, mechanism: dict[str, Any]) -> Run:
+    """The protocol file as `ksdp columns` writes it from ada's spec."""
+    for name in NAMES:
+        (base / f"{name}.toml").write_text(spec_text(name, mechanism))
+    spec, _ = read_spec_file(base / "ada.toml")
+    columns = corpus_features(spec.corpus, base)
+    features = {"hash": features_hash(columns), "count": len(columns), "rows": rows_hash(spec.corpus, base)}
+    parties = [f"{name}@127.0.0.1:{4000 + place}" for place, name in enumerate(NAMES)]
+    (base / "protocol.toml").write_text(protocol_text(spec, features, parties))
+    return read_run(base / "protocol.toml")
+
+
+def enter(run: Run, base: Path, name: str, **other: Any) -> Any:
+    key = load_private(base / f"{name}.key")
+    said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
+    return enter_documents(run, base / f"{name}.toml", **(said | other))
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_a_run_is_what_the_audit_simulates(base: Path, inside: str) -> None:
+    run = agreed(base, counted(inside))
+    entered = {name: enter(run, base, name) for name in NAMES}
+    rows = {name: each.corpus.matrix for name, each in entered.items()}
+    outcomes, _ = run_together(
+        {
+            name: party_rounds(
+                run.terms,
+                name,
+                load_private(base / f"{name}.key"),
+                party_program(run.terms.mechanism, rows[name], len(NAMES)),
+                each.statement,
+            )
+            for name, each in entered.items()
+        }
+    )
+    public = outcomes["ada"].result.public
+    table = counted(inside)
+    simulated = make_mechanism("counted", {key: value for key, value in table.items() if key != "name"})
+    ideal = simulated.run(Database(tuple(rows.values())), np.random.default_rng(0))
+    obvious = sum((part.toarray() != 0).sum(axis=0) for part in rows.values())
+    np.testing.assert_array_equal(public["document_counts"], obvious)
+    np.testing.assert_array_equal(public["kept_columns"], obvious >= LEAST)
+    assert 3 < public["kept_columns"].sum() < len(TERMS)
+    # PD-SVD on three iterations has not converged; who hides norms pays for every one.
+    names = {"pd-svd": (), "pd-nmf": ("T", "numerators"), "nnsvd": ("T",)}.get(inside, ("V", "sigma"))
+    for name in names:
+        np.testing.assert_allclose(public[name], ideal[name], rtol=0, atol=2e-3, err_msg=name)
+    for name in set(public) & {"V", "T", "mean"}:
+        assert public[name].shape[-1] == len(TERMS)
+        assert not public[name][..., public["kept_columns"] == 0].any()
+        assert public[name].any()
+    assert len({outcome.digest for outcome in outcomes.values()}) == 1
+    assert {outcome.sums for outcome in outcomes.values()} == {outcomes["ada"].sums}
+    assert outcomes["ada"].sums >= 1
+
+
+def test_the_widest_sum_is_that_of_the_candidates() -> None:
+    mechanism = Counted("pd-nmf", parameters={"rank": 2})
+    assert sum_entries(mechanism, 30) >= 30
+    assert sum_entries(Counted("sigma-svd", parameters=POWER), 30) >= 60
+    assert needs_norms(Counted("pd-svd", parameters=POWER))
+    assert not needs_norms(Counted("sigma-svd", parameters=POWER))
+
+
+def test_what_parties_cannot_run_is_refused_as_it_is_alone() -> None:
+    with pytest.raises(SpecError, match="`solver` must be 'power'"):
+        check_program(Counted("pd-svd", parameters={"rank": 2}))
+
+
+def test_parties_that_mean_another_number_of_documents_do_not_meet(base: Path) -> None:
+    run = agreed(base, counted("sigma-svd"))
+    other = replace(run.terms, mechanism=make_mechanism("counted", _without(counted("sigma-svd", LEAST + 1))))
+    greeting = Greeting(other.digest, other.hashes, bytes(32))
+    with pytest.raises(DifferentTerms, match=r"bob agreed .*`mechanism\.at_least` \(12 here\)\.$"):
+        greeting.check(run.terms, "bob")
+    plain = replace(run.terms, mechanism=make_mechanism("sigma-svd", POWER))
+    with pytest.raises(DifferentTerms, match=r"`mechanism\.at_least`"):
+        Greeting(plain.digest, plain.hashes, bytes(32)).check(run.terms, "bob")
+
+
+def _without(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key != "name"}
+
+
+def test_the_protocol_file_says_what_the_spec_says(base: Path) -> None:
+    agreed(base, counted("pd-pca"))
+    tables = tomllib.loads((base / "protocol.toml").read_text())
+    assert tables["mechanism"]["parameters"] == INSIDE["pd-pca"]
+    spec = parse_run_spec(tables)
+    assert spec.mechanism.parameters["at_least"] == LEAST
+
+
+def test_a_clearance_of_a_run_without_counts_is_refused(base: Path) -> None:
+    run = agreed(base, counted("sigma-svd"))
+    whole = enter(run, base, "ada")
+    found = enter(run, base, "ada", clearance=cleared(run, base, whole, run.terms.mechanism), uncleared=False)
+    assert len(found.corpus) == 15
+    for other in (
+        make_mechanism("sigma-svd", POWER),
+        make_mechanism("counted", _without(counted("sigma-svd", LEAST - 1))),
+    ):
+        with pytest.raises(ClearanceError) as refused:
+            enter(run, base, "ada", clearance=cleared(run, base, whole, other), uncleared=False)
+        assert refused.value.failed == "mechanism"
+
+
+def test_other_candidates_are_refused(base: Path) -> None:
+    run = agreed(base, counted("sigma-svd"))
+    (base / "words.txt").write_text("".join(f"{term}\n" for term in reversed(TERMS)))
+    with pytest.raises(InputError, match="features of the corpus"):
+        enter(run, base, "bob")
+
+
+def test_a_run_that_keeps_too_few_columns_ends_at_every_party(base: Path) -> None:
+    run = agreed(base, counted("sigma-svd", 59))
+    entered = {name: enter(run, base, name) for name in NAMES}
+    with pytest.raises(CorpusError, match="`at_least` = 59 leaves 1 of 14 columns, too few for sigma-svd"):
+        run_together(
+            {
+                name: party_rounds(
+                    run.terms,
+                    name,
+                    load_private(base / f"{name}.key"),
+                    party_program(run.terms.mechanism, each.corpus.matrix, len(NAMES)),
+                    each.statement,
+                )
+                for name, each in entered.items()
+            }
+        )
+
+
+def cleared(run: Run, base: Path, whole: Any, mechanism: Any) -> Path:
+    """A clearance of ada's first 15 documents, of an audit of this mechanism."""
+    spec = read_spec_file(base / "ada.toml")[0]
+    shown = load_corpus(parse_spec(spec.model_dump(mode="json")).corpus, base, nonnegative=False)
+    clearance = Clearance(
+        corpus=shown.hash,
+        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+        spec=spec.hash,
+        audits=("one",),
+        verdicts={"sensitive": 0, "clear": 15, "undecided": 0},
+        allowed=("clear",),
+        documents=Clearance.entries(whole.mine.ids[:15], None),
+        salt=None,
+        excluded=0,
+        excluded_documents=None,
+        reviewer="Ana Lytic",
+        created=NOW - timedelta(days=1),
+        expires=NOW + timedelta(days=1),
+        statement="It promises little.",
+        coverage=Covered("every round", tuple(sorted(opened(mechanism, shown.features)))),
+    )
+    path = base / f"{mechanism.name}-{getattr(mechanism, 'at_least', 0)}.clearance"
+    write_clearance(path, clearance, load_private(base / "ada.key"))
+    return path
