@@ -31,6 +31,7 @@ from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.kept_columns import expected_shapes
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 from ksdp.audit.verdicts.raw_filter import RAW
@@ -111,7 +112,7 @@ class Plan:
     @property
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
-        learnt = () if RAW in self.learners else learnable(self.mechanism, self.announced, self.design.runs)
+        learnt = () if RAW in self.learners else learnable(self.mechanism, expected_shapes(self), self.design.runs)
         return coverage(self.opened, self.seen, self.tested, learnt, uncombined(self.mechanism, self.learners))
 
     @property

@@ -8,6 +8,7 @@ What is expected of any run, before it, is worked out once, in the columns that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -15,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import emptied
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.document_counts import KEPT_COLUMNS, expected_counts
 from ksdp.audit.statistics.products import announced
 
-__all__ = ["as_in_run", "evaluated"]
+__all__ = ["as_in_run", "evaluated", "expected_shapes"]
 
 Kept = NDArray[np.bool_]
 
@@ -94,6 +95,37 @@ def as_in_run(statistic: Statistic, observables: Observables, documents: Documen
         return _cut(documents, kept, lambda pool: observables.derive(("kept", pool), lambda: _pool(pool, kept)))
 
     return cast(Documents, observables.derive(("kept", documents), compute))
+
+
+class _Planned(Protocol):
+    """A plan, as far as it is looked at here."""
+
+    @property
+    def announced(self) -> Sequence[Announced]:
+        """What its mechanism announces."""
+        ...
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What is audited."""
+        ...
+
+    @property
+    def pool(self) -> Pool:
+        """What databases are drawn from."""
+        ...
+
+
+def expected_shapes(plan: _Planned) -> tuple[Announced, ...]:
+    """What is announced, in the columns that are expected to stay: how many numbers there are to learn from.
+
+    Of a mechanism that keeps all columns, as it is.
+    """
+    if not isinstance(plan.mechanism, _Cuts):
+        return tuple(plan.announced)
+    kept = _stay(plan.pool)
+    wide, left = (len(kept),), int(kept.sum())
+    return tuple(replace(a, shape=(*a.shape[:-1], left)) if a.shape[-1:] == wide else a for a in plan.announced)
 
 
 def _expected(documents: Documents) -> Documents:

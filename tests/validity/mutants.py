@@ -1049,6 +1049,21 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/kept_columns.py",
+        ("(*a.shape[:-1], left)", "a.shape"),
+        ("a.shape[-1:] == wide", "False"),
+        ("expected_counts(pool) >= pool.mechanism.at_least", "expected_counts(pool) >= 0"),
+        tests=COUNTS,
+    ),
+    *_of(
+        "audit/plan.py",
+        (
+            "learnable(self.mechanism, expected_shapes(self), self.design.runs)",
+            "learnable(self.mechanism, self.announced, self.design.runs)",
+        ),
+        tests=COUNTS,
+    ),
+    *_of(
+        "audit/statistics/kept_columns.py",
         ('getattr(of, "of_candidates", False)', "False"),
         ('if getattr(of, "of_expected", False):', "if False:"),
         (

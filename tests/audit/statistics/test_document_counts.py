@@ -26,6 +26,7 @@ from ksdp.audit.statistics.document_counts import (
     KeptColumns,
     expected_counts,
 )
+from ksdp.audit.statistics.kept_columns import expected_shapes
 from ksdp.audit.statistics.terms import SHRINK
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -168,6 +169,23 @@ def test_an_audit_finds_what_counts_tell_and_holds_the_level_where_there_is_noth
     chance = 1.36 * np.sqrt(1 / 60 + 1 / 60)
     for name in ("counts-match", "fewest-count", "counts-above", "kept-columns", "blocks-match", "basis-match"):
         assert np.mean(found[f"{name} dealt"] > chance) < 0.2, name
+
+
+def test_what_is_small_is_counted_in_the_columns_that_are_expected_to_stay() -> None:
+    """PD-NMF's sums, of fewer numbers than there are runs, must be learnt from: 3 sweeps, 10 columns."""
+    made = plan()
+    counts = expected_counts(made.pool)
+    few = int(np.sort(counts)[-10])
+    left = int((counts >= few).sum())
+    table = {"name": "counted", "mechanism": "pd-nmf", "at_least": few, "parameters": {"rank": 1}}
+    mechanism = made.spec.mechanism.model_validate(table)
+    for runs, learnt in ((3 * left + 20, True), (3 * left - 8, False)):
+        design = made.spec.design.model_copy(update={"with_runs": runs // 2})
+        counted = make_plan(made.spec.model_copy(update={"mechanism": mechanism, "design": design}), made.corpus)
+        assert {a.name: a.shape for a in expected_shapes(counted)}["sums"] == (3, 1, left)
+        assert (counted.design.runs > 3 * left) == learnt
+        assert any(name.startswith("sums ") for name in counted.coverage.unread) == learnt
+    assert counted.design.runs < 3 * 1 * 30
 
 
 def test_the_final_output_shows_which_columns_stayed() -> None:
