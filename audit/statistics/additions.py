@@ -73,7 +73,7 @@ class Additions:
     def _inverse(self) -> NDArray[np.float32]:
         """Of the covariance of w^T e, a coefficient after the other: its upper triangle.
 
-        A product with it reads a quarter of what two triangular solutions would, and waits for nothing.
+        A product with it reads half of what two triangular solutions would, and no number waits for another.
         """
         with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
             return self._inverted()
