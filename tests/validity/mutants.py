@@ -1053,10 +1053,18 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/kept_columns.py",
-        ("(*a.shape[:-1], left)", "a.shape"),
-        ("a.shape[-1:] == wide", "False"),
+        ("(*announced.shape[:-1], int(kept.sum()))", "announced.shape"),
+        ("announced.shape[-1:] == (len(kept),)", "False"),
+        ("isinstance(inner, tuple)", "False"),
+        ('a.name.startswith(f"run{place}_")', "True"),
         ("expected_counts(pool) >= pool.mechanism.at_least", "expected_counts(pool) >= 0"),
         tests=COUNTS,
+    ),
+    *_of(
+        "audit/mechanisms/factorisation/pd_nmf.py",
+        ('{"sums": self._by_svd, "weights"', '{"weights"'),
+        ('"weights": self.weighted and self.opens != "final"}', "}"),
+        tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
         "audit/plan.py",
