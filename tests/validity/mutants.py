@@ -721,6 +721,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/filter_steps.py",
+        ("if bent == 0.0:", "if False:"),
         ("direction[i] = part * direction[i] + left[i]", "direction[i] = left[i]"),
         ("left[i] -= length * image[i]", "pass"),
         ("size, float(left @ left)", "size, size"),
