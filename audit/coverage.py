@@ -53,7 +53,8 @@ def learnable(mechanism: Mechanism, announced: Iterable[Announced], runs: int) -
     """
     sizes = {a.name: math.prod(a.shape) for a in announced}
     small = (name for name in getattr(mechanism, "learn_from", ()) if sizes.get(name, runs) < runs)
-    return (*small, *(name for name in getattr(mechanism, "learn_always", ()) if name in sizes))
+    always = (name for name in getattr(mechanism, "learn_always", ()) if name in sizes)
+    return tuple(dict.fromkeys((*small, *always)))
 
 
 def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]:

@@ -265,7 +265,13 @@ def _documents_of(documents: Documents, place: int) -> Documents:
         return documents
     one = pool.mechanism.inner[place - 1]
     own = pool.derive(("run", place), lambda: dataclasses.replace(pool, mechanism=one))
-    return cast(Documents, documents.derive(own, lambda: dataclasses.replace(documents, pool=own)))
+
+    def made() -> Documents:
+        taken = documents.taken_from
+        whole = None if taken is None else (_documents_of(taken[0], place), taken[1])
+        return dataclasses.replace(documents, pool=own, taken_from=whole)
+
+    return cast(Documents, documents.derive(own, made))
 
 
 def _of_run(observables: Observables, place: int) -> Observables:

@@ -97,7 +97,7 @@ class CountsMatch:
     """
 
     name: str = "counts-match"
-    version: int = 1
+    version: int = 2
     family: str = "counts"
     needs: tuple[str, ...] = (DOCUMENT_COUNTS,)
     of_candidates: ClassVar[bool] = True

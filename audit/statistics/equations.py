@@ -125,10 +125,12 @@ def what_they_say(
         key = ("place among those who may be in", pool)
         places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
         said = found.said[places]
-        unknown = np.flatnonzero(places < 0)
-        if len(unknown):
-            others = documents if len(unknown) == len(documents) else documents.at(unknown)
-            said[unknown] = _possibly(known, others, lambda some: found.fit.of(cast(TermNumbers, terms(some))))
+        unknown = places < 0
+        if unknown.any():
+            others = _possibly(
+                known, documents, lambda some: found.fit.of(cast(TermNumbers, terms(some))), unknown
+            )
+            said[unknown] = others[unknown]
         return np.asarray(said)
     direction, usual = cast(tuple[Floats, float], found)
     return _possibly(known, documents, lambda some: terms(some).along(direction) - usual)
@@ -143,15 +145,30 @@ class _Told:
     fit: Fitted
 
 
-def _possibly(known: Equations, documents: Documents, say: Callable[[sp.csr_array], Floats]) -> Floats:
-    """What is said of documents, and `RULED_OUT` of those that the run cannot have held."""
-    if known.possible is None:
+def _possibly(
+    known: Equations,
+    documents: Documents,
+    say: Callable[[sp.csr_array], Floats],
+    asked: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """What is said of documents, of some where these are `asked` for; `RULED_OUT` of all that cannot be in."""
+    if known.possible is None and asked is None:
         return say(documents.matrix)
-    may = known.possible(documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix)))
-    places = np.flatnonzero(may)
+    may = _who_may(known.possible, documents)
+    places = np.flatnonzero(may if asked is None else may & asked)
     said = np.full(len(documents), RULED_OUT)
     said[places] = say(take_rows(documents.matrix, places))
     return said
+
+
+def _who_may(possible: Possible | None, documents: Documents) -> NDArray[np.bool_]:
+    """Which documents the run may have held; which groups, all of whose documents it may have held."""
+    if possible is None:
+        return np.ones(len(documents), np.bool_)
+    if documents.rows is not None and documents.starts is not None:
+        # What a group adds is what its documents add, not what their sum would.
+        return np.logical_and.reduceat(_who_may(possible, documents.rows), documents.starts[:-1])
+    return possible(documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix)))
 
 
 def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats) -> Fitted | None:

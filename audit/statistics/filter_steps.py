@@ -34,7 +34,10 @@ def by_steps(times: Callable[[Any], Any], apart: Any, steps: int) -> Any:
         if not size > 0.0:
             break
         image = times(direction)
-        length = apart.dtype.type(size / float(direction @ image))
+        bent = float(direction @ image)
+        if bent == 0.0:  # there already: what is left is too small to be squared
+            break
+        length = apart.dtype.type(size / bent)
         _moved(solution, left, direction, image, length)
         before, size = size, float(left @ left)
         _turned(direction, left, apart.dtype.type(size / before))

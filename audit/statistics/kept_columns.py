@@ -121,11 +121,22 @@ def expected_shapes(plan: _Planned) -> tuple[Announced, ...]:
 
     Of a mechanism that keeps all columns, as it is.
     """
-    if not isinstance(plan.mechanism, _Cuts):
-        return tuple(plan.announced)
-    kept = _stay(plan.pool)
-    wide, left = (len(kept),), int(kept.sum())
-    return tuple(replace(a, shape=(*a.shape[:-1], left)) if a.shape[-1:] == wide else a for a in plan.announced)
+    inner: Any = getattr(plan.mechanism, "inner", None)
+    found = tuple(plan.announced)
+    several = isinstance(inner, tuple)  # `mechanisms.together`, which puts a run's number before its arrays' names
+    for place, one in enumerate(inner if several else (plan.mechanism,), start=1):
+        if isinstance(one, _Cuts):
+            kept = _stay(replace(plan.pool, mechanism=cast(Any, one)) if several else plan.pool)
+            found = tuple(
+                _narrower(a, kept) if not several or a.name.startswith(f"run{place}_") else a for a in found
+            )
+    return found
+
+
+def _narrower(announced: Announced, kept: Kept) -> Announced:
+    """In the columns that are kept, where it has one number or more for each."""
+    wide = announced.shape[-1:] == (len(kept),)
+    return replace(announced, shape=(*announced.shape[:-1], int(kept.sum()))) if wide else announced
 
 
 def _expected(documents: Documents) -> Documents:

@@ -45,7 +45,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 4
+    version: int = 5
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -91,7 +91,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 4
+    version: int = 5
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -143,7 +143,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 2
+    version: int = 3
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")

@@ -60,7 +60,7 @@ class FitsSum:
     def _weights(self, rows: sp.csr_array) -> Floats:
         found, below = np.empty((rows.shape[0], 1)), float(self.topic @ self.topic) + self.delta
         csr_times_panel(*_csr(rows), panel_of(self.topic[None, :]), found)
-        return np.asarray(np.maximum(found[:, 0] - self.gamma, 0.0) / (below if below > 0.0 else np.inf))
+        return np.asarray(_beyond(found[:, 0], self.gamma) / (below if below > 0.0 else np.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class FitsRatings:
         above, below = (np.empty((rows.shape[0], 2)) for _ in range(2))
         csr_times_panel(indptr, indices, data, panel, above)
         csr_times_panel(indptr, indices, ones, panel, below)
-        reach, size = np.maximum(above[:, 0] - self.gamma, 0.0), below[:, 1] + self.delta
+        reach, size = _beyond(above[:, 0], self.gamma), below[:, 1] + self.delta
         weights = np.divide(reach, size, out=np.zeros_like(reach), where=size > 0.0)
         by_sums, by_weights = (np.empty(rows.shape[0], np.bool_) for _ in range(2))
         _fit(indptr, indices, data, weights, self.total * (1 + TOLERANCE), by_sums)
@@ -97,7 +97,7 @@ class FitsRatings:
 
 @dataclass(frozen=True, eq=False)
 class WithinColumns:
-    """Whether all entries of a document stand in columns that the run touched."""
+    """Whether all entries of a document stand in columns that the run touched; stored zeros touch none."""
 
     columns: NDArray[np.bool_]
     """Shape (d,)."""
@@ -105,8 +105,13 @@ class WithinColumns:
     def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
         """Of each of the documents, shape (n,)."""
         found = np.empty(rows.shape[0], np.bool_)
-        _within(*_csr(rows)[:2], self.columns, found)
+        _within(*_csr(rows), self.columns, found)
         return found
+
+
+def _beyond(products: Floats, gamma: float) -> Floats:
+    """What is left of products beyond the regulariser, at least: just beyond it, rounding is all that is left."""
+    return np.maximum(products - gamma * (1 + TOLERANCE), 0.0)
 
 
 def _csr(rows: sp.csr_array) -> tuple[Any, Any, Any]:
@@ -124,10 +129,10 @@ def _fit(indptr: Any, indices: Any, data: Any, weights: Any, most: Any, found: A
 
 
 @njit(cache=True, nogil=True)
-def _within(indptr: Any, indices: Any, columns: Any, found: Any) -> None:
+def _within(indptr: Any, indices: Any, data: Any, columns: Any, found: Any) -> None:
     for i in range(found.shape[0]):
         found[i] = True
         for at in range(indptr[i], indptr[i + 1]):
-            if not columns[indices[at]]:
+            if data[at] != 0.0 and not columns[indices[at]]:
                 found[i] = False
                 break

@@ -100,6 +100,11 @@ def test_a_start_by_svd_clears_nobody_before_its_sums_are_learnt_from(corpus: Co
     parameters = {"name": "pd-nmf", "rank": 2, "start": "nnsvd"}
     assert plan_of(corpus, parameters).coverage.unread[0].startswith("sums number by number")
     assert plan_of(corpus, parameters | {"opens": "final"}).coverage.may_clear
+    # Of ratings the weights must be learnt from besides, and nothing is said twice where sums are small too.
+    for runs in (10, 7 * corpus.features):
+        design = {"party_size": 20, "with_runs": runs}
+        sums, weights = plan_of(corpus, parameters | {"weighted": True}, design=design).coverage.unread
+        assert (sums.split()[0], weights.split()[0]) == ("sums", "weights")
 
 
 def test_a_start_by_local_topics_clears_nobody(corpus: Corpus) -> None:

@@ -124,13 +124,13 @@ class PDNMF:
     @property
     def _by_svd(self) -> SvdStart | None:
         """How parties make the start ``nnsvd``; None where no round is opened, and the start is exact."""
-        by_sums = self.start == "nnsvd" and self.opens != "final"
-        return SvdStart(self.rank, self.start_seed) if by_sums else None
+        return SvdStart(self.rank, self.start_seed) if self.start == "nnsvd" and self.opens != "final" else None
 
     @property
     def learn_always(self) -> tuple[str, ...]:
         """Weights of ratings (`benchmarks raw-leak`); sums that no column solves beside those of a start."""
-        return ("sums",) if self._by_svd else ("weights",) if self.weighted and self.opens != "final" else ()
+        needed = {"sums": self._by_svd, "weights": self.weighted and self.opens != "final"}
+        return tuple(name for name, must in needed.items() if must)
 
     @property
     def cap(self) -> int:

@@ -185,6 +185,15 @@ def test_what_is_small_is_counted_in_the_columns_that_are_expected_to_stay() -> 
         assert {a.name: a.shape for a in expected_shapes(counted)}["sums"] == (3, 1, left)
         assert (counted.design.runs > 3 * left) == learnt
         assert any(name.startswith("sums ") for name in counted.coverage.unread) == learnt
+        # The same beside another run, which is as wide as it was.
+        runs_together = {"name": "together", "runs": [table, {"name": "pd-nmf", "rank": 1}]}
+        both = made.spec.model_copy(
+            update={"mechanism": made.spec.mechanism.model_validate(runs_together), "design": design}
+        )
+        beside = make_plan(both, made.corpus)
+        shapes = {a.name: a.shape for a in expected_shapes(beside)}
+        assert (shapes["run1_sums"], shapes["run2_sums"]) == ((3, 1, left), (3, 1, 30))
+        assert any(name.startswith("run1_sums ") for name in beside.coverage.unread) == learnt
     assert counted.design.runs < 3 * 1 * 30
 
 

@@ -165,3 +165,12 @@ def test_a_row_is_added_to_a_panel_as_its_outer_product(precision: type, lines: 
     wanted = panel + matrix.toarray()[[2]].T.astype(precision) * values
     add_row_to_panel(matrix.indices, matrix.data, matrix.indptr[2], matrix.indptr[3], values, panel)
     np.testing.assert_array_equal(panel, wanted)
+
+
+@pytest.mark.parametrize(("precision", "tiny"), [(np.float32, 1e-22), (np.float64, 1e-161)])
+def test_steps_end_where_what_is_left_is_too_small_to_be_squared(precision, tiny: float) -> None:
+    """Of few documents it takes fewer steps than there are."""
+    apart = np.full(3, tiny, dtype=precision)
+    assert apart @ apart > 0.0
+    found = by_steps(lambda direction: direction * precision(1e-3), apart, 20)
+    assert np.isfinite(found).all()

@@ -155,6 +155,9 @@ def test_several_runs_together_are_cut_each_by_itself() -> None:
         found = evaluated(of[f"run1-{name}"], Observables(seen), both)
         one = next(s for s in (*statistics().values(), *Counted().statistics) if s.name == name)
         np.testing.assert_array_equal(found, evaluated(one, alone, documents))
+        # Some of them, as an audit looks at who was in a run and else at every fourth.
+        some = evaluated(of[f"run1-{name}"], Observables(seen), both.at(np.array([31, 2])))
+        np.testing.assert_array_equal(some, found[[31, 2]])
 
 
 def test_columns_decide_who_is_possible() -> None:

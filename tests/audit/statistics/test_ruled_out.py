@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Database, Observables
-from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
+from ksdp.audit.mechanisms.counted import Counted
+from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
@@ -17,6 +19,7 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics import equations
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.document_counts import CountsMatch
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.round_terms import sweep_numbers, sweep_terms
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
@@ -46,7 +49,7 @@ def stored(observables: object) -> dict[str, np.ndarray]:
 def plainly(matrix: sp.csr_array, topic: np.ndarray, total: np.ndarray, gamma: float, delta: float) -> list[bool]:
     found = []
     for x in matrix.toarray():
-        w = max(float(x @ topic) - gamma, 0.0) / (float(topic @ topic) + delta)
+        w = max(float(x @ topic) - gamma * 1.0001, 0.0) / (float(topic @ topic) + delta)
         found.append(all(w * a <= s * 1.0001 for a, s in zip(x, total, strict=True)))
     return found
 
@@ -74,7 +77,7 @@ def plainly_rated(
     for i in range(matrix.shape[0]):
         row = matrix[[i]]
         x, seen = row.data, row.indices
-        w = max(float(x @ topic[seen]) - gamma, 0.0) / (float(topic[seen] @ topic[seen]) + delta)
+        w = max(float(x @ topic[seen]) - gamma * 1.0001, 0.0) / (float(topic[seen] @ topic[seen]) + delta)
         found.append(bool(((w * x <= total[seen] * 1.0001) & (w * w <= squares[seen] * 1.0001)).all()))
     return found
 
@@ -125,6 +128,67 @@ def test_a_document_stands_in_columns_or_not() -> None:
     wanted = [not (x[~columns] != 0).any() for x in matrix.toarray()]
     assert 0 < sum(wanted) < 60
     assert WithinColumns(columns)(matrix, lambda key, of: of(matrix)).tolist() == wanted
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_who_is_hardly_beyond_the_regulariser_is_not_ruled_out_by_rounding(weighted: bool) -> None:
+    """The first coefficient is then what is left of a difference, and all that the run holds of a column."""
+    gamma, found = 0.01, []
+    for seed in range(20):
+        topic = random_topics(50, 2, seed)[0]
+        matrix = rows(seed=seed).toarray()
+        matrix[:, 49] = 0.0
+        matrix[0] = 0.0
+        matrix[0, 49] = gamma / topic[49] * (1 + 1e-7 * np.random.default_rng(seed).uniform(-2, 2))
+        mechanism = PDNMF(rank=2, sweeps=3, gamma=gamma, start_seed=seed, weighted=weighted)
+        documents = Documents(sp.csr_array(matrix), pool=Pool(sp.csr_array(matrix), 0.1, mechanism=mechanism))
+        seen = stored(mechanism.run(Database((sp.csr_array(matrix[:6]),)), COINS))
+        found.append(SumsMatch().evaluate(Observables(seen), documents)[0])
+    assert RULED_OUT not in found
+
+
+@pytest.mark.parametrize(
+    ("statistic", "mechanism"),
+    [
+        (BlocksMatch(), PDSVD(rank=3)),
+        (BlocksMatch(), PDPCA(rank=3)),
+        (BlockSumsMatch(), PDSVD(rank=3, reveal_sigma=True)),
+        (CountsMatch(), Counted("pd-svd", at_least=1, parameters={"rank": 3})),
+    ],
+)
+def test_a_stored_zero_rules_nobody_out(statistic, mechanism) -> None:
+    """A rating of 0, or what two columns became that cancel: nothing that a sum would show."""
+    matrix = rows()
+    matrix.data[(matrix.indices == 49) | (matrix.indices == 48)] = 0.0
+    zeros = np.flatnonzero(np.diff(matrix.indptr) > (matrix.toarray() != 0).sum(axis=1))
+    mine = np.isin(np.arange(60), zeros[:6])
+    assert mine.sum() == 6
+    seen = Observables(stored(mechanism.run(Database((take_rows(matrix, np.flatnonzero(mine)),)), COINS)))
+    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism)))
+    assert (found[mine] != RULED_OUT).all()
+    assert (found == RULED_OUT).any()
+
+
+@pytest.mark.parametrize(("statistic", "weighted"), [(SumsMatch(), False), (SumsMatch(), True)])
+@pytest.mark.parametrize("how", ["solved", "one by one"])
+def test_a_group_is_ruled_out_with_one_of_its_documents_and_not_by_their_sum(
+    statistic, weighted: bool, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how != "solved":
+        monkeypatch.setattr(module, "DENSE", 0)
+    matrix, mine = rows(), np.arange(60) < 9
+    mechanism = PDNMF(rank=2, weighted=weighted)
+    seen = Observables(stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)))
+    pool = Pool(matrix, 0.15, mechanism=mechanism)
+    each, starts = Documents(matrix, pool=pool), np.arange(0, 61, 3)
+    sums = sp.csr_array(sp.csr_array(np.kron(np.eye(20), np.ones(3))) @ matrix)
+    sums.sort_indices()
+    groups = Documents(sums, rows=each, starts=starts, pool=pool)
+    out = statistic.evaluate(seen, groups) == RULED_OUT
+    alone = statistic.evaluate(seen, each) == RULED_OUT
+    assert out.tolist() == np.logical_or.reduceat(alone, starts[:-1]).tolist()
+    assert not out[:3].any()
+    assert out.sum() > 10
 
 
 CASES = [
