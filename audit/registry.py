@@ -131,6 +131,8 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         hint = meant(unknown[0], known)
+        if not hint and "parameters" in known:
+            hint = "the other mechanism's go into `[mechanism.parameters]`; "
         raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; {hint}it has {', '.join(known)}.")
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:

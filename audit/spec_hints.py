@@ -10,6 +10,12 @@ from pydantic import BaseModel
 
 __all__ = ["meant", "permitted"]
 
+_ELSEWHERE: dict[tuple[str, ...], str] = {
+    ("corpus", "levers", "at_least"): '`name = "counted"` with `at_least` in `[mechanism]` counts documents, as '
+    "what the counts tell is audited (docs/protocol-run.md, A vocabulary by counts). ",
+}
+"""Keys that somebody looks for in another place than where they are."""
+
 
 def permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
     """What an unknown key may have been meant to be, and what is permitted; empty where that is not known."""
@@ -20,7 +26,8 @@ def permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
             return ""
         model = models[0]
     known, wrong = [field.alias or name for name, field in model.model_fields.items()], str(where[-1])
-    return f"there is no such key; {meant(wrong, known)}Permitted are {', '.join(known)}."
+    instead = _ELSEWHERE.get(tuple(map(str, where))) or meant(wrong, known)
+    return f"there is no such key; {instead}Permitted are {', '.join(known)}."
 
 
 def meant(wrong: str, known: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 from ksdp.audit.errors import SpecError
 
@@ -10,17 +11,20 @@ __all__ = ["check_least", "check_one_of", "check_positive", "check_rank", "check
 
 
 def check_least(mechanism: object, **least: int) -> None:
-    """Refuse a parameter below its least value.
+    """Refuse a parameter that is no whole number, or below its least value.
+
+    A rank of 2.5 would be taken for 2 by some routines and fail in others, in the middle of a run.
 
     >>> from types import SimpleNamespace
-    >>> check_least(SimpleNamespace(rank=0), rank=1)
+    >>> check_least(SimpleNamespace(rank=2.5), rank=1)
     Traceback (most recent call last):
     ...
-    ksdp.audit.errors.SpecError: `rank` must be at least 1; got 0.
+    ksdp.audit.errors.SpecError: `rank` must be a whole number of at least 1; got 2.5.
     """
     for name, smallest in least.items():
-        if getattr(mechanism, name) < smallest:
-            raise SpecError(f"`{name}` must be at least {smallest}; got {getattr(mechanism, name)}.")
+        value = getattr(mechanism, name)
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < smallest:
+            raise SpecError(f"`{name}` must be a whole number of at least {smallest}; got {value!r}.")
 
 
 def check_positive(mechanism: object, *names: str) -> None:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -80,8 +79,6 @@ class Counted:
     mechanism_version: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.at_least, Integral) or isinstance(self.at_least, bool):
-            raise SpecError(f"`at_least` must be a whole number of documents; got {self.at_least!r}.")
         check_least(self, at_least=1)
         if self.mechanism not in CAN_FOLLOW:
             raise SpecError(

@@ -23,6 +23,11 @@ GROUNDS = ("cleared", "uncleared", "collects", "not said")
 _MOST_TERMS = 256
 _SHOWN = 60
 _LONGEST = 80
+_NAMES_OF_MECHANISMS = {
+    "mechanism.name": ("mechanism.", "sums"),
+    "mechanism.mechanism": ("mechanism.parameters.", "mechanism.mechanism_version", "sums"),
+}
+"""The name of a mechanism, and of one within it; and how the terms begin that follow from it."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,19 @@ def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[
     """The lines of two protocol files that differ: what stands here and what stands there.
 
     Of the parties only those are named that are not the same. Terms that only the other end knows are its own
-    words, and are not repeated.
+    words, and are not repeated. Parameters of a table are terms of their own; where mechanisms differ, theirs are
+    not compared.
+
+    >>> own = {"mechanism.name": "counted", "mechanism.parameters": {"rank": 2, "sweeps": 20}}
+    >>> different_terms(own, {"mechanism.name": "counted", "mechanism.parameters": {"rank": 2, "sweeps": 30}})
+    ('`mechanism.parameters.sweeps` is 20 here and 30 there',)
+    >>> different_terms(own, {"mechanism.name": "pd-nmf", "mechanism.rank": 2})
+    ('`mechanism.name` is "counted" here and "pd-nmf" there',)
     """
+    own, theirs = _spread(own), _spread(theirs)
+    left_out = _of_another_mechanism(own, theirs)
+    own = {name: here for name, here in own.items() if name not in left_out}
+    theirs = {name: there for name, there in theirs.items() if name not in left_out}
     lines = []
     for name, here in own.items():
         there = theirs.get(name)
@@ -91,6 +107,23 @@ def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[
     if theirs.keys() - own.keys():
         lines.append("the other end has a term that is not known here")
     return tuple(lines)
+
+
+def _spread(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Each parameter of a table by its own name."""
+    spread: dict[str, Any] = {}
+    for name, value in terms.items():
+        table = value if isinstance(value, Mapping) else None
+        spread |= {name: value} if table is None else {f"{name}.{key}": one for key, one in table.items()}
+    return spread
+
+
+def _of_another_mechanism(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> set[str]:
+    """Terms that are not compared: a mechanism's own where its name differs."""
+    for name, follow in _NAMES_OF_MECHANISMS.items():
+        if not _same(own.get(name), theirs.get(name)):
+            return {term for term in {*own, *theirs} if term != name and term.startswith(follow)}
+    return set()
 
 
 def _different_parties(here: Any, there: Any) -> list[str]:

@@ -32,12 +32,46 @@ def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
         ("pd-sdv", {}, "must be one of .*pd-nmf.*got 'pd-sdv'; did you mean `pd-svd`"),
         ("pd-svd", {"ranks": 3}, "`mechanism.ranks` is not a parameter .* did you mean `rank`. it has .*rank"),
         ("pd-svd", {"rank": 0}, "`rank` must be"),
+        (
+            "counted",
+            {"rank": 3},
+            "`mechanism.rank` is not .* go into `.mechanism.parameters.`",
+        ),
+        (
+            "noisy",
+            {"rank": 3},
+            "`mechanism.rank` is not .* go into `.mechanism.parameters.`",
+        ),
         ("nowhere:thing", {}, "cannot be imported"),
     ],
 )
 def test_refuses_what_is_not_there(name: str, parameters: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         make_mechanism(name, parameters)
+
+
+_WHOLE = {
+    "pd-svd": ("rank", "iterations", "start_seed"),
+    "sigma-svd": ("rank", "iterations", "start_seed"),
+    "pd-pca": ("rank",),
+    "pd-nmf": ("rank", "sweeps", "start_seed"),
+    "counted": ("at_least",),
+    "hardt-roth": ("rank", "iterations", "colluders", "start_seed"),
+    "dp-nmf": ("rank", "sweeps", "colluders", "start_seed"),
+    "moments": ("rank",),
+    "fedpower": ("rank", "iterations", "period", "start_seed"),
+    "fedpower-private": ("rank", "iterations", "period", "colluders", "start_seed"),
+    "fedpower-utility": ("rank", "iterations", "period", "start_seed"),
+    "dpdispca": ("rank", "intermediate"),
+    "null": ("rank",),
+}
+
+
+@pytest.mark.parametrize(("name", "parameter"), [(name, one) for name, many in _WHOLE.items() for one in many])
+def test_refuses_what_is_no_whole_number_before_anything_runs(name: str, parameter: str) -> None:
+    for wrong in (2.5, 2.0, True, "3", -1):
+        with pytest.raises(SpecError, match=rf"`{parameter}` must be a whole number of at least [01]; got"):
+            make_mechanism(name, {parameter: wrong})
 
 
 def test_lists_in_a_spec_become_tuples() -> None:

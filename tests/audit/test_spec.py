@@ -26,6 +26,10 @@ def test_every_other_key_of_the_mechanism_is_a_parameter() -> None:
     ("change", "message"),
     [
         ({"corpora": {}}, "`corpora`: there is no such key; did you mean `corpus`"),
+        (
+            {"corpus": {"path": "x.npz", "levers": {"at_least": 3}}},
+            '`corpus.levers.at_least`: there is no such key; `name = "counted"` with `at_least` in `.mechanism.`',
+        ),
         ({"design": {"party_sizes": 3}}, "`design.party_sizes`"),
         ({"design": {"party_size": 1.5}}, "`design.party_size`"),
         ({"decision": {"level": 0}}, "`decision.level`"),

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.checks import check_one_of
+from ksdp.audit.mechanisms.checks import check_least, check_one_of
 from ksdp.audit.mechanisms.contract import OPENS
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_rule
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
@@ -26,10 +26,7 @@ def check_parameters(mechanism: Any) -> None:
     SpecError
         Naming what is wrong.
     """
-    for name, least in (("rank", 1), ("sweeps", 1), ("start_seed", 0)):
-        value = getattr(mechanism, name)
-        if not _is_number(value, Integral) or value < least:
-            raise SpecError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
+    check_least(mechanism, rank=1, sweeps=1, start_seed=0)
     for name in ("tolerance", *Penalties._fields):
         value = getattr(mechanism, name)
         if not _is_number(value, Real):

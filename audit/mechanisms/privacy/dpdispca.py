@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.checks import check_one_of, check_positive, check_some_of
+from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_some_of
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, Sizes, Upload
@@ -95,7 +95,8 @@ class DPdisPCA(GaussianReleases):
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
         check_adjacency(self.adjacency)
-        if not 1 <= self.rank <= self.intermediate:
+        check_least(self, rank=1, intermediate=1)
+        if self.rank > self.intermediate:
             raise SpecError(f"`rank` must be 1 to `intermediate` ({self.intermediate}); got {self.rank}.")
         check_positive(self, "row_bound")
         check_one_of(self, "calibration", ("analytic", "printed"))

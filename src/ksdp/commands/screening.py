@@ -133,5 +133,5 @@ def verify(
         else "the clearance is whole and in force. Compare the fingerprint of its signer, or name --key:"
     )
     typer.echo(
-        "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict))
+        "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict | None))
     )

@@ -102,7 +102,7 @@ def test_refuses_a_strength_that_is_no_probability(strength: float) -> None:
 
 @pytest.mark.parametrize("mechanism", [NullMechanism, PlantedLeak])
 def test_refuse_a_rank_out_of_range(mechanism: type[NullMechanism]) -> None:
-    with pytest.raises(SpecError, match=r"`rank` must be at least 1; got 0\."):
+    with pytest.raises(SpecError, match=r"`rank` must be a whole number of at least 1; got 0\."):
         mechanism(rank=0)
     with pytest.raises(SpecError, match=r"number of features \(7\); got 7"):
         mechanism(rank=7).observables(7)

@@ -115,9 +115,9 @@ def test_defaults_are_written_out_so_that_other_runs_are_not_taken_for_these() -
     [
         ({"mechanism": "moments"}, "`mechanism` must be pd-nmf, pd-pca, pd-svd, sigma-svd after counts"),
         ({"mechanism": "counted"}, "`mechanism` must be"),
-        ({"at_least": 2.5}, "`at_least` must be a whole number of documents; got 2.5"),
+        ({"at_least": 2.5}, "`at_least` must be a whole number of at least 1; got 2.5"),
         ({"at_least": True}, "`at_least` must be a whole number"),
-        ({"at_least": 0}, "`at_least` must be at least 1; got 0"),
+        ({"at_least": 0}, "`at_least` must be a whole number of at least 1; got 0"),
         ({"mechanism": "pd-svd", "parameters": {"opens": "final"}}, "`opens` must be 'every round' after counts"),
         ({"parameters": {"weighted": True, "beta": 1.0, "delta": 1.0}}, "`weighted` must be false"),
         ({"parameters": {"start": "best-of-m"}}, "`start` must be one of random, random-2x, nnsvd"),

@@ -149,6 +149,17 @@ def written(files: Files, old: str, new: str) -> Path:
     return path
 
 
+def counted(files: Files, at_least: int = 2, within: str = "pd-nmf", **parameters: object) -> Path:
+    """A protocol file of ada and bob that counts documents first."""
+    table = "".join(f"{name} = {value!r}\n" for name, value in ({"rank": 1} | parameters).items())
+    there = "".join(f"-{part}" for part in (at_least, within, *parameters.values()))
+    text = files.protocol(names=("ada", "bob")).read_text()
+    outer = f'name = "counted"\nmechanism = "{within}"\nat_least = {at_least}\n[mechanism.parameters]\n{table}'
+    path = files.folder / f"counted{there}.toml"
+    path.write_text(text.replace('name = "pd-nmf"\nrank = 2\n', outer, 1))
+    return path
+
+
 def wide(files: Files) -> Path:
     sp.save_npz(files.folder / "wide.npz", sp.csr_matrix(np.ones((8, 7))))
     return files.folder / "wide.npz"
@@ -236,6 +247,12 @@ HERE: list[tuple[str, Callable[[Files], Question], str, str]] = [
         lambda f: cleared(f, f.clear(mechanism=MechanismIdentity("pd-nmf", 2, {"rank": 3}))),
         "clearance-mechanism",
         "another mechanism",
+    ),
+    (
+        "clearance of a run without counts",
+        lambda f: f.question(protocol=counted(f), clearance=f.clear(), uncleared=False),
+        "clearance-mechanism",
+        "it clears name pd-nmf, and this is counted",
     ),
     (
         "clearance that looked at less than is opened",
@@ -468,6 +485,36 @@ PEERS: list[tuple[str, Plant, str, str]] = [
         lambda f: (two(f), present(f, "ada", read_run(f.protocol(rank=3, names=("ada", "bob"))))),
         "terms",
         "`mechanism.rank` is 2 here and 3 there",
+    ),
+    (
+        "another number of documents",
+        lambda f: (counted(f), present(f, "ada", read_run(counted(f, at_least=3)))),
+        "terms",
+        "`mechanism.at_least` is 2 here and 3 there",
+    ),
+    (
+        "no counts of documents there",
+        lambda f: (counted(f), present(f, "ada", read_run(two(f)))),
+        "terms",
+        '`mechanism.name` is "counted" here and "pd-nmf" there',
+    ),
+    (
+        "no counts of documents here",
+        lambda f: (two(f), present(f, "ada", read_run(counted(f)))),
+        "terms",
+        '`mechanism.name` is "pd-nmf" here and "counted" there',
+    ),
+    (
+        "another mechanism after counts",
+        lambda f: (counted(f, within="pd-svd", solver="power"), present(f, "ada", read_run(counted(f)))),
+        "terms",
+        '`mechanism.mechanism` is "pd-svd" here and "pd-nmf" there',
+    ),
+    (
+        "another parameter after counts",
+        lambda f: (counted(f), present(f, "ada", read_run(counted(f, start_seed=7)))),
+        "terms",
+        "`mechanism.parameters.start_seed` is 0 here and 7 there",
     ),
     (
         "another party",

@@ -115,7 +115,7 @@ def test_refuses_as_pd_svd_does() -> None:
         PDPCA(rank=5).observables(5)
     with pytest.raises(CorpusError, match="`rank` must be below"):
         PDPCA(rank=5).run(Database(parties_of(random_rows(5, 30, 0))), RNG)
-    with pytest.raises(SpecError, match="`rank` must be at least 1"):
+    with pytest.raises(SpecError, match="`rank` must be a whole number of at least 1"):
         PDPCA(rank=0)
 
 

@@ -238,12 +238,12 @@ class TestDegenerate:
     @pytest.mark.parametrize(
         ("parameters", "message"),
         [
-            ({"rank": 0}, "`rank` must be at least 1; got 0."),
+            ({"rank": 0}, "`rank` must be a whole number of at least 1; got 0."),
             ({"solver": "qr"}, "`solver` must be 'limit' or 'power'; got 'qr'."),
-            ({"iterations": 0}, "`iterations` must be at least 1; got 0."),
+            ({"iterations": 0}, "`iterations` must be a whole number of at least 1; got 0."),
             ({"tolerance": -1e-9}, r"`tolerance` must be in \[0, 1\); got -1e-09."),
             ({"tolerance": float("nan")}, r"`tolerance` must be in \[0, 1\); got nan."),
-            ({"start_seed": -1}, "`start_seed` must be at least 0; got -1."),
+            ({"start_seed": -1}, "`start_seed` must be a whole number of at least 0; got -1."),
         ],
     )
     def test_parameters(self, parameters: dict[str, object], message: str) -> None:
