@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.screening.attempts import Attempt, attempt_of, count_attempts, question_of
 from ksdp.audit.screening.rounds import round_spec
@@ -58,7 +59,6 @@ def test_another_mechanism_or_other_parties_are_another_question(changes: dict[s
     "mechanism",
     [
         {"rank": 3, "solver": "limit"},
-        {"rank": 3.0},
         {"rank": 3, "opens": "every round", "iterations": PDSVD().iterations, "tolerance": PDSVD().tolerance},
         {"name": "ksdp.audit.mechanisms.factorisation.pd_svd:PDSVD", "rank": 3},
     ],
@@ -67,6 +67,11 @@ def test_a_default_spelt_out_is_the_same_question(mechanism: dict[str, Any]) -> 
     spelt = spec_with(mechanism={"name": "pd-svd"} | mechanism)
     assert spelt.hash != spec_with().hash
     assert question_of(spelt, "c") == question_of(spec_with(), "c")
+
+
+def test_a_whole_number_spelt_with_a_point_is_no_question_at_all() -> None:
+    with pytest.raises(SpecError, match="whole number"):
+        question_of(spec_with(mechanism={"name": "pd-svd", "rank": 3.0}), "c")
 
 
 def test_the_parameters_of_what_noise_is_put_on_count_as_they_are() -> None:
