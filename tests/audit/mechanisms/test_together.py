@@ -50,12 +50,10 @@ def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> N
         for before in ("run1_", "run2_")
     )
     unlike = 0
+    some, others = (Documents(sp.csr_array(corpus.matrix[at : at + 9])) for at in (0, 9))
     for name in ("sums-share", "sums-log-support", "sums-energy"):
         plain = statistics()[name]
-        for documents in (
-            Documents(sp.csr_array(corpus.matrix[:9])),
-            Documents(sp.csr_array(corpus.matrix[9:18])),
-        ):
+        for documents in (some, others):
             alone, beside = plain.evaluate(first, documents), plain.evaluate(second, documents)
             np.testing.assert_array_equal(by_name[f"run2-{name}"].evaluate(seen, documents), beside)
             np.testing.assert_array_equal(by_name[f"runs-{name}"].evaluate(seen, documents), alone + beside)

@@ -127,6 +127,21 @@ def test_terms_of_ratings_add_up_to_what_is_announced(ruled: dict[str, float]) -
     np.testing.assert_array_equal(alone, made.along(direction)[some])
 
 
+def test_a_filter_of_ratings_by_steps_knows_the_noise_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DENSE": 0, "WORK": 2**50, "MOST_STEPS": 2000}.items():
+        monkeypatch.setattr(module, name, value)
+    matrix = ratings()
+    seen = PDNMF(rank=2, sweeps=2, tolerance=0.0, weighted=True).run(Database((matrix,)), COINS)
+    terms = RatedTerms(matrix, seen["topics"])
+    written = terms.written()
+    noise = np.linspace(0.5, 2.0, terms.entries) * np.square(written).sum() / terms.entries
+    apart = np.random.default_rng(4).normal(size=terms.entries)
+    less = written - written.mean(axis=0)
+    ridge = noise + module.SHRINK * np.square(written).sum() / terms.entries
+    wanted = np.linalg.solve(less.T @ less + np.diag(ridge), apart)
+    np.testing.assert_allclose(filtered(terms, apart, noise), wanted, atol=1e-9 * np.abs(wanted).max())
+
+
 @pytest.mark.parametrize("ruled", [{}, RULED])
 def test_topics_of_ratings_are_stationary_for_the_run_s_documents(ruled: dict[str, float]) -> None:
     """What documents add makes alpha + beta T, wherever T is above 0, once a run has converged."""
