@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["emptied", "take_columns", "take_rows"]
+__all__ = ["arrays_of", "emptied", "take_columns", "take_rows"]
 
 Ints = NDArray[Any]
 
@@ -41,7 +41,7 @@ def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
     if len(rows) and not 0 <= rows.min() <= rows.max() < matrix.shape[0]:
         raise IndexError(f"rows must be from 0 to {matrix.shape[0] - 1}.")
     # As plain arrays: of memory maps a kernel would be compiled once more.
-    indptr, indices, data = (np.asarray(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    indptr, indices, data = arrays_of(matrix)
     starts = np.zeros(len(rows) + 1, dtype=indptr.dtype)
     np.cumsum(indptr[rows + 1] - indptr[rows], out=starts[1:])
     found = sp.csr_array((len(rows), matrix.shape[1]), dtype=matrix.dtype)
@@ -51,6 +51,11 @@ def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
     found.data = np.empty(int(starts[-1]), dtype=data.dtype)
     _copy(indptr, indices, data, rows, starts, found.indices, found.data)
     return found
+
+
+def arrays_of(matrix: sp.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """indptr, indices and data of a matrix, as kernels take them."""
+    return np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data)
 
 
 def emptied(matrix: sp.csr_array, kept: NDArray[np.bool_]) -> sp.csr_array:
@@ -78,7 +83,7 @@ def take_columns(matrix: sp.csr_array, kept: NDArray[np.bool_]) -> sp.csr_array:
 
 
 def _within(matrix: sp.csr_array, kept: NDArray[np.bool_], place: Ints | None) -> sp.csr_array:
-    indptr, indices, data = (np.asarray(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    indptr, indices, data = arrays_of(matrix)
     stays = kept[indices]
     found = sp.csr_array(
         (matrix.shape[0], matrix.shape[1] if place is None else int(kept.sum())), dtype=matrix.dtype

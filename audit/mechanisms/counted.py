@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,10 +12,10 @@ from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import take_columns
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.around import Around
 from ksdp.audit.mechanisms.checks import check_least
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, opens_of
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
-from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
 
@@ -29,7 +27,7 @@ _STARTS = ("random", "random-2x", "nnsvd")
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(Around):
     """Counts in how many documents each candidate column is, keeps those in `at_least` so many, runs on these.
 
     The columns of the corpus are the candidates: they are public, as of every run. One secure sum adds up in how
@@ -97,16 +95,7 @@ class Counted:
             raise SpecError(
                 f"`start` must be one of {', '.join(_STARTS)} after counts of documents; got {inner.start!r}."
             )
-        if self.mechanism_version not in (None, inner.version):
-            raise SpecError(f"`mechanism_version` must be {inner.version}; got {self.mechanism_version!r}.")
-        filled = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner) if f.init}
-        object.__setattr__(self, "parameters", filled)
-        object.__setattr__(self, "mechanism_version", inner.version)
-
-    @cached_property
-    def inner(self) -> Mechanism:
-        """The other mechanism."""
-        return make_mechanism(self.mechanism, self.parameters)
+        self.fill_in()
 
     @property
     def rank(self) -> int:
@@ -114,24 +103,9 @@ class Counted:
         return int(getattr(self.inner, "rank", 1))
 
     @property
-    def nonnegative(self) -> bool:
-        """Whether the other mechanism refuses negative entries."""
-        return bool(getattr(self.inner, "nonnegative", False))
-
-    @property
     def final(self) -> tuple[str, ...]:
         """The columns that are left, and the other mechanism's final output in them."""
         return (KEPT_COLUMNS, *getattr(self.inner, "final", ()))
-
-    @property
-    def learn_from(self) -> tuple[str, ...]:
-        """What must be learnt from where it is small: see `audit.coverage.learnable`."""
-        return tuple(getattr(self.inner, "learn_from", ()))
-
-    @property
-    def learn_always(self) -> tuple[str, ...]:
-        """What must be learnt from whatever its size."""
-        return tuple(getattr(self.inner, "learn_always", ()))
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Database
@@ -73,7 +74,7 @@ def _total(rows: sp.csr_array, topics: Floats) -> Floats:
 
     From 0: from the coefficients under the expected topics it takes twice as long, as others are 0 under a run's.
     """
-    csr = np.asarray(rows.indptr), np.asarray(rows.indices), np.asarray(rows.data)
+    csr = arrays_of(rows)
     panel, products = panel_of(topics), np.empty((rows.shape[0], len(topics)))
     csr_times_panel(*csr, panel, products)
     weights = coefficients_under(topics, products)

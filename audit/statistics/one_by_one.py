@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of, row_times_panel
 from ksdp.audit.scattered import add_row_to_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
@@ -128,7 +128,7 @@ def _between(found: Floats) -> Floats:
 
 def _units_of(made: TermNumbers) -> _Units:
     columns, rows = np.zeros(made.rows.shape[1]), np.zeros(made.weights.shape[1])
-    _add_squares(*_csr(made.rows), made.weights, columns, rows)
+    _add_squares(*arrays_of(made.rows), made.weights, columns, rows)
     total, single = float(rows.sum()), np.square(made.scalars).sum(axis=0)
     return _Units(_one_over_root(columns), np.sqrt(total) * _one_over_root(rows), _one_over_root(single))
 
@@ -139,7 +139,7 @@ def _one_over_root(squares: Floats) -> Floats:
 
 
 def _scaled(made: TermNumbers, columns: NDArray[Any], units: _Units) -> _Scaled:
-    indptr, indices, data = _csr(made.rows)
+    indptr, indices, data = arrays_of(made.rows)
     place = np.zeros(made.rows.shape[1], np.int32)
     place[columns] = np.arange(len(columns), dtype=np.int32)
     apart = np.zeros(made.rows.shape[1])
@@ -168,10 +168,6 @@ def _lists(taken: NDArray[np.bool_]) -> tuple[NDArray[np.uint32], NDArray[np.int
         lists[r, : counts[r]] = np.flatnonzero(mine)
         same[r] = r > 0 and bool((mine == taken[:, r - 1]).all())
     return lists, counts, same
-
-
-def _csr(rows: sp.csr_array) -> tuple[Any, Any, Any]:
-    return np.asarray(rows.indptr), np.asarray(rows.indices), np.asarray(rows.data)
 
 
 def _gone_through(scaled: _Scaled, left: _Left, parts: Floats, *, move: bool) -> Floats:

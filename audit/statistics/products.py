@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import InputError
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
@@ -94,7 +95,7 @@ def padded_transpose(matrix: Floats) -> Floats:
 def csr_arrays(documents: Documents) -> tuple[Ints, Ints, Floats]:
     """Return `indptr`, `indices`, `data` of the documents; memory maps as plain arrays, quicker to dispatch on."""
     matrix = documents.matrix
-    return np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data)
+    return arrays_of(matrix)
 
 
 def padded_basis(observables: Observables, name: str) -> Floats:

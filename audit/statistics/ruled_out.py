@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of
 
 __all__ = ["FitsRatings", "FitsSum", "Once", "Possible", "WithinColumns"]
@@ -54,12 +55,12 @@ class FitsSum:
         weights = once(key, self._weights) if self.public else self._weights(rows)
         found = np.empty(rows.shape[0], np.bool_)
         most = np.ascontiguousarray(self.total * (1 + TOLERANCE))
-        _fit(*_csr(rows), weights, most, found)
+        _fit(*arrays_of(rows), weights, most, found)
         return found
 
     def _weights(self, rows: sp.csr_array) -> Floats:
         found, below = np.empty((rows.shape[0], 1)), float(self.topic @ self.topic) + self.delta
-        csr_times_panel(*_csr(rows), panel_of(self.topic[None, :]), found)
+        csr_times_panel(*arrays_of(rows), panel_of(self.topic[None, :]), found)
         return np.asarray(_beyond(found[:, 0], self.gamma) / (below if below > 0.0 else np.inf))
 
 
@@ -82,7 +83,7 @@ class FitsRatings:
 
     def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
-        indptr, indices, data = _csr(rows)
+        indptr, indices, data = arrays_of(rows)
         ones, panel = np.ones_like(data), panel_of(np.stack([self.topic, np.square(self.topic)]))
         above, below = (np.empty((rows.shape[0], 2)) for _ in range(2))
         csr_times_panel(indptr, indices, data, panel, above)
@@ -105,17 +106,13 @@ class WithinColumns:
     def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
         """Of each of the documents, shape (n,)."""
         found = np.empty(rows.shape[0], np.bool_)
-        _within(*_csr(rows), self.columns, found)
+        _within(*arrays_of(rows), self.columns, found)
         return found
 
 
 def _beyond(products: Floats, gamma: float) -> Floats:
     """What is left of products beyond the regulariser, at least: just beyond it, rounding is all that is left."""
     return np.maximum(products - gamma * (1 + TOLERANCE), 0.0)
-
-
-def _csr(rows: sp.csr_array) -> tuple[Any, Any, Any]:
-    return np.asarray(rows.indptr), np.asarray(rows.indices), np.asarray(rows.data)
 
 
 @njit(cache=True, nogil=True)

@@ -6,24 +6,23 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, Releases, opens_of
+from ksdp.audit.mechanisms.around import Around
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables, Releases, opens_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
-from ksdp.audit.registry import make_mechanism
 from ksdp.audit.verdicts.certificate import pair_advantage
 
 __all__ = ["Noisy"]
 
 
 @dataclass(frozen=True)
-class Noisy:
+class Noisy(Around):
     """Releases what another mechanism releases, each array A as A + noise * scale * Z.
 
     Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What the
@@ -103,36 +102,17 @@ class Noisy:
             raise SpecError(
                 '`start` must not be "nnsvd" with noise: what makes that start has entries of both signs.'
             )
-        if self.mechanism_version not in (None, inner.version):
-            raise SpecError(f"`mechanism_version` must be {inner.version}; got {self.mechanism_version!r}.")
-        filled = dict(self.parameters)
-        if dataclasses.is_dataclass(inner):
-            filled = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner) if f.init}
-        for name, value in (
-            ("noise", float(self.noise)),
-            ("parameters", filled),
-            ("mechanism_version", inner.version),
-        ):
-            object.__setattr__(self, name, value)
+        self.fill_in()
+        object.__setattr__(self, "noise", float(self.noise))
         if self.scale is None and self.noise:
             notes = "The size of the noise depends on the data of the run, which is itself a channel: set `scale`."
             object.__setattr__(self, "guarantee", dataclasses.replace(self.guarantee, sound=False, notes=notes))
-
-    @cached_property
-    def inner(self) -> Mechanism:
-        """The other mechanism."""
-        return make_mechanism(self.mechanism, self.parameters)
 
     @property
     def rank(self) -> int | None:
         """Of the other mechanism, where it has one."""
         rank = getattr(self.inner, "rank", None)
         return int(rank) if isinstance(rank, Integral) else None
-
-    @property
-    def nonnegative(self) -> bool:
-        """Whether the other mechanism refuses negative entries, and what it announces has none."""
-        return bool(getattr(self.inner, "nonnegative", False))
 
     @property
     def opens(self) -> str:
@@ -148,16 +128,6 @@ class Noisy:
     def opened(self) -> tuple[str, ...]:
         """Everything that it shows them, where it is told to leave some out."""
         return tuple(getattr(self.inner, "opened", ()))
-
-    @property
-    def learn_from(self) -> tuple[str, ...]:
-        """What must be learnt from where it is small, as without noise: see `audit.coverage.learnable`."""
-        return tuple(getattr(self.inner, "learn_from", ()))
-
-    @property
-    def learn_always(self) -> tuple[str, ...]:
-        """What must be learnt from whatever its size, as without noise."""
-        return tuple(getattr(self.inner, "learn_always", ()))
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of the other mechanism."""
