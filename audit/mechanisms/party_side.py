@@ -31,6 +31,7 @@ __all__ = [
     "SecSum",
     "Sizes",
     "Upload",
+    "answered",
     "drive",
     "trusted_party",
 ]
@@ -166,6 +167,20 @@ def trusted_party(requests: Sequence[Request]) -> list[Any]:
     return [normed_sec_sum(normed)[0] if normed else sec_sum(exact)] * len(requests)
 
 
+def answered(
+    program: PartyProgram, answer: Callable[[Request], Generator[Any, Any, Any]]
+) -> Generator[Any, Any, PartyResult]:
+    """Run a program inside another generator: what `answer` yields for a request goes to whoever runs both."""
+    reply: Any = None
+    while True:
+        try:
+            request = program.send(reply)
+        except StopIteration as stop:
+            result: PartyResult = stop.value
+            return result
+        reply = yield from answer(request)
+
+
 def drive(parties: Sequence[PartyProgram], answers: Answers = trusted_party) -> tuple[PartyResult, ...]:
     """Run all parties in this process, in step.
 
@@ -175,11 +190,11 @@ def drive(parties: Sequence[PartyProgram], answers: Answers = trusted_party) -> 
         If the parties end at different steps, or request different things.
     """
     results: list[PartyResult] = []
-    answered: Sequence[Any] = [None] * len(parties)
+    replies: Sequence[Any] = [None] * len(parties)
     while not results:
-        requests, results = in_step(parties, answered)
+        requests, results = in_step(parties, replies)
         if requests:
             if len(set(map(_kind, requests))) > 1:
                 raise ProtocolError("The parties request different things: they drifted apart.")
-            answered = answers(requests)
+            replies = answers(requests)
     return tuple(results)

@@ -7,7 +7,7 @@ because its width is agreed on before the counts are known; it is of zeros in th
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ksdp.audit.csr_rows import take_columns
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.counted import Counted, document_counts, widened
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, SecSum
+from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, Request, SecSum, answered
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS, KEPT_COLUMNS
 from ksdp.protocols.runs.pd_nmf_program import nmf_program
 from ksdp.protocols.runs.pd_svd_program import svd_program
@@ -76,24 +76,20 @@ def counted_program(mechanism: Counted, matrix: sp.csr_array) -> PartyProgram:
         if isinstance(inner, PDNMF)
         else svd_program(inner, narrow)
     )
-    result = yield from _within(program, kept)
+    result = yield from answered(program, _as_wide(kept))
     # What a run ends with is less than what an audit looks at, so that it is found among that by its names.
     public = {DOCUMENT_COUNTS: counts, KEPT_COLUMNS: kept.astype(np.float64)}
     return PartyResult(public | widened(inner, result.public, kept), result.own)
 
 
-def _within(program: PartyProgram, kept: NDArray[np.bool_]) -> Generator[Any, Any, PartyResult]:
-    """Another program, its normed sums as wide as the candidates."""
-    answer: Any = None
-    while True:
-        try:
-            request = program.send(answer)
-        except StopIteration as stop:
-            result: PartyResult = stop.value
-            return result
-        if isinstance(request, NormedSecSum):
-            wide = np.zeros((len(request.share), len(kept)))
-            wide[:, kept] = request.share
-            answer = np.asarray((yield NormedSecSum(wide)))[:, kept]
-        else:
-            answer = yield request
+def _as_wide(kept: NDArray[np.bool_]) -> Callable[[Request], Generator[Any, Any, Any]]:
+    """Requests of a program on the columns that are kept, its normed sums as wide as the candidates."""
+
+    def answer(request: Request) -> Generator[Any, Any, Any]:
+        if not isinstance(request, NormedSecSum):
+            return (yield request)
+        wide = np.zeros((len(request.share), len(kept)))
+        wide[:, kept] = request.share
+        return np.asarray((yield NormedSecSum(wide)))[:, kept]
+
+    return answer

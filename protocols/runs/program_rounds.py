@@ -39,6 +39,7 @@ from ksdp.audit.mechanisms.party_side import (
     SecSum,
     Sizes,
     Upload,
+    answered,
 )
 from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.arrays import pack_array, pack_arrays, unpack_array
@@ -140,15 +141,7 @@ class ProgramRounds:
             If anybody deviates.
         """
         yield from self._begin()
-        answer: Any = None
-        while True:
-            try:
-                request = program.send(answer)
-            except StopIteration as stop:
-                result: PartyResult = stop.value
-                break
-            self._asked[what_is_requested(request)] += 1
-            answer = yield from self._answer(request)
+        result = yield from answered(program, self._counted)
         public = {name: np.asarray(array, dtype=np.float64) for name, array in result.public.items()}
         if self._server:
             yield from self._announce(None)
@@ -165,6 +158,10 @@ class ProgramRounds:
             {word: times for word, times in self._asked.items() if word not in _EXACT},
             self._sizes,
         )
+
+    def _counted(self, request: Request) -> Rounds[Any]:
+        self._asked[what_is_requested(request)] += 1
+        return (yield from self._answer(request))
 
     def _begin(self) -> Rounds[None]:
         if program_of(self._terms.mechanism).one_noise:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,9 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, CorpusError, InputError, SpecError
-from ksdp.audit.mechanisms.contract import Database, opened
+from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.counted import Counted
-from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.party_run import enter_documents
@@ -30,7 +28,8 @@ from ksdp.protocols.runs.run_terms import DifferentTerms, Greeting
 from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.levers import rows_hash
-from ksdp.storage.screening.clearances import write_clearance
+
+from .signed_clearance import signed_clearance
 
 NAMES = ("ada", "bob", "cal")
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -211,23 +210,5 @@ def cleared(run: Run, base: Path, whole: Any, mechanism: Any) -> Path:
     """A clearance of ada's first 15 documents, of an audit of this mechanism."""
     spec = read_spec_file(base / "ada.toml")[0]
     shown = load_corpus(parse_spec(spec.model_dump(mode="json")).corpus, base, nonnegative=False)
-    clearance = Clearance(
-        corpus=shown.hash,
-        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
-        spec=spec.hash,
-        audits=("one",),
-        verdicts={"sensitive": 0, "clear": 15, "undecided": 0},
-        allowed=("clear",),
-        documents=Clearance.entries(whole.mine.ids[:15], None),
-        salt=None,
-        excluded=0,
-        excluded_documents=None,
-        reviewer="Ana Lytic",
-        created=NOW - timedelta(days=1),
-        expires=NOW + timedelta(days=1),
-        statement="It promises little.",
-        coverage=Covered("every round", tuple(sorted(opened(mechanism, shown.features)))),
-    )
     path = base / f"{mechanism.name}-{getattr(mechanism, 'at_least', 0)}.clearance"
-    write_clearance(path, clearance, load_private(base / "ada.key"))
-    return path
+    return signed_clearance(path, spec, shown, mechanism, whole.mine.ids[:15], now=NOW)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.mechanisms.contract import Database, opened
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.weighting import weighed
 from ksdp.flows.prepare import read_spec_file
@@ -27,7 +25,8 @@ from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.levers import rows_hash
-from ksdp.storage.screening.clearances import write_clearance
+
+from .signed_clearance import signed_clearance
 
 NAMES = ("ada", "bob")
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -199,24 +198,5 @@ def cleared(run: Run, base: Path, whole: Any, drawn: float | None) -> Path:
     """A clearance of ada's first 20 documents."""
     mechanism, spec = run.terms.mechanism, read_spec_file(base / "ada.toml")[0]
     shown = load_corpus(spec.corpus, base, nonnegative=False)
-    clearance = Clearance(
-        corpus=shown.hash,
-        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
-        spec=spec.hash,
-        audits=("one",),
-        verdicts={"sensitive": 0, "clear": 20, "undecided": 0},
-        allowed=("clear",),
-        documents=Clearance.entries(whole.mine.ids[:20], None),
-        salt=None,
-        excluded=0,
-        excluded_documents=None,
-        reviewer="Ana Lytic",
-        created=NOW - timedelta(days=1),
-        expires=NOW + timedelta(days=1),
-        statement="It promises little.",
-        coverage=Covered("every round", tuple(sorted(opened(mechanism, shown.features)))),
-        drawn=drawn,
-    )
-    path = base / f"{drawn}.clearance"
-    write_clearance(path, clearance, load_private(base / "ada.key"))
-    return path
+    ids = whole.mine.ids[:20]
+    return signed_clearance(base / f"{drawn}.clearance", spec, shown, mechanism, ids, now=NOW, drawn=drawn)
