@@ -58,6 +58,7 @@ class Noisy(Around):
     Examples
     --------
     >>> import scipy.sparse as sp
+    >>> from ksdp.audit.registry import make_mechanism
     >>> rng = np.random.default_rng(0)
     >>> matrix = sp.csr_array(rng.random((20, 5)))
     >>> mechanism = Noisy("pd-svd", noise=0.1, parameters={"rank": 2})
