@@ -51,10 +51,8 @@ def _ours(part: Any) -> bool:
 
 def bytes_a_document(plan: Plan) -> float:
     """Of a document's stored values, canary and bits, about."""
-    share = plan.design.share
-    read = share + (1 - share) / plan.every
-    bits = 1 if plan.every == 1 else 2
-    return plan.design.runs * (read * (len(plan.statistics) + 1) * plan.bytes_a_value + bits / 8)
+    bits = 1 if plan.reading.all else 2
+    return plan.design.runs * (plan.measured * (len(plan.statistics) + 1) * plan.bytes_a_value + bits / 8)
 
 
 def keeps_values(plan: Plan) -> bool:

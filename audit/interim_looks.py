@@ -12,16 +12,30 @@ large.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.design import Design, Shared
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
+from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.verdicts.sequential import look_levels
 
-__all__ = ["AGAIN", "DRAWN", "FIRST", "FRESH", "Look", "Stage", "fresh_seed", "plan_looks"]
+__all__ = [
+    "AGAIN",
+    "DRAWN",
+    "EARLY",
+    "FIRST",
+    "FRESH",
+    "Look",
+    "Stage",
+    "early_looks_pay",
+    "fresh_seed",
+    "plan_looks",
+]
 
 FIRST = ""
 """Name of the first look, which needs no file: the plan alone decides it."""
@@ -30,6 +44,15 @@ AGAIN = "again"
 """The runs of the first look, for what was detected, where the values of the first look are gone."""
 DRAWN = "drawn"
 """Begins the names of stages of the documents whose curves are drawn, likewise."""
+
+
+EARLY = {0.1: 0.1, 0.3: 0.1, 1.0: 0.8}
+"""Looks that a spec leaves open: at which part of the runs, and with which part of the level. What leaks plainly
+is decided by little of it, and the last look's bands are within a hundredth of those of all of it."""
+_LARGE = 10**7
+"""Documents that may be in, times runs: below, nobody waits."""
+_FEWEST_WITH = 8
+"""Runs with a document at the first look, below which hardly anything is decided."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +81,21 @@ class Stage:
     """The stage that measured the first of these runs."""
 
 
-def plan_looks(spec: Spec, runs: int, block_runs: int) -> tuple[Look, ...]:
+def early_looks_pay(spec: Spec, design: Design, statistics: Sequence[Statistic]) -> bool:
+    """Whether an audit whose spec leaves its looks open decides early, too: by sizes alone, never by a machine.
+
+    Where every round is opened most documents are decided by a tenth of the runs, and the filters of rounds cost
+    most of an audit. A look must be able to decide somebody, and what a spec asks for must go with looks.
+    """
+    rule = spec.rule
+    few = min(design.share, 1 - design.share) * design.runs * min(EARLY) < _FEWEST_WITH
+    apart = spec.certificate is None and rule.stopping == "planned" and rule.margin > 0 and not rule.joint
+    large = isinstance(design, Shared) and len(design.pool) * design.runs >= _LARGE
+    rounds = any(statistic.family == "rounds" for statistic in statistics)
+    return spec.design.looks == "needed" and apart and large and rounds and not few
+
+
+def plan_looks(spec: Spec, runs: int, block_runs: int, early: bool = False) -> tuple[Look, ...]:
     """Where the looks are, in whole blocks of runs, and at what level each decides.
 
     With `stopping` anytime, p-values and bands hold at all looks together, and each decides at the whole level.
@@ -67,14 +104,20 @@ def plan_looks(spec: Spec, runs: int, block_runs: int) -> tuple[Look, ...]:
     ----------
     runs : int
         Of a lane.
+    early : bool
+        Whether looks that the spec leaves open are `EARLY`; otherwise there is one, at the end.
     """
     asked = spec.design.looks
+    if asked == "needed":
+        asked = tuple(EARLY) if early else 1
     fractions = tuple((n + 1) / asked for n in range(asked)) if isinstance(asked, int) else asked
     ends = sorted(
         {min(-(-round(part * runs) // block_runs) * block_runs, runs) for part in fractions} - {0} | {runs}
     )
     if spec.decision.stopping == "anytime":
         return tuple(Look(end, spec.decision.level) for end in ends)
+    if early and len(ends) == len(EARLY):
+        return tuple(Look(end, spec.decision.level * part) for end, part in zip(ends, EARLY.values(), strict=True))
     levels = look_levels([end / runs for end in ends], spec.decision.level, spec.decision.spending)
     return tuple(Look(end, float(level)) for end, level in zip(ends, levels, strict=True))
 

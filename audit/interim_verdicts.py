@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.interim_looks import Look
+from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
@@ -44,8 +45,8 @@ class Counted:
     """That the corrections count: at least those that are audited."""
     fresh: bool = False
     """Whether fresh runs follow the last look."""
-    every: int = 1
-    """A document's tests read one in so many runs (`ksdp.audit.kept_runs`)."""
+    reading: Reading = EVERY_RUN
+    """Which part of the runs a document's tests read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def after_look(
     counted = before.counted if before is not None else counted or Counted(len(tests))
     among = counted.documents
     decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
-    decisions = replace(decisions, runs_to_decide=decisions.runs_to_decide * counted.every)
+    decisions = replace(decisions, runs_to_decide=counted.reading.total(decisions.runs_to_decide))
     settled = (decisions.verdict == Verdict.CLEAR) & (not may_clear)
     decisions = decisions if may_clear else without_clear(decisions, tests, rule)
     scale = math.log10(rule.level / look.level)

@@ -9,8 +9,10 @@ Which block it is depends on (seed, lane, document) and on nothing that a run gi
 bits, the values that are kept are then independent, and identically distributed if the document leaves no trace:
 what the exact laws assume, at the sizes that the arms have.
 
-Every document's tests read the same number of runs, `runs / every`: as many without runs as there are with runs
-outside of its blocks are left out again, the last ones. Where they stand is given by bits alone, too.
+Every document's tests read the same number of runs: as many without runs as there are with runs outside of its
+blocks are left out again, the last ones. Where they stand is given by bits alone, too.
+
+The runs of an early look are few blocks, in which a draw would be lumpy: there every document reads all.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from ksdp.audit.array_types import Bits, Ints
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.reading import Reading
 
-__all__ = ["best_every", "expected_arms", "kept_without", "levelled", "more_runs", "read_runs"]
+__all__ = ["best_every", "kept_without", "levelled", "more_runs", "read_runs"]
 
 
 _RUN_COST = 0.75
@@ -66,14 +69,8 @@ def best_every(share: float) -> int:
     return min((every for every in _CHOICES if every * share <= 0.5), key=cost, default=1)
 
 
-def expected_arms(runs: int, share: float, every: int) -> tuple[int, int]:
-    """Runs that a test reads with and without the document, on average."""
-    held = max(1, round(runs * share))
-    return held, runs // every - held
-
-
 def kept_without(
-    seed: int, block: Block, documents: Ints, population: int, *, block_runs: int, every: int
+    seed: int, block: Block, documents: Ints, population: int, block_runs: int, reading: Reading
 ) -> Bits:
     """Whether a block keeps the without runs of each document, shape (n_documents,).
 
@@ -84,8 +81,10 @@ def kept_without(
     block_runs : int
         Runs in a whole block.
     """
-    stratum, place = divmod(block.start // block_runs, every)
-    drawn = generator(seed, Purpose.KEPT, block.lane, stratum).integers(every, size=population)
+    if block.start < reading.early:
+        return np.ones(len(documents), np.bool_)
+    stratum, place = divmod(block.start // block_runs, reading.every)
+    drawn = generator(seed, Purpose.KEPT, block.lane, stratum).integers(reading.every, size=population)
     return np.asarray(drawn[documents] == place)
 
 

@@ -5,10 +5,9 @@ Workers rebuild the same plan from the stored spec and corpus, so nothing but bl
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
@@ -22,11 +21,12 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
-from ksdp.audit.kept_runs import expected_arms, kept_without
+from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
 from ksdp.audit.party_view import parties_key
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
@@ -99,8 +99,8 @@ class Plan:
     """When it decides, and at what level."""
     population: NDArray[np.int64]
     """Units that stand for all audited ones, at every look (`Documents.population`)."""
-    every: int = 1
-    """Of so many blocks of runs one, drawn for each document, keeps its without runs (`ksdp.audit.kept_runs`)."""
+    reading: Reading = EVERY_RUN
+    """Which part of the runs a document's tests read (`ksdp.audit.kept_runs`)."""
     known_pool: Pool | None = None
     """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
 
@@ -149,33 +149,38 @@ class Plan:
     def fresh_runs(self) -> int:
         """Fresh runs of a lane for what was flagged; even, as the literal design deals runs in turn."""
         wanted = self.design.runs * self.spec.design.fresh_with_runs / self.spec.design.with_runs
-        whole = 2 if self.every == 1 else self.fresh_every * self.block_runs
+        whole = 2 if self.reading.all else self.fresh_every * self.block_runs
         return whole * math.ceil(wanted / whole)
 
     @property
     def fresh_every(self) -> int:
         """As `every`, of the fresh runs: so that the without arm still bounds a false positive rate of 1 %."""
         runs = self.design.runs * self.spec.design.fresh_with_runs / self.spec.design.with_runs
-        return max(e for e in (1, 2, 4, 8, 16) if e == 1 or (e <= self.every and runs / e >= _FRESH_READ))
+        return max(e for e in (1, 2, 4, 8, 16) if e == 1 or (e <= self.reading.every and runs / e >= _FRESH_READ))
 
     @property
     def read_runs(self) -> int:
-        """Runs of a lane that the tests of a document read: all, or one in `every`."""
-        return self.design.runs // self.every
+        """Runs of a lane that the tests of a document read."""
+        return self.reading.runs(self.design.runs)
+
+    @property
+    def measured(self) -> float:
+        """Part of all values, of a document in a run, that are measured."""
+        return self.reading.measured(self.design.runs, self.design.share)
 
     @property
     def arms(self) -> tuple[int, int]:
         """Runs that a test reads with and without the document, on average."""
-        return expected_arms(self.design.runs, self.design.share, self.every)
+        return self.reading.arms(self.design.runs, self.design.share)
 
     def kept_runs(self, block: Block, inclusion: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         """Which values are measured, given a block's bits, shape (n_documents + CONTROLS, n_runs); None: all."""
-        if self.every == 1:
+        if self.reading.all:
             return None
-        count = len(self.units)
+        count, seed = len(self.units), self.design.seed
         numbers = np.concatenate([self.design.targets(block.lane), count + np.arange(CONTROLS)])
-        sizes = {"block_runs": self.block_runs, "every": self.every}
-        return inclusion | kept_without(self.design.seed, block, numbers, count + CONTROLS, **sizes)[:, None]
+        kept = kept_without(seed, block, numbers, count + CONTROLS, self.block_runs, self.reading)
+        return inclusion | kept[:, None]
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.
@@ -184,9 +189,9 @@ class Plan:
         """
         fewer = {"audited": stage.rows} if isinstance(self.design, Shared) else {}
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
-        every = self.fresh_every if stage.name == FRESH else self.every
-        design = dataclasses.replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
-        return dataclasses.replace(self, design=design, statistics=chosen, every=every, known_pool=self.pool)
+        reading = Reading(self.fresh_every) if stage.name == FRESH else self.reading
+        design = replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
+        return replace(self, design=design, statistics=chosen, reading=reading, known_pool=self.pool)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -207,10 +212,6 @@ class Plan:
         """Units that are audited, in the order of the result."""
         return np.concatenate([self.design.targets(lane) for lane in range(self.design.lanes)])
 
-    def rows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the audited units at places of the result, ascending."""
-        return np.sort(self.audited[places])
-
     @property
     def bytes_a_value(self) -> int:
         """Of a stored number."""
@@ -227,11 +228,10 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        drawn = None
-        if self.spec.parties.others == "drawn":
-            rng = generator(self.design.seed, Purpose.OTHERS, lane, run)
-            half = (len(self.honest) + 1) // 2
-            drawn = np.sort(rng.choice(self.honest, half, replace=False, shuffle=False))
+        if self.spec.parties.others != "drawn":
+            return self.stacked(self.design.rows(lane, run))
+        rng, half = generator(self.design.seed, Purpose.OTHERS, lane, run), (len(self.honest) + 1) // 2
+        drawn = np.sort(rng.choice(self.honest, half, replace=False, shuffle=False))
         return self.stacked(self.design.rows(lane, run), drawn)
 
     def stacked(self, units: NDArray[np.int64], honest: NDArray[np.int64] | None = None) -> Database:
@@ -283,10 +283,10 @@ class Plan:
 
 def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
     """Every parameter of a mechanism, defaults included, as JSON knows values."""
-    if not dataclasses.is_dataclass(mechanism):
+    if not is_dataclass(mechanism):
         return {}
-    fields = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
-    return dict(json.loads(json.dumps(fields, default=_written)))
+    given = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}
+    return dict(json.loads(json.dumps(given, default=_written)))
 
 
 def _written(value: Any) -> str:

@@ -19,12 +19,13 @@ from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_desi
 from ksdp.audit.document_parts import reads_one_document
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units
-from ksdp.audit.interim_looks import plan_looks
+from ksdp.audit.interim_looks import Look, early_looks_pay, plan_looks
 from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, kept_of, opened
 from ksdp.audit.party_view import parties_of
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import mechanism_of, select_statistics
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
@@ -116,14 +117,15 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
     every = _every(spec, design, block_runs)
+    early = early_looks_pay(spec, design, chosen)
     if every > 1:
         design = _with_more_runs(design, every, block_runs)
-    looks = plan_looks(spec, design.runs, block_runs * every)
+    looks = plan_looks(spec, design.runs, block_runs * every, early)
     others = (design, size, honest, coalition, background, learners, block_runs, looks)
     population = _population(design, spec.seed)
-    every = 1 if _reads_all(spec, chosen) else every
+    reading = EVERY_RUN if _reads_all(spec, chosen) else _reading(every, looks, block_runs)
     plan = Plan(
-        spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, every
+        spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, reading
     )
     if plan.permutations > _MOST_PERMUTATIONS:
         level = (1 - EXACT_SHARE) * spec.decision.level
@@ -171,12 +173,20 @@ def _every(spec: Spec, design: Design, block_runs: int) -> int:
     if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
         return 1
     asked = spec.design.looks
-    first = design.runs * (1 / asked if isinstance(asked, int) else asked[0])
+    first = float(design.runs)
+    if asked != "needed":  # early looks of large audits read all of their runs where these are few
+        first *= 1 / asked if isinstance(asked, int) else asked[0]
     every = best_every(design.share)
-    # With few blocks the draw is lumpy, and there is little to save.
-    while every > 1 and first < _FEWEST_STRATA * every * block_runs:
+    # With few blocks the draw is lumpy, and there is little to save: before a first look, or after it.
+    while every > 1 and max(first, design.runs - first) < _FEWEST_STRATA * every * block_runs:
         every //= 2
     return every
+
+
+def _reading(every: int, looks: Sequence[Look], block_runs: int) -> Reading:
+    """A first look of few blocks reads all of them."""
+    lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
+    return Reading(every, looks[0].runs if lumpy and every > 1 else 0)
 
 
 def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:

@@ -115,9 +115,12 @@ class DesignSpec(Section, frozen=True):
     party_size: Fraction | Rows = 0.03
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
-    looks: Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] = 1
+    looks: (
+        Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] | Literal["needed"]
+    ) = "needed"
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
-    still undecided are measured further, and the audit ends where there is none."""
+    still undecided are measured further, and the audit ends where there is none. `needed`: at a tenth and three
+    tenths, where what every round opens is looked at for many documents in many runs; once elsewhere."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
@@ -206,7 +209,7 @@ class Spec(Section, frozen=True):
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
         if self.views is not None and self.views.coalitions and (self.parties.coalition or self.parties.me):
             raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
-        if self.decision.over_statistics == "max-t" and self.design.looks not in (1, (1.0,)):
+        if self.decision.over_statistics == "max-t" and self.design.looks not in ("needed", 1, (1.0,)):
             raise ValueError("`decision.over_statistics` max-t goes with one look only.")
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")

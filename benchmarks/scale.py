@@ -160,7 +160,7 @@ def _say(name: str, plan: Plan, observables: float, values: float, corpus: int) 
     print(f"{name}: {len(plan.audited)} documents, {plan.runs} runs and at most {fresh} fresh ones; GB")
     lines = {
         "observables": observables * (plan.runs + fresh),
-        "values": values * (plan.runs + fresh * plan.every / plan.fresh_every),
+        "values": values * (plan.runs + fresh * plan.reading.every / plan.fresh_every),
         "corpus": corpus,
     }
     for what, size in lines.items():

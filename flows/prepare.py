@@ -124,7 +124,9 @@ def prepare_stored(plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpe
     audit = audit_id(spec, corpus.hash)
     asked = asked or GivenSpec(spec, corpus.hash)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    record_attempt(opened, attempt_of(spec, audit, now, plan.runs, corpus=asked.corpus, given=asked.spec))
+    record_attempt(
+        opened, attempt_of(spec, audit, now, plan.runs, len(plan.looks), corpus=asked.corpus, given=asked.spec)
+    )
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)
     if spec.cluster is not None and spec.cluster.blocks is not None:

@@ -115,14 +115,15 @@ def folders_of(ref: AuditRef) -> Folders:
     folder = Store(Path(ref.store)).runs(plan.runs_identity)
     key = content_key(plan.runs_identity)
     # Values are of these documents, in this order, under these statistics of these observables.
+    read = {"every": plan.reading.every} | ({"early": plan.reading.early} if plan.reading.early else {})
     chosen = content_key(
         {
             "statistics": {s.name: s.version for s in plan.statistics},
             "sees": list(plan.seen),
             "population": hashlib.sha256(np.ascontiguousarray(plan.population).tobytes()).hexdigest(),
-            "every": plan.every,
             "rows": hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest(),
         }
+        | read
     )
     dropped = not keeps_values(open_audit(ref.at(FIRST)))
     # Apart from those of other audits, which may keep theirs.

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from ksdp.audit.reading import Reading
+
 __all__ = [
     "FORMAT",
     "AnnouncedArray",
@@ -243,6 +245,13 @@ class DesignSummary:
     """Smallest, median and largest with arm."""
     every: int = 1
     """A document's tests read one in so many runs: all that held it, and a part of the others."""
+    early: int = 0
+    """But all of a lane's first runs, which an early look decides from."""
+
+    @property
+    def reading(self) -> Reading:
+        """Which part of the runs a document's tests read."""
+        return Reading(self.every, self.early)
 
 
 @dataclass(frozen=True, config=FORMAT)

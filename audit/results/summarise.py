@@ -167,7 +167,8 @@ def _design(plan: Plan, held: NDArray[np.int64]) -> parts.DesignSummary:
         coalition_rows=len(plan.coalition),
         share=plan.design.share,
         n_with=(int(held.min()), int(np.median(held)), int(held.max())),
-        every=plan.every,
+        every=plan.reading.every,
+        early=plan.reading.early,
     )
 
 

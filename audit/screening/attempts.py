@@ -108,7 +108,7 @@ def _as_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given: Spec) -> Attempt:
+def attempt_of(spec: Spec, audit: str, at: str, runs: int, looks: int, *, corpus: str, given: Spec) -> Attempt:
     """An audit as the ledger keeps it.
 
     Parameters
@@ -119,8 +119,8 @@ def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given
         Its id.
     at : str
         When it starts, ISO 8601.
-    runs : int
-        Planned, of all lanes.
+    runs, looks : int
+        Planned; runs of all lanes.
     corpus : str
         Hash of the whole corpus.
     given : Spec
@@ -137,7 +137,7 @@ def attempt_of(spec: Spec, audit: str, at: str, runs: int, *, corpus: str, given
         level=level_of_clear(spec),
         statistics=content_key(spec.statistics.model_dump(mode="json")),
         runs=runs,
-        looks=design.looks if isinstance(design.looks, int) else len(design.looks),
+        looks=looks,
         fresh_runs=design.fresh_with_runs,
         whole=level_of_clear(given),
     )

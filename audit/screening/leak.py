@@ -93,7 +93,7 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
     SpecError
         If a part of the runs is read only.
     """
-    if plan.every != 1:
+    if not plan.reading.all:
         raise SpecError("a sampled leak needs `design.without_runs` all.")
     count, enters = len(plan.audited), plan.spec.corpus.levers.enters
     stops = [max(1, round(len(plan.blocks) * part)) for part in _LOOKS]

@@ -48,7 +48,7 @@ def runs_for_proof(plan: Plan, listed: int) -> int:
     level, statistics = plan.spec.decision.level, len(plan.statistics)
     each = level / (len(plan.audited) * statistics)
     # As strong as the tests, which may read a part of the runs; the proof's own may do so, too.
-    runs = plan.design.runs / more_runs(plan.design.share, plan.every)
+    runs = plan.design.runs / more_runs(plan.design.share, plan.reading.every)
     held = runs * plan.design.share
     arms = (round(held), round(runs - held), each)
     share = plan.party_rows / listed if plan.spec.design.kind == "shared" else plan.design.share

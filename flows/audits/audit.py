@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
     Counted,
@@ -57,7 +59,7 @@ async def _looks(
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if interim is not None:
-            rows = whole.rows_at(open_documents(interim))
+            rows = np.sort(whole.audited[open_documents(interim)])
             stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             refs.append(first.at(stage.name))
@@ -68,7 +70,7 @@ async def _looks(
         canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
-        counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.every), whole.coverage.may_clear
+        counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.reading), whole.coverage.may_clear
         interim = after_look(interim, documents, number, look, whole.spec.rule, paper, counted, may_clear)
         if not len(open_documents(interim)):
             break
@@ -86,7 +88,7 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     plain = {s.name for s in plan.statistics}
     wanted = plain if set(columns) - plain else set(columns)  # a learner needs them all
     names = tuple(s.name for s in plan.statistics if s.name in wanted)
-    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, plan.rows_at(at), names)
+    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, np.sort(plan.audited[at]), names)
     write_stage(Store(Path(first.store)).audit(first.audit), stage)
     fresh = first.at(FRESH)
     if not first.may_sample and not await steps.aside(observables_present, fresh):

@@ -36,12 +36,10 @@ class Bill:
 
 def bill(plan: Plan) -> Bill:
     """The bytes of a plan."""
-    share, lanes = plan.design.share, plan.design.lanes
-    rows = len(plan.audited) / lanes + CONTROLS
-    read = share + (1 - share) / plan.every
+    rows = len(plan.audited) / plan.design.lanes + CONTROLS
     columns = len(plan.statistics) + 1  # and the canary
-    bits = (1 + (plan.every > 1)) / 8  # which runs held a document; which of its values are kept
-    values = plan.runs * rows * (columns * read * plan.bytes_a_value + bits)
+    bits = (2 - plan.reading.all) / 8  # which runs held a document; which of its values are kept
+    values = plan.runs * rows * (columns * plan.measured * plan.bytes_a_value + bits)
     announced = plan.kept_values * plan.bytes_a_value + len(plan.corpus) / _HANDED
     observables = plan.runs * announced if plan.spec.store.observables != "none" else 0
     matrix, blocks = plan.corpus.matrix, len(plan.blocks) * _BLOCK

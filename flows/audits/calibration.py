@@ -16,6 +16,7 @@ import numpy as np
 from ksdp.audit.design import Block, Shared
 from ksdp.audit.interim_looks import Stage
 from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.reading import Reading
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms
 from ksdp.audit.verdicts.raw_filter import RAW
@@ -109,24 +110,25 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
         Seconds for the runs; 64 of them at most, and four at least.
     clock : CPU seconds of this process by default
     """
-    first = Block(0, 0, 1)
-    measure(plan, first, sample(plan, first), plan.statistics)  # compiles
-    done, spent, most = 0, 0.0, min(plan.block_runs, plan.design.runs, _TRIED)
+    first = plan.reading.early  # where every document reads all runs, they cost more than elsewhere
+    one = Block(0, first, first + 1)
+    measure(plan, one, sample(plan, one), plan.statistics)  # compiles
+    done, spent, most = 0, 0.0, min(plan.block_runs, plan.design.runs - first, _TRIED)
     while done < most and (spent < budget or done < 4):
-        some = Block(0, done, min(done + max(done, 4), most))
+        some = Block(0, first + done, first + min(done + max(done, 4), most))
         began = clock()
         measure(plan, some, sample(plan, some), plan.statistics)
         spent += clock() - began
-        done = some.stop
-    share = plan.design.share + (1 - plan.design.share) / plan.every
+        done += len(some)
+    share = Reading(plan.reading.every).measured(plan.design.runs, plan.design.share)
     columns = len(plan.statistics) + 1  # and the canary
     stored = (len(plan.audited) / plan.design.lanes + CONTROLS) * columns * plan.bytes_a_value
     observables = plan.kept_values * plan.bytes_a_value
-    a_run = spent / done + _WRITTEN * (stored * share + observables)
     a_test = _tested(plan, clock) + _READ * plan.read_runs * columns * plan.bytes_a_value
-    kept = plan.design.share + (1 - plan.design.share) / plan.fresh_every
+    kept = Reading(plan.fresh_every).measured(plan.design.runs, plan.design.share)
     mechanism, statistics = _fixed(plan, clock)
     looked = max(spent / done - mechanism - statistics, 0.0)
+    a_run = spent / done + looked * (plan.measured / share - 1) + _WRITTEN * (stored * plan.measured + observables)
     fresh = plan.fresh_runs * plan.design.lanes * (mechanism + statistics + looked * kept / share)
     stored_runs = plan.from_store and plan.spec.store.observables != "none"
     return Calibration(a_run, a_test, fresh, _START, statistics + (0.0 if stored_runs else mechanism))

@@ -21,42 +21,56 @@ WORTH = 60.0
 
 
 def early_look(plan: Plan, costs: Calibration) -> dict[str, Any] | None:
-    """What it would cost if the first look decided everybody, and how much wider bands are where it does not.
+    """What an audit costs if its first look decides everybody, where it has one by default or could have one.
 
     Returns
     -------
     dict or None
-        `looks` and `spending` as a spec writes them, `runs` of the first look, whole blocks, its `cpu_seconds`
-        without fresh runs, `of` those of all runs, and `wider`, the part by which bands grow. None where the spec
-        has looks of its own or cannot have any, where a tenth of the runs is too few, or where there is little to
-        save.
+        `runs` of the first look, whole blocks, its `cpu_seconds` without fresh runs, and `of` those of all runs;
+        where the audit has none yet, `looks` and `spending` as a spec writes them, and `wider`, the part by which
+        bands of who is not decided grow. None where the spec has looks of its own or cannot have any, where a
+        tenth of the runs is too few, or where there is little to save.
     """
+    looked = plan if len(plan.looks) > 1 else _with_looks(plan)
+    if looked is None or plan.spec.design.looks not in ("needed", 1):
+        return None
+    said = _costs(plan, looked, costs)
+    if said["of"] - said["cpu_seconds"] < WORTH:
+        return None
+    asks = {"looks": list(LOOKS), "spending": "pocock", "wider": _wider(plan, looked)}
+    return said if looked is plan else said | asks
+
+
+def _with_looks(plan: Plan) -> Plan | None:
+    """The plan if it looked at a tenth of its runs, where it can."""
     spec = plan.spec
     few = min(plan.arms) * LOOKS[0] < FEWEST_WITH
-    if len(plan.looks) > 1 or spec.rule.joint or spec.rule.stopping != "planned" or not spec.rule.margin or few:
+    if spec.rule.joint or spec.rule.stopping != "planned" or not spec.rule.margin or few:
         return None
     design = spec.design.model_copy(update={"looks": LOOKS})
     decision = spec.decision.model_copy(update={"spending": "pocock"})
-    looked = make_plan(spec.model_copy(update={"design": design, "decision": decision}), plan.corpus)
-    share = plan.design.share
-    kept, now = (share + (1 - share) / every for every in (looked.every, plan.every))
-    # More documents are looked at in each run where it is not settled which of them are read.
-    a_run = costs.again + max(costs.sample - costs.again, 0.0) * kept / now
-    runs, documents = looked.looks[0].runs * looked.design.lanes, len(plan.audited)
+    return make_plan(spec.model_copy(update={"design": design, "decision": decision}), plan.corpus)
+
+
+def _costs(plan: Plan, looked: Plan, costs: Calibration) -> dict[str, Any]:
+    """CPU seconds until the first look, and of all runs. More documents are looked at in each run there, where all
+    runs are read."""
+    done = looked.looks[0].runs
+    runs, documents = done * looked.design.lanes, len(plan.audited)
+    more = looked.reading.measured(done, plan.design.share) / plan.measured
+    a_run = costs.again + max(costs.sample - costs.again, 0.0) * more
     first = costs.start + a_run * runs + costs.test * documents * runs / looked.runs
-    whole = costs.start + costs.sample * plan.runs + costs.test * documents
-    if whole - first < WORTH:
-        return None
-    counted = plan.counted * len(plan.columns)
-    level = spec.rule.for_clear
-    with_, without = (np.array([n]) for n in plan.arms)
-    last = level * looked.looks[-1].level / spec.rule.level
-    width, wider = (float(band_width(with_, without, part / counted)[0]) for part in (level, last))
     return {
-        "looks": list(LOOKS),
-        "spending": "pocock",
         "runs": runs,
         "cpu_seconds": first,
-        "of": whole,
-        "wider": wider / width - 1.0,
+        "of": costs.start + costs.sample * plan.runs + costs.test * documents,
     }
+
+
+def _wider(plan: Plan, looked: Plan) -> float:
+    """By how much the bands of the last look are wider than those of the only one."""
+    counted, level = plan.counted * len(plan.columns), plan.spec.rule.for_clear
+    with_, without = (np.array([n]) for n in plan.arms)
+    last = level * looked.looks[-1].level / plan.spec.rule.level
+    width, wider = (float(band_width(with_, without, part / counted)[0]) for part in (level, last))
+    return wider / width - 1.0

@@ -94,13 +94,13 @@ def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None
         return None
     share = plan.design.share
     needed = runs_for_margin(share, rule.margin, plan.counted, columns, rule)
-    return math.ceil(needed * more_runs(share, plan.every))
+    return math.ceil(needed * more_runs(share, plan.reading.every))
 
 
 def _with_runs(plan: Plan, runs: int) -> int:
     """The key of the spec that gives so many runs."""
     share = plan.design.share
-    return math.ceil(runs / more_runs(share, plan.every) * min(share, 1 - share))
+    return math.ceil(runs / more_runs(share, plan.reading.every) * min(share, 1 - share))
 
 
 def _sentence(plan: Plan) -> str:

@@ -38,12 +38,7 @@ def forecast_words(said: Mapping[str, Any]) -> str:
         *_margin(said),
     ]
     if early := said.get("early_look"):
-        lines.append(
-            f'look      set `design.looks = {early["looks"]}` and `decision.spending = "{early["spending"]}"`: '
-            f"about {early['cpu_seconds']:.0f} CPU seconds of {early['of']:.0f} where the first "
-            f"{early['runs']} runs decide everybody; where they do not, bands are "
-            f"{100 * early['wider']:.1f} % wider"
-        )
+        lines.append(f"look      {_early(early)}")
     if said.get("enough"):
         lines.append(f"enough    {said['enough']['sentence']}")
     lines += [f"note      {note}" for note in said.get("notes", ())]
@@ -52,6 +47,18 @@ def forecast_words(said: Mapping[str, Any]) -> str:
             f"unread    {', '.join(said['unread'])}: nobody looks at it, so that no document can be clear"
         )
     return "\n".join(lines)
+
+
+def _early(said: dict[str, Any]) -> str:
+    """What the first look saves, and at what price where a spec must ask for it."""
+    saved = (
+        f"about {said['cpu_seconds']:.0f} CPU seconds of {said['of']:.0f} where the first {said['runs']} runs "
+        "decide everybody"
+    )
+    if "looks" not in said:
+        return saved
+    keys = f'`design.looks = {said["looks"]}` and `decision.spending = "{said["spending"]}"`'
+    return f"set {keys}: {saved}; where they do not, bands are {100 * said['wider']:.1f} % wider"
 
 
 def _bytes(count: float) -> str:

@@ -161,8 +161,8 @@ def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None)
     if missing:
         raise InputError(f"audit {audit} has no document {missing[0]!r}.")
     mine = rows.loc[list(asked)]
-    # Both arms together are one in so many of the runs; the forecast is in runs.
-    done = (mine["n_with"] + mine["n_without"]) * read_summary(folder).design.every
+    # Both arms together are a part of the runs; the forecast is in runs.
+    done = read_summary(folder).design.reading.total(mine["n_with"] + mine["n_without"])
     factor = wanted_factor(done, mine["runs_to_decide"])
     return topped_up(read_spec(folder), asked, factor, with_runs=with_runs)
 

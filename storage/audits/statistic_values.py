@@ -137,7 +137,7 @@ def read_values_by_run(
                 f"the values of audit {summary.audit!r} are not all in the store; run the audit again."
             ) from error
     one = slice(row % ROW_GROUP, row % ROW_GROUP + 1)
-    (held,), found = beside(cells, one, stage.runs // summary.design.every)
+    (held,), found = beside(cells, one, summary.design.reading.runs(stage.runs))
     return held, np.array([values[0] for values in found], dtype=np.float64)
 
 

@@ -74,10 +74,10 @@ def test_a_function_of_somebodys_may_look_at_others_however_it_is_wrapped(corpus
     for made in (theirs, OverRows(theirs), OfRun(1, theirs), SumOverRuns((OfRun(1, theirs),))):
         assert not reads_one_document([statistics()["row-space-energy"], made])
     design, own = {"party_size": 0.03, "with_runs": 400}, {"names": [theirs.name]}
-    assert plan_of(corpus, design, values="none").every > 1
+    assert plan_of(corpus, design, values="none").reading.every > 1
     with lent({theirs.name: theirs}):
         plan = plan_of(corpus, design, statistics=own, values="none")
-    assert plan.every == 1  # its arms then differ in who is held, and not in who is measured
+    assert plan.reading.every == 1  # its arms then differ in who is held, and not in who is measured
     assert keeps_values(plan)
 
 
@@ -88,11 +88,17 @@ def test_large_audits_do_not(corpus: Corpus) -> None:
 
 
 def test_bytes_are_those_of_read_values_and_bits(corpus: Corpus) -> None:
-    plan = plan_of(corpus, {"party_size": 0.03, "with_runs": 400})
-    assert plan.every > 1
-    read = plan.design.runs * (0.03 + 0.97 / plan.every)
+    plan = plan_of(corpus, {"party_size": 0.03, "with_runs": 400, "looks": 1})
+    assert plan.reading.every > 1
+    read = plan.design.runs * (0.03 + 0.97 / plan.reading.every)
     exact = read * (len(plan.statistics) + 1) * 4 + 2 * plan.design.runs / 8
     assert bytes_a_document(plan) == pytest.approx(exact)
+    early = plan_of(corpus, {"party_size": 0.03, "with_runs": 400})
+    first, every = early.looks[0].runs, early.reading.every
+    assert early.reading.early == first > 0
+    read = first + (early.design.runs - first) * (0.03 + 0.97 / every)
+    exact = read * (len(early.statistics) + 1) * 4 + 2 * early.design.runs / 8
+    assert bytes_a_document(early) == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize(("together", "ends"), [(1024, [1024]), (256, [256, 512, 768, 1024])])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksdp.audit.interim_looks import fresh_seed, plan_looks
+from ksdp.audit.design import make_design
+from ksdp.audit.interim_looks import early_looks_pay, fresh_seed, plan_looks
 from ksdp.audit.spec import Spec, parse_spec
 
 
@@ -50,3 +53,40 @@ def test_fresh_runs_have_a_seed_of_their_own() -> None:
     assert max(seeds) < 2**53
     assert fresh_seed(7) == fresh_seed(7)
     assert np.unique(seeds).size == 50
+
+
+def test_looks_that_a_spec_leaves_open_spend_the_level_and_little_of_it_early() -> None:
+    planned = plan_looks(spec_of("needed"), 7000, 100, early=True)
+    assert [look.runs for look in planned] == [700, 2100, 7000]
+    assert sum(look.level for look in planned) == pytest.approx(0.05)
+    assert planned[-1].level == pytest.approx(0.04)
+    assert plan_looks(spec_of("needed"), 7000, 100) == plan_looks(spec_of(1), 7000, 100)
+    few = plan_looks(spec_of("needed"), 7000, 3500, early=True)  # looks that fall together
+    assert sum(look.level for look in few) == pytest.approx(0.05)
+
+
+ROUNDS = (SimpleNamespace(family="rounds"),)
+
+
+@pytest.mark.parametrize(
+    ("tables", "statistics", "pays"),
+    [
+        ({}, ROUNDS, True),
+        ({"design": {"looks": 1}}, ROUNDS, False),
+        ({"decision": {"margin": 0.0}}, ROUNDS, False),
+        ({"decision": {"stopping": "anytime"}}, ROUNDS, False),
+        ({"decision": {"over_statistics": "max-t"}}, ROUNDS, False),
+        ({"certificate": {}}, ROUNDS, False),
+        ({"design": {"with_runs": 70}}, ROUNDS, False),
+        ({}, (SimpleNamespace(family="geometry"),), False),
+    ],
+)
+def test_early_looks_are_for_large_audits_of_rounds(tables: dict, statistics: tuple, pays: bool) -> None:
+    given = {"design": {"party_size": 0.03}, "decision": {"margin": 0.2}}
+    for name, table in tables.items():
+        given[name] = given.get(name, {}) | table
+    spec = parse_spec({"corpus": {"path": "x"}, "mechanism": {"name": "null"}} | given)
+    design = make_design(spec.design, np.arange(3000), 1, documents=3000)
+    assert early_looks_pay(spec, design, statistics) == pays
+    small = make_design(spec.design, np.arange(300), 1, documents=300)
+    assert not early_looks_pay(spec, small, statistics)

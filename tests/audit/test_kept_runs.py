@@ -13,10 +13,11 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.interim_looks import FRESH, Stage
-from ksdp.audit.kept_runs import best_every, expected_arms, kept_without, levelled, more_runs, read_runs
+from ksdp.audit.kept_runs import best_every, kept_without, levelled, more_runs, read_runs
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.arrays import statistics_of_arrays
@@ -62,7 +63,7 @@ def test_too_few_runs_are_said() -> None:
 
 
 def test_each_document_keeps_one_block_of_each_stratum_whoever_else_is_audited() -> None:
-    sizes = {"block_runs": 16, "every": 4}
+    sizes = {"block_runs": 16, "reading": Reading(4)}
     rows = np.arange(500)
     blocks = [Block(0, start, start + 16) for start in range(0, 16 * 12, 16)]
     whole = np.stack([kept_without(7, block, rows, 600, **sizes) for block in blocks])
@@ -72,6 +73,10 @@ def test_each_document_keeps_one_block_of_each_stratum_whoever_else_is_audited()
     few = np.stack([kept_without(7, block, some, 600, **sizes) for block in blocks])
     assert (few == whole[:, some]).all()
     assert (np.stack([kept_without(8, block, rows, 600, **sizes) for block in blocks]) != whole).any()
+    early = {"block_runs": 16, "reading": Reading(4, 64)}
+    both = np.stack([kept_without(7, block, rows, 600, **early) for block in blocks])
+    assert both[:4].all()
+    assert (both[4:] == whole[4:]).all()  # the draw of a stratum does not hang on what was before
     strata = whole.reshape(3, 4, 500).argmax(axis=1)
     assert abs((strata[0] == strata[1]).mean() - 0.25) < 0.08  # strata are drawn apart
 
@@ -80,22 +85,22 @@ def test_each_document_keeps_one_block_of_each_stratum_whoever_else_is_audited()
 def test_more_runs_make_up_for_what_is_not_read(share: float) -> None:
     every, runs = best_every(share), 10**7
     assert every > 1
-    m, n = expected_arms(round(runs * more_runs(share, every)), share, every)
+    m, n = Reading(every).arms(round(runs * more_runs(share, every)), share)
     assert m * n / (m + n) == pytest.approx(runs * share * (1 - share), rel=1e-4)
 
 
 def test_the_plan_reads_a_part_where_that_is_cheaper(corpus: Corpus) -> None:
     plan = plan_of(corpus)
     everything = plan_of(corpus, design={"party_size": 4, "with_runs": 100, "without_runs": "all"})
-    assert (plan.every, everything.every) == (2, 1)
-    assert plan.runs % (plan.every * plan.block_runs) == 0
+    assert (plan.reading, everything.reading) == (Reading(2), EVERY_RUN)
+    assert plan.runs % (plan.reading.every * plan.block_runs) == 0
     assert plan.runs_identity == everything.runs_identity  # observables are shared
     (m, n), (a, b) = plan.arms, everything.arms
     assert m * n / (m + n) >= a * b / (a + b)
     assert plan.read_runs == m + n < everything.read_runs
     fresh = plan.narrowed(Stage(FRESH, 5, plan.fresh_runs, plan.audited, ("w-max",)))
-    assert fresh.every == 1  # too few to leave any out
-    assert plan.narrowed(Stage("", 1, plan.runs, plan.audited, ("w-max",))).every == 2
+    assert fresh.reading.all  # too few to leave any out
+    assert plan.narrowed(Stage("", 1, plan.runs, plan.audited, ("w-max",))).reading == Reading(2)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +115,12 @@ def test_the_plan_reads_a_part_where_that_is_cheaper(corpus: Corpus) -> None:
     ],
 )
 def test_all_runs_are_read_where_they_are_needed(corpus: Corpus, sections: dict) -> None:
-    assert plan_of(corpus, **sections).every == 1
+    assert plan_of(corpus, **sections).reading == EVERY_RUN
 
 
 def test_other_statistics_have_the_same_runs(corpus: Corpus) -> None:
     blocks = plan_of(corpus, statistics={"families": ["paper-blocks"]})
-    assert (blocks.every, blocks.runs) == (1, plan_of(corpus).runs)
+    assert (blocks.reading, blocks.runs) == (EVERY_RUN, plan_of(corpus).runs)
 
 
 @pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf", "pd-pca"])
@@ -215,19 +220,21 @@ def test_values_of_client_statistics_do_not_hang_on_it_either(corpus: Corpus) ->
             assert (statistic.evaluate(seen, documents.at(places)) == whole[places]).all(), statistic.name
 
 
-def test_p_is_uniform_where_nothing_leaks_and_small_where_it_does() -> None:
-    """The runs that are read: their number follows the bits, and p does not."""
+@pytest.mark.parametrize("early", [0, 128])
+def test_p_is_uniform_where_nothing_leaks_and_small_where_it_does(early: int) -> None:
+    """The runs that are read: their number follows the bits, and p does not; nor where an early look reads all."""
     rng = np.random.default_rng(3)
     documents, runs, every = 4000, 640, 4
     inclusion = rng.random((documents, runs)) < 0.06
     whole = rng.integers(every, size=(documents, runs // (every * 16)))
     place = np.arange(runs) // 16
-    kept = inclusion | (whole[:, place // every] == place % every)
+    kept = inclusion | (whole[:, place // every] == place % every) | (np.arange(runs) < early)
+    width = Reading(every, early).runs(runs)
     for values in (rng.normal(size=inclusion.shape), rng.integers(5, size=inclusion.shape).astype(float)):
-        bits, (read,) = levelled(inclusion, kept, [values], runs // every)
+        bits, (read,) = levelled(inclusion, kept, [values], width)
         p = 10 ** compare_arms({"s": read}, bits).log10_p[:, 0]
         for level in (0.01, 0.05, 0.2):
             assert (p <= level).mean() <= level + 3.5 * np.sqrt(level * (1 - level) / documents)
     leaks = rng.normal(size=inclusion.shape) + 1.5 * inclusion
-    bits, (read,) = levelled(inclusion, kept, [leaks], runs // every)
+    bits, (read,) = levelled(inclusion, kept, [leaks], width)
     assert (compare_arms({"s": read}, bits).log10_p[:, 0] < -3).mean() > 0.9

@@ -103,6 +103,25 @@ MUTANTS: list[Mutant] = [
         tests=PARTS,
     ),
     *_of(
+        "audit/reading.py",
+        ("early = min(self.early, done)", "early = 0"),
+        ("return early + (done - early) // self.every", "return done // self.every"),
+        ("(read - self.early) * (self.every - 1)", "read * (self.every - 1)"),
+        tests=("tests/audit/test_reading.py", "tests/audit/test_kept_runs.py"),
+    ),
+    *_of(
+        "audit/interim_looks.py",
+        ("Look(end, spec.decision.level * part)", "Look(end, spec.decision.level)"),
+        ("if early and len(ends) == len(EARLY):", "if early:"),
+        tests=("tests/audit/test_interim_looks.py",),
+    ),
+    *_of(
+        "audit/kept_runs.py",
+        ("if block.start < reading.early:", "if block.start < 2 * reading.early:"),
+        ("if block.start < reading.early:", "if False:"),
+        tests=("tests/audit/test_kept_runs.py",),
+    ),
+    *_of(
         "audit/party_view.py",
         ("if plan.spec.parties.me is not None:", "if False:"),
         ("others = _entering(others, spec)", "pass"),

@@ -26,7 +26,7 @@ def spec_with(**changes: Any) -> Spec:
 
 def attempt(spec: Spec, audit: str, given: Spec | None = None) -> Attempt:
     at = "2026-01-01T00:00:00+00:00"
-    return attempt_of(spec, audit, at, 400, corpus="sha256:c", given=given or spec)
+    return attempt_of(spec, audit, at, 400, 1, corpus="sha256:c", given=given or spec)
 
 
 @pytest.mark.parametrize(

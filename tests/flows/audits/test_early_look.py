@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_a_first_look_costs_what_its_runs_do(planned: Callable[..., Any]) -> Non
     assert said is not None
     looked = planned(design={"looks": (0.1, 1.0)}, decision={"spending": "pocock"})
     runs = looked.looks[0].runs
-    assert plan.every == looked.every == 1
+    assert plan.reading.every == looked.reading.every == 1
     assert said["runs"] == runs == 256  # a tenth of 1,000, in whole blocks
     assert said["cpu_seconds"] == pytest.approx(10.0 + 2.0 * runs + 0.5 * 120 * runs / plan.runs)
     assert said["of"] == pytest.approx(10.0 + 2.0 * plan.runs + 0.5 * 120)
@@ -93,3 +94,13 @@ def test_who_has_looks_or_cannot_is_told_of_none(
 def test_nothing_is_said_where_little_is_saved_or_a_tenth_is_too_few(planned: Callable[..., Any]) -> None:
     assert early_look(planned(), Calibration(sample=0.01, test=0.0, fresh=0.0, start=10.0)) is None
     assert early_look(planned(with_runs=60), COSTS) is None
+
+
+def test_an_audit_that_decides_early_by_itself_says_what_that_saves(planned: Callable[..., Any]) -> None:
+    plan = planned()
+    early = replace(plan, looks=planned(design={"looks": (0.1, 1.0)}).looks)
+    said = early_look(early, COSTS)
+    assert said is not None
+    assert said["runs"] == 256
+    assert said["of"] == pytest.approx(10.0 + 2.0 * plan.runs + 0.5 * 120)
+    assert "looks" not in said  # there is nothing to set

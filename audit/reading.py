@@ -1,0 +1,63 @@
+"""How many of a lane's runs a document's tests read (`ksdp.audit.kept_runs` says which, and why)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ksdp.audit.array_types import Floats
+
+__all__ = ["EVERY_RUN", "Reading"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Every with run, and of the others one block in `every`; of an early look's runs all.
+
+    Examples
+    --------
+    >>> reading = Reading(every=4, early=1000)
+    >>> reading.runs(800), reading.runs(5000)
+    (800, 2000)
+    >>> reading.total(np.array([800.0, 2000.0]))
+    array([ 800., 5000.])
+    """
+
+    every: int = 1
+    """Of so many blocks of runs one, drawn for each document, keeps its without runs."""
+    early: int = 0
+    """The first runs, whole strata of blocks, in which every document reads all: those of an early look."""
+
+    @property
+    def all(self) -> bool:
+        """Whether every document reads every run."""
+        return self.every == 1
+
+    def runs(self, done: int) -> int:
+        """Runs that tests read when so many are done."""
+        early = min(self.early, done)
+        return early + (done - early) // self.every
+
+    def total(self, read: Floats) -> Floats:
+        """Runs that must be done for tests to read so many; infinite for infinitely many."""
+        return read if self.all else read + (read > self.early) * (read - self.early) * (self.every - 1)
+
+    def arms(self, done: int, share: float) -> tuple[int, int]:
+        """Runs that a test reads with and without the document, on average.
+
+        Parameters
+        ----------
+        share : float
+            Of the runs that hold a document.
+        """
+        held = max(1, round(done * share))
+        return held, self.runs(done) - held
+
+    def measured(self, done: int, share: float) -> float:
+        """Part of all values, of a document in a run, that are measured: with runs, and kept without runs."""
+        return share + (1 - share) * self.runs(done) / done
+
+
+EVERY_RUN = Reading()
+"""Every document reads every run."""
