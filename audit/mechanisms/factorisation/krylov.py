@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import add_scaled_row
+from ksdp.audit.eight_lanes import add_scaled_row
 from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, last_components
 
 __all__ = ["Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
