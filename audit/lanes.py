@@ -8,6 +8,8 @@ alone, bit for bit, never on the columns beside it, the rows before it, or the w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,9 @@ from numpy.typing import NDArray
 
 __all__ = [
     "LINE",
-    "add_scaled_lanes",
-    "add_scaled_row",
+    "add_row_to_panel",
+    "add_rows_to_panel",
     "csr_times_panel",
-    "eight_products",
     "panel_of",
     "row_times_panel",
     "splat",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
+_word: Any = ir.IntType(64)
 
 LINE = 64
 """Bytes of a cache line, and of a vector of sums."""
@@ -42,59 +44,125 @@ def splat(builder: Any, x: Any, vector: Any) -> Any:
     return builder.shuffle_vector(one, undefined, mask)
 
 
-@intrinsic(prefer_literal=True)
-def _vectors(typing: Any, indices: Any, data: Any, panel: Any, sums: Any, span: Any, n: Any) -> Any:
-    """`n` vectors of sums[first:] = sum over p in [begin, end) of data[p] panel[indices[p], first:].
+class _Walk:
+    """A sparse row beside a panel, as instructions are built: its entries, and the panel's lines, fours first."""
 
-    `span` is (begin, end, first), of int64. One of four, (begin, end, first, at), stands for data[p] squared, and
-    asks for the largest products of the last vector besides, 0 at least: they go to sums[at:].
-    """
-    if not isinstance(n, types.IntegerLiteral):
-        return None
-    signature = types.void(indices, data, panel, sums, span, n)
+    def __init__(self, context: Any, builder: Any, kinds: Any, values: Any) -> None:
+        """`values`: indices, data, panel, begin and end of the row, and the dense row of the panel's width."""
+        self.builder = builder
+        self.indices, self.data, self.panel, self.dense = (
+            context.make_array(kinds[place])(context, builder, values[place]) for place in (0, 1, 2, 5)
+        )
+        self.begin, self.end = values[3:5]
+        self.scalar = context.get_data_type(kinds[2].dtype)
+        self.bytes = kinds[2].dtype.bitwidth // 8
+        self.width = LINE // self.bytes
+        self.vector = ir.VectorType(self.scalar, self.width)
+        self.lanes = cgutils.unpack_tuple(builder, self.panel.shape)[1]
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        arrays = zip(signature.args[:4], arguments[:4], strict=True)
-        index, entry, columns, out = (context.make_array(kind)(context, builder, value) for kind, value in arrays)
-        word = ir.IntType(64)
-        low, high, lane, *tops_at = cgutils.unpack_tuple(builder, arguments[4])
-        scalar = context.get_data_type(signature.args[2].dtype)
-        bytes_each = signature.args[2].dtype.bitwidth // 8
-        width = LINE // bytes_each
-        vector = ir.VectorType(scalar, width)
-        totals = [cgutils.alloca_once(builder, vector) for _ in range(n.literal_value)]
-        largest = cgutils.alloca_once(builder, vector)
+    def lines(self) -> Iterator[tuple[int, Any]]:
+        """How many lines come next, and their first lane: fours, then two, then one."""
+        first = _word(0)
+        for n in (4, 2, 1):
+            end = self.builder.and_(self.lanes, _word(-n * self.width))
+            with cgutils.for_range_slice(self.builder, first, end, _word(n * self.width), _word) as (lane, _):
+                yield n, lane
+            first = end
+
+    def lines_of_last(self) -> Iterator[tuple[int, Any, bool]]:
+        """As `lines`, whether the last line is among them besides: fours, then what is left, one to four."""
+        most = _word(4 * self.width)
+        before = self.builder.and_(self.builder.sub(self.lanes, _word(1)), _word(-4 * self.width))
+        with cgutils.for_range_slice(self.builder, _word(0), before, most, _word) as (lane, _):
+            yield 4, lane, False
+        left = self.builder.sub(self.lanes, before)
+        for n in (4, 3, 2, 1):
+            with self.builder.if_then(self.builder.icmp_unsigned("==", left, _word(n * self.width))):
+                yield n, before, True
+
+    @contextmanager
+    def entry(self, *, squared: bool = False) -> Iterator[tuple[Any, Any]]:
+        """A loop over the row's entries: where its line of the panel starts, and a vector of the number."""
+        builder = self.builder
+        with cgutils.for_range(builder, self.end, start=self.begin, intp=_word) as loop:
+            row = builder.load(builder.gep(self.indices.data, [loop.index]))
+            row = row if row.type == _word else builder.zext(row, _word)  # indices are never negative
+            x = builder.load(builder.gep(self.data.data, [loop.index]))
+            x = builder.fmul(x, x) if squared else x
+            x = x if x.type == self.scalar else builder.fptrunc(x, self.scalar)
+            yield builder.mul(row, self.lanes), splat(builder, x, self.vector)
+
+    def load(self, array: Any, lane: Any, offset: int) -> Any:
+        """A vector of an array, so many lines behind a lane."""
+        return self.builder.load(self._at(array, lane, offset), align=self.bytes)
+
+    def store(self, value: Any, array: Any, lane: Any, offset: int) -> None:
+        """Put a vector there."""
+        self.builder.store(value, self._at(array, lane, offset), align=self.bytes)
+
+    def _at(self, array: Any, lane: Any, offset: int) -> Any:
+        place = self.builder.add(lane, _word(offset * self.width))
+        return self.builder.bitcast(self.builder.gep(array.data, [place]), self.vector.as_pointer())
+
+    def add_up(self, n: int, lane: Any, *, squared: bool = False, tops: bool = False) -> None:
+        """`n` vectors of the dense row, from `lane`: the sums of entries (squared) times the panel's rows.
+
+        With `tops` the largest products of the last vector besides, 0 at least: they go behind the panel's width.
+        """
+        builder, zero = self.builder, ir.Constant(self.vector, [0.0] * self.width)
+        *totals, largest = (cgutils.alloca_once(builder, self.vector) for _ in range(n + 1))
         for total in (*totals, largest):
-            builder.store(ir.Constant(vector, [0.0] * width), total)
-        lanes = cgutils.unpack_tuple(builder, columns.shape)[1]
-
-        def at(array: Any, place: Any, offset: int) -> Any:
-            place = builder.add(place, ir.Constant(word, offset * width))
-            return builder.bitcast(builder.gep(array.data, [place]), vector.as_pointer())
-
-        with cgutils.for_range(builder, high, start=low, intp=word) as loop:
-            row = builder.load(builder.gep(index.data, [loop.index]))
-            row = row if row.type == word else builder.zext(row, word)  # indices are never negative
-            x = builder.load(builder.gep(entry.data, [loop.index]))
-            x = builder.fmul(x, x) if tops_at else x
-            x = x if x.type == scalar else builder.fptrunc(x, scalar)
-            x = splat(builder, x, vector)
-            start = builder.add(builder.mul(row, lanes), lane)
+            builder.store(zero, total)
+        with self.entry(squared=squared) as (row, x):
+            start = builder.add(row, lane)
             for offset, total in enumerate(totals):
-                product = builder.fmul(x, builder.load(at(columns, start, offset), align=bytes_each))
+                product = builder.fmul(x, self.load(self.panel, start, offset))
                 builder.store(builder.fadd(builder.load(total), product), total)
-                if tops_at and offset == len(totals) - 1:
-                    before = builder.load(largest)
-                    builder.store(
-                        builder.select(builder.fcmp_ordered(">", product, before), product, before), largest
-                    )
+            if tops:
+                before = builder.load(largest)
+                above = builder.fcmp_ordered(">", product, before)
+                builder.store(builder.select(above, product, before), largest)
         for offset, total in enumerate(totals):
-            builder.store(builder.load(total), at(out, lane, offset), align=bytes_each)
-        if tops_at:
-            builder.store(builder.load(largest), at(out, tops_at[0], 0), align=bytes_each)
-        return context.get_dummy_value()
+            self.store(builder.load(total), self.dense, lane, offset)
+        if tops:
+            self.store(builder.load(largest), self.dense, self.lanes, 0)
 
-    return signature, generate
+
+def _of_row(build: Callable[[_Walk], None]) -> Any:
+    """An intrinsic of (indices, data, panel, begin, end, dense row) whose instructions `build` writes."""
+
+    def typed(typing: Any, indices: Any, data: Any, panel: Any, begin: Any, end: Any, dense: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            build(_Walk(context, builder, signature.args, arguments))
+            return context.get_dummy_value()
+
+        return types.void(indices, data, panel, types.int64, types.int64, dense), generate
+
+    typed.__name__ = build.__name__
+    return intrinsic(typed)
+
+
+@_of_row
+def _times(walk: _Walk) -> None:
+    for n, lane in walk.lines():
+        walk.add_up(n, lane)
+
+
+@_of_row
+def _squared_times(walk: _Walk) -> None:
+    for n, lane, last in walk.lines_of_last():
+        walk.add_up(n, lane, squared=True, tops=last)
+
+
+@_of_row
+def _add_outer(walk: _Walk) -> None:
+    for n, lane in walk.lines():
+        added = [walk.load(walk.dense, lane, offset) for offset in range(n)]
+        with walk.entry() as (row, x):
+            start = walk.builder.add(row, lane)
+            for offset, value in enumerate(added):
+                total = walk.builder.fadd(walk.load(walk.panel, start, offset), walk.builder.fmul(x, value))
+                walk.store(total, walk.panel, start, offset)
 
 
 @njit(cache=True, nogil=True)
@@ -107,17 +175,7 @@ def row_times_panel(indices: Any, data: Any, panel: Any, begin: int, end: int, s
     panel : C-contiguous, as `panel_of` makes it
     sums : shape (panel.shape[1],), of its precision
     """
-    whole = LINE // panel.itemsize
-    count = panel.shape[1] // whole
-    done = 0
-    while count - done >= 4:
-        _vectors(indices, data, panel, sums, (np.int64(begin), np.int64(end), np.int64(done * whole)), 4)
-        done += 4
-    if count - done >= 2:
-        _vectors(indices, data, panel, sums, (np.int64(begin), np.int64(end), np.int64(done * whole)), 2)
-        done += 2
-    if count - done >= 1:
-        _vectors(indices, data, panel, sums, (np.int64(begin), np.int64(end), np.int64(done * whole)), 1)
+    _times(indices, data, panel, begin, end, sums)
 
 
 @njit(cache=True, nogil=True)
@@ -138,27 +196,6 @@ def csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) 
 
 
 @njit(cache=True, nogil=True)
-def _squared_row_times_panel(indices: Any, data: Any, panel: Any, begin: int, end: int, sums: Any) -> None:
-    """As `row_times_panel` of the entries' squares; `sums` goes on with the largest products in the last line."""
-    whole = LINE // panel.itemsize
-    count = panel.shape[1] // whole
-    low, high, tops = np.int64(begin), np.int64(end), np.int64(panel.shape[1])
-    done = 0
-    while count - done > 4:
-        _vectors(indices, data, panel, sums, (low, high, np.int64(done * whole), tops), 4)
-        done += 4
-    first = np.int64(done * whole)
-    if count - done == 4:
-        _vectors(indices, data, panel, sums, (low, high, first, tops), 4)
-    elif count - done == 3:
-        _vectors(indices, data, panel, sums, (low, high, first, tops), 3)
-    elif count - done == 2:
-        _vectors(indices, data, panel, sums, (low, high, first, tops), 2)
-    else:
-        _vectors(indices, data, panel, sums, (low, high, first, tops), 1)
-
-
-@njit(cache=True, nogil=True)
 def squared_csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) -> None:
     """The product of the rows' squared entries with `panel`; then, of its last line, the largest products.
 
@@ -168,71 +205,32 @@ def squared_csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, ou
         In the panel's precision. Its last columns hold max over a of x_a^2 panel[a], 0 at least.
     """
     for i in range(out.shape[0]):
-        _squared_row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], out[i])
+        _squared_times(indices, data, panel, indptr[i], indptr[i + 1], out[i])
 
 
-def _eight(context: Any, builder: Any, kind: Any, value: Any, *place: Any) -> Any:
-    """Pointer to eight lanes of a contiguous float64 array, from the entry at (first,) or (row, first)."""
-    array = context.make_array(kind)(context, builder, value)
-    start = place[-1]
-    if len(place) == 2:
-        start = builder.add(start, builder.mul(place[0], cgutils.unpack_tuple(builder, array.shape)[1]))
-    return builder.bitcast(builder.gep(array.data, [start]), ir.VectorType(ir.DoubleType(), 8).as_pointer())
+@njit(cache=True, nogil=True)
+def add_row_to_panel(indices: Any, data: Any, begin: int, end: int, values: Any, panel: Any) -> None:
+    """panel[indices[p]] += data[p] values, for p in [begin, end): one row of a sparse matrix, its outer product.
 
-
-@intrinsic
-def add_scaled_lanes(typing: Any, sums: Any, factor: Any, panel: Any, row: Any, first: Any) -> Any:
-    """Eight lanes, from `first`, of sums += factor panel[row]: contiguous float64, whose length nobody checks."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds, vector = signature.args, ir.VectorType(ir.DoubleType(), 8)
-        target = _eight(context, builder, kinds[0], arguments[0], arguments[4])
-        other = builder.load(_eight(context, builder, kinds[2], *arguments[2:]), align=8)
-        scaled = builder.fmul(splat(builder, arguments[1], vector), other)
-        builder.store(builder.fadd(builder.load(target, align=8), scaled), target, align=8)
-        return context.get_dummy_value()
-
-    return types.void(sums, types.float64, panel, types.int64, types.int64), generate
-
-
-@intrinsic
-def add_scaled_row(typing: Any, out: Any, to: Any, factor: Any, panel: Any, row: Any) -> Any:
-    """out[to] += factor panel[row], both of eight float64 a row, contiguous; places are not checked."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds, vector, zero = signature.args, ir.VectorType(ir.DoubleType(), 8), ir.Constant(ir.IntType(64), 0)
-        target = _eight(context, builder, kinds[0], arguments[0], arguments[1], zero)
-        other = builder.load(_eight(context, builder, kinds[3], arguments[3], arguments[4], zero), align=8)
-        scaled = builder.fmul(splat(builder, arguments[2], vector), other)
-        builder.store(builder.fadd(builder.load(target, align=8), scaled), target, align=8)
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, types.float64, panel, types.int64), generate
-
-
-@intrinsic
-def eight_products(typing: Any, weights: Any, panel: Any, row: Any, first: Any) -> Any:
-    """Eight lanes, from `first`, of weights @ panel[row], as ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7)).
-
-    Contiguous float64, whose length nobody checks.
+    Parameters
+    ----------
+    indices, data : of the matrix; indices are below `len(panel)`, which is not checked
+    values : shape (panel.shape[1],), of the panel's precision
+    panel : C-contiguous, a whole number of cache lines wide, changed in place
     """
+    _add_outer(indices, data, panel, begin, end, values)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds, small = signature.args, ir.IntType(32)
-        weight = _eight(context, builder, kinds[0], arguments[0], arguments[3])
-        other = _eight(context, builder, kinds[1], *arguments[1:])
-        found = builder.fmul(builder.load(weight, align=8), builder.load(other, align=8))
 
-        def part(of: Any, lanes: list[int]) -> Any:
-            mask = ir.Constant(ir.VectorType(small, len(lanes)), lanes)
-            return builder.shuffle_vector(of, ir.Constant(of.type, ir.Undefined), mask)
+@njit(cache=True, nogil=True)
+def add_rows_to_panel(indptr: Any, indices: Any, data: Any, values: Any, panel: Any) -> None:
+    """panel += X^T values for CSR rows X, one row of X after the other: each sum has the order of a plain loop.
 
-        four = builder.fadd(part(found, [0, 1, 2, 3]), part(found, [4, 5, 6, 7]))
-        two = builder.fadd(part(four, [0, 2]), part(four, [1, 3]))
-        low, high = (builder.extract_element(two, ir.Constant(small, lane)) for lane in range(2))
-        return builder.fadd(low, high)
-
-    return types.float64(weights, panel, types.int64, types.int64), generate
+    Parameters
+    ----------
+    values : shape (n, panel.shape[1])
+    """
+    for i in range(values.shape[0]):
+        add_row_to_panel(indices, data, indptr[i], indptr[i + 1], values[i], panel)
 
 
 @njit(cache=True, nogil=True)

@@ -71,23 +71,10 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     pool, honest, coalition = parties_of(spec, corpus, units)
     whole = len(units) if spec.parties.me is None else len(pool)
     size = as_rows(spec.design.party_size, whole)
-    fewest = int(np.sort(units.sizes[pool])[:size].sum())
     rank = getattr(mechanism, "rank", None)
-    if rank is not None and rank >= min(fewest, corpus.features):
-        raise SpecError(
-            f"`mechanism.rank` must be below the party's rows ({fewest}) and the features ({corpus.features}); "
-            f"got {rank}."
-        )
-    targets = None
-    if isinstance(spec.design.documents, tuple):
-        place = {str(name): row for row, name in enumerate(units.ids)}
-        unknown = [name for name in spec.design.documents if name not in place]
-        if unknown:
-            raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
-        targets = np.unique([place[name] for name in spec.design.documents])
-        held = np.setdiff1d(targets, pool)
-        if len(held):
-            raise SpecError(f"`design.documents` names {units.ids[held[0]]!s}, which another party holds.")
+    if rank is not None:
+        _check_rank(rank, int(np.sort(units.sizes[pool])[:size].sum()), corpus.features)
+    targets = _targets(spec.design.documents, units, pool)
     design: Design
     if isinstance(mechanism, RecordedRuns):
         design = mechanism.design(pool if targets is None else targets, spec.seed)
@@ -109,32 +96,80 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         chosen += coefficients(rank, seen)
     if RAW in learners:
         _check_raw(spec, [a for a in announced if a.name in seen], design.runs)
-    block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if spec.parties.others == "drawn":
             raise SpecError(
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
+    block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
     every = _every(spec, design, block_runs)
     early = early_looks_pay(spec, design, chosen)
     if every > 1:
         design = _with_more_runs(design, every, block_runs)
     looks = plan_looks(spec, design.runs, block_runs * every, early)
-    others = (design, size, honest, coalition, background, learners, block_runs, looks)
-    population = _population(design, spec.seed)
-    reading = EVERY_RUN if _reads_all(spec, chosen) else _reading(every, looks, block_runs)
     plan = Plan(
-        spec, corpus, units, mechanism, announced, seen, shown, chosen, skipped, *others, population, reading
+        spec=spec,
+        corpus=corpus,
+        units=units,
+        mechanism=mechanism,
+        announced=announced,
+        seen=seen,
+        opened=shown,
+        statistics=chosen,
+        skipped=skipped,
+        design=design,
+        party_rows=size,
+        honest=honest,
+        coalition=coalition,
+        background=background,
+        learners=learners,
+        block_runs=block_runs,
+        looks=looks,
+        population=_population(design, spec.seed),
+        reading=EVERY_RUN if _reads_all(spec, chosen) else _reading(every, looks, block_runs),
     )
-    if plan.permutations > _MOST_PERMUTATIONS:
-        level = (1 - EXACT_SHARE) * spec.decision.level
-        most = documents_feasible(level, _MOST_PERMUTATIONS, spec.decision.correction)
-        raise SpecError(
-            f"`decision.over_statistics` max-t can prove a single leak among at most {most} documents; "
-            f"{len(plan.audited)} are audited."
-        )
+    _check_permutations(plan)
     return plan
+
+
+def _check_rank(rank: int, rows: int, features: int) -> None:
+    if rank >= min(rows, features):
+        raise SpecError(
+            f"`mechanism.rank` must be below the party's rows ({rows}) and the features ({features}); got {rank}."
+        )
+
+
+def _targets(documents: object, units: Units, pool: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Rows of the documents that are named; None where none are.
+
+    Raises
+    ------
+    SpecError
+        If the corpus does not hold one, or another party does.
+    """
+    if not isinstance(documents, tuple):
+        return None
+    place = {str(name): row for row, name in enumerate(units.ids)}
+    if unknown := [name for name in documents if name not in place]:
+        raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
+    targets = np.unique([place[name] for name in documents])
+    elsewhere = np.setdiff1d(targets, pool)
+    if len(elsewhere):
+        raise SpecError(f"`design.documents` names {units.ids[elsewhere[0]]!s}, which another party holds.")
+    return targets
+
+
+def _check_permutations(plan: Plan) -> None:
+    """Refuse so many documents that max-t proves something only with permutations that outlast the runs."""
+    if plan.permutations <= _MOST_PERMUTATIONS:
+        return
+    decision = plan.spec.decision
+    most = documents_feasible((1 - EXACT_SHARE) * decision.level, _MOST_PERMUTATIONS, decision.correction)
+    raise SpecError(
+        f"`decision.over_statistics` max-t can prove a single leak among at most {most} documents; "
+        f"{len(plan.audited)} are audited."
+    )
 
 
 def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:

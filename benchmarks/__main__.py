@@ -31,7 +31,6 @@ from benchmarks import (
     forecasts,
     hidden,
     hidden_leak,
-    in_and_out,
     iterations,
     ks_cost,
     matched,
@@ -64,67 +63,72 @@ def _speed(chosen: argparse.Namespace) -> None:
         speed.run(specs, chosen.runs, quick=chosen.quick, every_round=chosen.every_round)
 
 
-def main() -> None:
-    os.environ["KSDP_DATA"] = str(data_folder())  # the specs of examples/ name it
-    always: dict[str, Callable[[argparse.Namespace], object]] = {
-        "ks": lambda _: ks_cost.run(),
-        "secure-sum": lambda _: secure_sum.run(),
-        "normed-sum": lambda chosen: normed_sum.run(tuple(chosen.cell) if chosen.cell else None),
-        "shares": lambda _: share_costs.run(),
-        "run": lambda _: protocol_run.run(),
-        "peers": lambda _: peers.run(),
-        "peers-run": lambda _: peers_run.run(),
-        "figure-3": lambda _: figure_3.run(),
-        "speed": _speed,
-        "audit": lambda chosen: audit_cost.run(chosen.spec or SPEC, chosen.workers),
-    }
-    by_name: dict[str, Callable[[argparse.Namespace], object]] = {
-        "advantage": lambda chosen: advantage.run(
-            chosen.corpora,
-            chosen.sizes,
-            chosen.mechanisms,
-            documents=chosen.documents,
-            with_runs=chosen.with_runs,
-            workers=chosen.workers,
-        ),
-        "hidden": lambda chosen: hidden.run(
-            hidden.Asked(
-                chosen.parties,
-                chosen.features,
-                chosen.ranks,
-                chosen.today,
-                chosen.topics,
-                chosen.delay,
-                chosen.sweeps,
-                chosen.mails,
-                chosen.ratings,
-                chosen.only_final,
-            )
-        ),
-        "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
-        "in-and-out": lambda chosen: in_and_out.run(chosen.corpora, chosen.sizes),
-        "counts-leak": lambda chosen: counts_leak.run(chosen.corpora, chosen.documents, chosen.with_runs),
-        "drawn": lambda chosen: drawn.run([corpus for corpus in chosen.corpora if corpus in drawn.CORPORA]),
-        "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
-        "sigma-leak": lambda chosen: sigma_leak.run(
-            [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],
-            chosen.documents,
-            chosen.with_runs,
-        ),
-        "ratings": lambda _: ratings.run(),
-        "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
-        "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
-        "raw-leak": lambda _: raw_leak.run(),
-        "matched": lambda _: matched.run(),
-        "single-runs": lambda chosen: single_runs.run([chosen.spec] if chosen.spec else (), min(chosen.runs, 8)),
-        "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
-        "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
-        "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
-        "forecasts": lambda chosen: forecasts.run(with_runs=chosen.with_runs),
-        "verdicts-final": lambda chosen: verdicts.final(chosen.store),
-    }
+Benchmark = Callable[[argparse.Namespace], object]
+
+ALWAYS: dict[str, Benchmark] = {
+    "ks": lambda _: ks_cost.run(),
+    "secure-sum": lambda _: secure_sum.run(),
+    "normed-sum": lambda chosen: normed_sum.run(tuple(chosen.cell) if chosen.cell else None),
+    "shares": lambda _: share_costs.run(),
+    "run": lambda _: protocol_run.run(),
+    "peers": lambda _: peers.run(),
+    "peers-run": lambda _: peers_run.run(),
+    "figure-3": lambda _: figure_3.run(),
+    "speed": _speed,
+    "audit": lambda chosen: audit_cost.run(chosen.spec or SPEC, chosen.workers),
+}
+"""What `all` runs."""
+
+BY_NAME: dict[str, Benchmark] = {
+    "advantage": lambda chosen: advantage.run(
+        chosen.corpora,
+        chosen.sizes,
+        chosen.mechanisms,
+        documents=chosen.documents,
+        with_runs=chosen.with_runs,
+        workers=chosen.workers,
+    ),
+    "hidden": lambda chosen: hidden.run(
+        hidden.Asked(
+            chosen.parties,
+            chosen.features,
+            chosen.ranks,
+            chosen.today,
+            chosen.topics,
+            chosen.delay,
+            chosen.sweeps,
+            chosen.mails,
+            chosen.ratings,
+            chosen.only_final,
+        )
+    ),
+    "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
+    "counts-leak": lambda chosen: counts_leak.run(chosen.corpora, chosen.documents, chosen.with_runs),
+    "drawn": lambda chosen: drawn.run([corpus for corpus in chosen.corpora if corpus in drawn.CORPORA]),
+    "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
+    "sigma-leak": lambda chosen: sigma_leak.run(
+        [corpus for corpus in chosen.corpora if corpus in sigma_leak.CORPORA],
+        chosen.documents,
+        chosen.with_runs,
+    ),
+    "ratings": lambda _: ratings.run(),
+    "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
+    "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
+    "raw-leak": lambda _: raw_leak.run(),
+    "matched": lambda _: matched.run(),
+    "single-runs": lambda chosen: single_runs.run(chosen.corpora, chosen.sizes, min(chosen.runs, 8)),
+    "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
+    "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
+    "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
+    "forecasts": lambda chosen: forecasts.run(with_runs=chosen.with_runs),
+    "verdicts-final": lambda chosen: verdicts.final(chosen.store),
+}
+"""What takes long, and is run by its name alone."""
+
+
+def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="?", choices=[*always, *by_name, "all"], default="all")
+    parser.add_argument("name", nargs="?", choices=[*ALWAYS, *BY_NAME, "all"], default="all")
     parser.add_argument("--spec", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--corpora", nargs="+", default=list(advantage.CORPORA))
@@ -153,8 +157,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--every-round", action="store_true")
     parser.add_argument("--whole", type=int, nargs="?", const=200, help="whole audits of so many with runs")
-    chosen = parser.parse_args()
-    for name, run in always.items() if chosen.name == "all" else [(chosen.name, (always | by_name)[chosen.name])]:
+    return parser
+
+
+def main() -> None:
+    os.environ["KSDP_DATA"] = str(data_folder())  # the specs of examples/ name it
+    chosen = _options().parse_args()
+    for name, run in ALWAYS.items() if chosen.name == "all" else [(chosen.name, (ALWAYS | BY_NAME)[chosen.name])]:
         print(f"== {name}")
         run(chosen)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.places import Place
 from ksdp.storage.store import Store, content_key
 
-__all__ = ["AuditRef", "Folders", "folders_of", "know", "open_audit", "open_plan", "open_stage", "parts_of"]
+__all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,13 @@ class AuditRef:
     """URL where the store keeps its blocks; workers then need no folder of it."""
     part: Part | None = None
     """Some of the stage's documents alone; None: all."""
+    pool: Pool | None = field(default=None, compare=False, repr=False)
+    """What is known already of what databases are made of: a few runs are tried before it is said where
+    an audit is made. It hangs on the corpus and the plan alone, and stays in this process."""
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but the pool, which another process works out for itself."""
+        return self.__dict__ | {"pool": None}
 
     def at(self, stage: str) -> AuditRef:
         """Another stage of the same audit, with all its documents."""
@@ -66,26 +73,12 @@ class Folders:
     """Whether the values go when they are tested."""
 
 
-_tried: dict[AuditRef, Pool] = {}
-"""What this process knows already of an audit's databases, by the audit."""
-
-
-def know(ref: AuditRef, plan: Plan) -> None:
-    """Keep what statistics worked out of what databases are made of, until the audit is opened here.
-
-    A few runs are tried before it is known where an audit is made: what is expected of runs is then not worked out
-    again. It hangs on the corpus and the plan alone.
-    """
-    _tried.clear()
-    _tried[ref] = plan.pool
-
-
 @lru_cache(maxsize=4)
 def open_audit(ref: AuditRef) -> Plan:
     """The plan of the whole audit, from a reference to its first look."""
     store = Store(Path(ref.store))
     plan = make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
-    return replace(plan, known_pool=_tried.pop(ref, None))
+    return replace(plan, known_pool=ref.pool)
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,14 +68,10 @@ def is_ours(address: str) -> bool:
     return address in _here
 
 
-@contextmanager
 def open_workers(
     count: int | None = None, address: str | None = None, asked: ClusterSpec | None = None
-) -> Iterator[Workers]:
+) -> AbstractContextManager[Workers]:
     """Start a local cluster, or name the one at `address`, or what a spec asks for.
-
-    The nanny's own malloc setting turns off glibc's dynamic threshold, and NumPy then runs up to ten times
-    slower in workers than outside; both thresholds are set here.
 
     Parameters
     ----------
@@ -91,38 +87,54 @@ def open_workers(
     InputError
         If the address is not one with TLS, nothing answers there, or a cluster that is asked for does not start.
     """
-    import dask
-    from distributed import Client
-    from distributed.security import Security
-
     if address is None and asked is not None and asked.cluster_class is not None:
-        with named_cluster(asked) as cluster:
-            _ours[cluster.scheduler_address] = getattr(cluster, "security", None) or Security()
-            try:
-                yield _waited(cluster, asked)
-            finally:
-                _ours.pop(cluster.scheduler_address, None)
-        return
+        return _of_class(asked)
     if address is None and asked is not None:
         address = dask_address(asked.address, asked.insecure)
-    if address is not None:
-        address = str(dask_address(address, insecure=False)).removeprefix(_INSECURE)
+    return _of_this_machine(count or os.cpu_count() or 1) if address is None else _at(address)
+
+
+@contextmanager
+def _of_class(asked: ClusterSpec) -> Iterator[Workers]:
+    """A cluster of the class that a spec names."""
+    from distributed.security import Security
+
+    with named_cluster(asked) as cluster:
+        _ours[cluster.scheduler_address] = getattr(cluster, "security", None) or Security()
         try:
-            client = Client(address, timeout="10s", security=credentials(address), set_as_default=False)
-        except (
-            OSError,
-            TypeError,
-            ValueError,
-            RuntimeError,
-        ) as error:  # no scheduler; no certificate; no such scheme
-            raise InputError(
-                f"no Dask scheduler can be spoken to at {address} ({type(error).__name__}); with TLS, certificate "
-                "and key are named by Dask's settings `distributed.comm.tls`."
-            ) from error
-        with client:
-            info = client.scheduler_info(n_workers=-1)
-            yield Workers(address, client.dashboard_link, len(info["workers"]))
-        return
+            yield _waited(cluster, asked)
+        finally:
+            _ours.pop(cluster.scheduler_address, None)
+
+
+@contextmanager
+def _at(address: str) -> Iterator[Workers]:
+    """Somebody's cluster, at an address as `dask_address` gives it."""
+    from distributed import Client
+
+    address = str(dask_address(address, insecure=False)).removeprefix(_INSECURE)
+    try:
+        client = Client(address, timeout="10s", security=credentials(address), set_as_default=False)
+    except (OSError, TypeError, ValueError, RuntimeError) as error:  # no scheduler; no certificate; no such scheme
+        raise InputError(
+            f"no Dask scheduler can be spoken to at {address} ({type(error).__name__}); with TLS, certificate "
+            "and key are named by Dask's settings `distributed.comm.tls`."
+        ) from error
+    with client:
+        info = client.scheduler_info(n_workers=-1)
+        yield Workers(address, client.dashboard_link, len(info["workers"]))
+
+
+@contextmanager
+def _of_this_machine(count: int) -> Iterator[Workers]:
+    """So many worker processes of one thread each, which hear this machine alone.
+
+    The nanny's own malloc setting turns off glibc's dynamic threshold, and NumPy then runs up to ten times
+    slower in workers than outside; both thresholds are set here.
+    """
+    import dask
+    from distributed.security import Security
+
     environment = {
         "MALLOC_TRIM_THRESHOLD_": 512 * 2**20,
         "MALLOC_MMAP_THRESHOLD_": 32 * 2**20,
@@ -130,9 +142,7 @@ def open_workers(
         "OMP_NUM_THREADS": 1,
     }
     settings: dict[str, object] = {
-        f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in environment.items()
-    }
-    settings |= {
+        **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in environment.items()},
         "distributed.scheduler.worker-saturation": 1.5,
         "distributed.admin.log-format": "%(message)s",
         # An HTTP server starts in any case: it has nothing to show, and hears this machine alone.
@@ -143,7 +153,7 @@ def open_workers(
     with (
         dask.config.set(settings),
         _started(
-            n_workers=count or os.cpu_count() or 1,
+            n_workers=count,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",

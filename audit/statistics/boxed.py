@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.lanes import add_scaled_lanes
+from ksdp.audit.eight_lanes import add_scaled_lanes
 from ksdp.audit.statistics.products import padded_transpose
 
 __all__ = ["CAP", "TOLERANCE", "box_least_squares"]

@@ -26,6 +26,8 @@ class Computed:
     """It reads whichever of these the mechanism announces; one at least must be there."""
     reads: tuple[str, ...] = ()
     """Further arrays, where they are announced."""
+    of_candidates: bool = False
+    """It looks at all columns, and not at those alone that a run kept (`kept_columns`)."""
     asks: Callable[[Observables, Documents], None] | None = None
     """Says what it will look for in a pass over the documents that several share."""
 

@@ -6,8 +6,8 @@ and ones, known without doubt, and the counts are linear equations in who is in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from scipy.special import betainc
 from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import MOST_ROWS, Equations, what_they_say
 from ksdp.audit.statistics.products import announced
@@ -27,11 +28,11 @@ __all__ = [
     "COUNTS",
     "DOCUMENT_COUNTS",
     "KEPT_COLUMNS",
-    "CountsAbove",
-    "CountsMatch",
-    "FewestCount",
-    "KeptColumns",
+    "columns_kept",
+    "counts_above",
+    "counts_match",
     "expected_counts",
+    "fewest_count",
 ]
 
 DOCUMENT_COUNTS, KEPT_COLUMNS = "document_counts", "kept_columns"
@@ -87,112 +88,81 @@ def _more_than(count: Floats, of: Floats, share: float) -> Floats:
     return np.asarray(np.where(within, tail, np.where(count < 0, 1.0, 0.0)))
 
 
-@dataclass(frozen=True)
-class CountsMatch:
+def counts_match(observables: Observables, documents: Documents) -> Floats:
     """Whether the counts hold what the document adds to them, best weighed.
 
     <C^-1 (a_x - mean), c - E c>, a_x the document's row of zeros and ones, c the counts, E c and C their mean and
     covariance over databases: the log likelihood ratio of the linear, normal model (`equations`). A document with
     a column that no document has was not in, and is left out first.
     """
+    counts, pool = announced(observables, DOCUMENT_COUNTS).ravel(), documents.made_of
+    many = not solved_for(min(pool.drawn.shape[0], MOST_ROWS), len(counts))
 
-    name: str = "counts-match"
-    version: int = 2
-    family: str = "counts"
-    needs: tuple[str, ...] = (DOCUMENT_COUNTS,)
-    of_candidates: ClassVar[bool] = True
+    def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
+        ones, nothing = np.ones((rows.shape[0], 1)), np.zeros((rows.shape[0], 0))
+        if many:
+            return TermNumbers.plain(_marked(rows), ones)
+        stage = Stage(ones, nothing, np.zeros((0, rows.shape[1])))
+        return Terms(_marked(rows), (stage,), nothing, None if turned is None else _marked(turned))
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        counts, pool = announced(observables, DOCUMENT_COUNTS).ravel(), documents.made_of
-        many = not solved_for(min(pool.drawn.shape[0], MOST_ROWS), len(counts))
-
-        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
-            ones, nothing = np.ones((rows.shape[0], 1)), np.zeros((rows.shape[0], 0))
-            if many:
-                return TermNumbers.plain(_marked(rows), ones)
-            stage = Stage(ones, nothing, np.zeros((0, rows.shape[1])))
-            return Terms(_marked(rows), (stage,), nothing, None if turned is None else _marked(turned))
-
-        possible = WithinColumns(np.asarray(_apart(observables, pool) > 0.5))
-        known = Equations(counts, of_all=False, possible=possible)
-        return what_they_say(self.name, observables, documents, terms, known)
+    possible = WithinColumns(np.asarray(_apart(observables, pool) > 0.5))
+    known = Equations(counts, of_all=False, possible=possible)
+    return what_they_say("counts-match", observables, documents, terms, known)
 
 
-@dataclass(frozen=True)
-class FewestCount:
-    """The smallest count among the document's columns, less the others' documents that are known."""
-
-    name: str = "fewest-count"
-    version: int = 1
-    family: str = "counts"
-    needs: tuple[str, ...] = (DOCUMENT_COUNTS,)
-    of_candidates: ClassVar[bool] = True
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,); 0 where it has no column."""
-        rows = documents.matrix
-        indptr = np.asarray(rows.indptr)
-        found, some = np.zeros(len(documents)), np.flatnonzero(np.diff(indptr))
-        of_entries = np.where(
-            np.asarray(rows.data) != 0, _apart(observables, documents.made_of)[np.asarray(rows.indices)], np.inf
-        )
-        if len(some):
-            found[some] = np.minimum.reduceat(of_entries, indptr[:-1][some])
-        return np.where(np.isfinite(found), found, 0.0)
+def fewest_count(observables: Observables, documents: Documents) -> Floats:
+    """The smallest count among the document's columns, less others' documents that are known; 0 without any."""
+    rows = documents.matrix
+    indptr = np.asarray(rows.indptr)
+    found, some = np.zeros(len(documents)), np.flatnonzero(np.diff(indptr))
+    of_entries = np.where(
+        np.asarray(rows.data) != 0, _apart(observables, documents.made_of)[np.asarray(rows.indices)], np.inf
+    )
+    if len(some):
+        found[some] = np.minimum.reduceat(of_entries, indptr[:-1][some])
+    return np.where(np.isfinite(found), found, 0.0)
 
 
-@dataclass(frozen=True)
-class CountsAbove:
+def counts_above(observables: Observables, documents: Documents) -> Floats:
     """How far counts are above those expected in the document's columns, each by its own variance, added up."""
-
-    name: str = "counts-above"
-    version: int = 1
-    family: str = "counts"
-    needs: tuple[str, ...] = (DOCUMENT_COUNTS,)
-    of_candidates: ClassVar[bool] = True
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        pool = documents.made_of
-        counts = announced(observables, DOCUMENT_COUNTS).ravel()
-        drawn, others = _of_pool(pool)
-        fixed = np.zeros_like(others) if pool.colluding else pool.fixed_share * others
-        spread = pool.share * (1 - pool.share) * drawn + pool.fixed_share * (1 - pool.fixed_share) * others
-        apart = counts - pool.share * drawn - fixed
-        return _summed(documents, apart / np.maximum(spread, 1.0))
+    pool = documents.made_of
+    counts = announced(observables, DOCUMENT_COUNTS).ravel()
+    drawn, others = _of_pool(pool)
+    fixed = np.zeros_like(others) if pool.colluding else pool.fixed_share * others
+    spread = pool.share * (1 - pool.share) * drawn + pool.fixed_share * (1 - pool.fixed_share) * others
+    apart = counts - pool.share * drawn - fixed
+    return _summed(documents, apart / np.maximum(spread, 1.0))
 
 
-@dataclass(frozen=True)
-class KeptColumns:
+def columns_kept(observables: Observables, documents: Documents) -> Floats:
     """The log likelihood ratio of which columns stay, column by column: the document adds 1 to its own.
 
     sum over its columns of log P(stays | x is in) / P(stays | x is not), others in a binomial number.
     """
+    pool = documents.made_of
+    least = int(getattr(pool.mechanism, "at_least", 1))
 
-    name: str = "kept-columns"
-    version: int = 1
-    family: str = "counts"
-    needs: tuple[str, ...] = (KEPT_COLUMNS,)
-    of_candidates: ClassVar[bool] = True
+    def chances() -> tuple[Floats, Floats]:
+        drawn, others = _of_pool(pool)
+        short = np.ceil(least - pool.fixed_share * others)
+        # P(the other documents are `short` or more), and P(they are one fewer or more).
+        tails: Any = [_more_than(short - by, np.maximum(drawn - 1.0, 0.0), pool.share) for by in (1, 2)]
+        out, within = (np.clip(tail, _LEAST, 1 - _LEAST) for tail in tails)
+        return np.log(within / out), np.log((1 - within) / (1 - out))
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        pool = documents.made_of
-        least = int(getattr(pool.mechanism, "at_least", 1))
-
-        def chances() -> tuple[Floats, Floats]:
-            drawn, others = _of_pool(pool)
-            short = np.ceil(least - pool.fixed_share * others)
-            # P(the other documents are `short` or more), and P(they are one fewer or more).
-            tails: Any = [_more_than(short - by, np.maximum(drawn - 1.0, 0.0), pool.share) for by in (1, 2)]
-            out, within = (np.clip(tail, _LEAST, 1 - _LEAST) for tail in tails)
-            return np.log(within / out), np.log((1 - within) / (1 - out))
-
-        stays, goes = cast(tuple[Floats, Floats], pool.derive(("chances to stay", least), chances))
-        kept = announced(observables, KEPT_COLUMNS).ravel() > 0.5
-        return _summed(documents, np.where(kept, stays, goes))
+    stays, goes = cast(tuple[Floats, Floats], pool.derive(("chances to stay", least), chances))
+    kept = announced(observables, KEPT_COLUMNS).ravel() > 0.5
+    return _summed(documents, np.where(kept, stays, goes))
 
 
-COUNTS: tuple[Statistic, ...] = (CountsAbove(), CountsMatch(), FewestCount(), KeptColumns())
+def _row(name: str, version: int, compute: Callable[[Observables, Documents], Floats], needs: str) -> Computed:
+    return Computed(name, version, "counts", compute, needs=(needs,), of_candidates=True)
+
+
+COUNTS: tuple[Statistic, ...] = (
+    _row("counts-above", 1, counts_above, DOCUMENT_COUNTS),
+    _row("counts-match", 2, counts_match, DOCUMENT_COUNTS),
+    _row("fewest-count", 1, fewest_count, DOCUMENT_COUNTS),
+    _row("kept-columns", 1, columns_kept, KEPT_COLUMNS),
+)
 """What a mechanism brings that announces counts of documents."""

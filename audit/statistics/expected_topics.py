@@ -19,9 +19,8 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.scattered import add_rows_to_panel
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Pool

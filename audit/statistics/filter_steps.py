@@ -14,8 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import panel_of, row_times_panel
-from ksdp.audit.scattered import add_row_to_panel
+from ksdp.audit.lanes import add_row_to_panel, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["approached", "by_steps"]

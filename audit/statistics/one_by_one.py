@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
-from ksdp.audit.lanes import csr_times_panel, panel_of, row_times_panel
-from ksdp.audit.scattered import add_row_to_panel
+from ksdp.audit.lanes import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["MOST_PAIRS", "Fitted", "fitted", "rounds_of"]

@@ -19,10 +19,9 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
-from ksdp.audit.scattered import add_rows_to_panel
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say
 from ksdp.audit.statistics.products import row_dots

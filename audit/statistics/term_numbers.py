@@ -16,8 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import csr_times_panel, panel_of
-from ksdp.audit.scattered import add_rows_to_panel
+from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, panel_of
 from ksdp.audit.statistics.products import row_dots, rows_times
 
 __all__ = ["TermNumbers"]

@@ -27,7 +27,6 @@ from ksdp.storage.findings import findings_whole, read_spec, read_summary, repor
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
-from ksdp.tasks.audit_ref import know
 from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.provenance import versions
@@ -77,7 +76,8 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
     if left:
         chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
         if chosen.here and len(left) == 1:
-            know(left[0].ref, left[0].plan)
+            tried = left[0]  # to see where it is run; what that worked out goes along
+            left = [replace(tried, ref=replace(tried.ref, pool=tried.plan.pool))]
         done |= dict(zip((prepared.ref for prepared in left), _run_flows(left, chosen, held), strict=True))
     return [done[prepared.ref] for prepared in audits]
 

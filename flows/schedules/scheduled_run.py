@@ -122,37 +122,51 @@ async def scheduled_audit(store: str, schedule: str, full: bool = False, only_du
         return await _run(opened, read, mark, missed)
 
 
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """How the attempts of a run ended."""
+
+    outcome: str
+    attempts: int = 0
+    attempted: _Attempted | None = None
+    failure: Exception | None = None
+
+
+async def _tried(store: Store, schedule: Schedule, mark: Running) -> _Tried:
+    """Attempt it as often as the schedule says; the mark stays where the run is told to stop."""
+    if mark.crashes > schedule.retries:
+        return _Tried("crashed", failure=KsdpError(f"its process died {mark.crashes} times."))
+    begin(store, schedule.name, mark)
+    attempts: list[datetime] = []
+    tried = _attempt.with_options(
+        retries=schedule.retries,
+        retry_delay_seconds=[schedule.backoff * 2**n for n in range(max(schedule.retries, 1))],
+        retry_jitter_factor=0.1,
+        timeout_seconds=schedule.timeout,
+    )
+    try:
+        attempted = await tried(str(store.root), schedule, mark.full, lambda: attempts.append(utc_now()))
+    except TimeoutError:
+        late = KsdpError(f"an attempt took longer than {schedule.timeout} s.")
+        return _Tried("timed-out", len(attempts), failure=late)
+    except Exception as error:
+        if (ended := told_to_stop(error)) is not None:
+            raise ended from None  # the run is made once more
+        return _Tried("failed", len(attempts), failure=error)
+    return _Tried("unchanged", len(attempts), attempted)
+
+
 async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> State[Any]:
     """Make the run that the mark stands for, and write down what became of it."""
     started = time.monotonic()
-    attempts: list[datetime] = []
-    attempted: _Attempted | None = None
-    failure: Exception | None = None
-    outcome = "unchanged"
-    if mark.crashes > schedule.retries:
-        outcome, failure = "crashed", KsdpError(f"its process died {mark.crashes} times.")
-    else:
-        begin(store, schedule.name, mark)
-        tried = _attempt.with_options(
-            retries=schedule.retries,
-            retry_delay_seconds=[schedule.backoff * 2**n for n in range(max(schedule.retries, 1))],
-            retry_jitter_factor=0.1,
-            timeout_seconds=schedule.timeout,
-        )
-        try:
-            attempted = await tried(str(store.root), schedule, mark.full, lambda: attempts.append(utc_now()))
-        except TimeoutError:
-            outcome, failure = "timed-out", KsdpError(f"an attempt took longer than {schedule.timeout} s.")
-        except Exception as error:
-            if (ended := told_to_stop(error)) is not None:
-                raise ended from None  # the mark stays: the run is made once more
-            outcome, failure = "failed", error
+    tried = await _tried(store, schedule, mark)
+    attempted, failure = tried.attempted, tried.failure
     about = {
         "planned": mark.planned,
         "started": mark.started,
         "finished": utc_now(),
-        "outcome": outcome,
-        "attempts": max(len(attempts), 1),
+        "outcome": tried.outcome,
+        "attempts": max(tried.attempts, 1),
         "missed": missed,
         "seconds": round(time.monotonic() - started, 3),
         "flow_run": mark.flow_run,
@@ -172,6 +186,11 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
         get_run_logger().warning("the artifacts could not be written: %s", type(error).__name__)
     if failure is not None:
         raise failure
+    return _state_of(run)
+
+
+def _state_of(run: ScheduledRun) -> State[Any]:
+    """What Prefect shows of a run that came to its end."""
     if run.outcome == "void":
         raise InvalidAudit(f"the controls of audit {run.audit} failed; its level is spent.")
     if run.outcome == "unchanged":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.planning import make_plan
-from ksdp.audit.screening.attempts import question_of
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.attempts import Attempt, question_of
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
 from ksdp.audit.screening.proof import drawn_from
+from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.continuations import Origin, read_origin
@@ -20,7 +23,7 @@ from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.decisions import check_chain, newer_audits, older_audits, snapshot
+from ksdp.storage.reviews.decisions import Snapshot, check_chain, newer_audits, older_audits, snapshot
 from ksdp.storage.store import Store
 
 __all__ = ["clearance_from_decisions"]
@@ -59,6 +62,33 @@ def clearance_from_decisions(
     """
     signing.check()
     opened = Store.open(store, create=False)
+    decided = _decided(opened, audit, superseded=superseded)
+    chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
+    signed = sign(signing, _grounds(opened, decided, chosen))
+    return _counts(signing.path, signed, chosen) | {
+        "audit": audit,
+        "fingerprint": fingerprint(signing.private_key),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Decided:
+    """An audit, and what people decided about it."""
+
+    audit: str
+    summary: Summary
+    spec: Spec
+    newest: bool
+    """Whether no newer audit asked the same question."""
+    verdicts: dict[str, str]
+    seen: Snapshot
+    """Of the review log."""
+    attempts: Sequence[Attempt]
+    """At the same question."""
+
+
+def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
+    """What the store holds, unless nothing may be signed on it."""
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary.valid:
@@ -71,12 +101,23 @@ def clearance_from_decisions(
     report = check_chain(opened.root)
     if not report.whole:
         raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
-    seen = snapshot(opened, audit)
     rows = read_verdicts(folder)
-    verdicts = dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True))
-    attempts = read_attempts(opened, question_of(spec, summary.corpus))
-    margin, unit = spec.rule.margin, spec.design.unit
-    chosen = select(verdicts, seen.states, remembered_sensitive(opened, attempts, margin=margin, unit=unit))
+    return _Decided(
+        audit=audit,
+        summary=summary,
+        spec=spec,
+        newest=not newer,
+        verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
+        seen=snapshot(opened, audit),
+        attempts=read_attempts(opened, question_of(spec, summary.corpus)),
+    )
+
+
+def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Selection:
+    """The documents that may be listed, one at least, and those that may not."""
+    margin, unit = decided.spec.rule.margin, decided.spec.design.unit
+    remembered = remembered_sensitive(opened, decided.attempts, margin=margin, unit=unit)
+    chosen = select(decided.verdicts, decided.seen.states, remembered)
     if chosen.waiting and not leave_out_waiting:
         raise InputError(
             f"{len(chosen.waiting)} documents wait for a second person, {chosen.waiting[0]!r} among them; confirm "
@@ -84,12 +125,17 @@ def clearance_from_decisions(
         )
     if not chosen.listed:
         raise InputError("no document may be listed: none is proved clear, and the risk of none was accepted.")
+    return chosen
+
+
+def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
+    summary, spec, verdicts, seen = decided.summary, decided.spec, decided.verdicts, decided.seen
     plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
-    origin = read_origin(opened, audit) or Origin(spec.hash, (audit,))
-    looks = [read_summary(opened.audit(name)) for name in older_audits(opened, audit)]
+    origin = read_origin(opened, decided.audit) or Origin(spec.hash, (decided.audit,))
+    looks = [read_summary(opened.audit(name)) for name in older_audits(opened, decided.audit)]
     levels = [level_of_clear(look.spec) for look in looks if look.corpus == summary.corpus]
     sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
-    grounds = Grounds(
+    return Grounds(
         plan=plan,
         corpus=plan.corpus,
         spec=origin.spec,
@@ -105,11 +151,11 @@ def clearance_from_decisions(
             rows=plan.party_rows,
             among=drawn_from(plan),
             selection=chosen,
-            accepted_sensitive=_sensitive(verdicts, chosen.accepted),
+            accepted_sensitive=sum(verdicts[name] == "sensitive" for name in chosen.accepted),
             four_eyes=seen.policy.four_eyes,
-            newest=not newer,
+            newest=decided.newest,
         ),
-        evidence=evidence_of(summary, attempts),
+        evidence=evidence_of(summary, decided.attempts),
         reviewed=Reviewed(
             accepted=len(chosen.accepted),
             excluded=len(chosen.excluded),
@@ -119,12 +165,6 @@ def clearance_from_decisions(
             log_head=seen.head.hash,
         ),
     )
-    summed_up = _counts(signing.path, sign(signing, grounds), chosen)
-    return summed_up | {"audit": audit, "fingerprint": fingerprint(signing.private_key)}
-
-
-def _sensitive(verdicts: dict[str, str], documents: Sequence[str]) -> int:
-    return sum(verdicts[name] == "sensitive" for name in documents)
 
 
 def _counts(path: Path, cleared: Clearance, chosen: Selection) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Pla
     remembered = series.remembered()
     share = prepared.plan.party_rows / drawn_from(prepared.plan)
     while True:
-        number, before, plan = len(summaries) + 1, sum(len(earlier.sensitive) for earlier in rounds), prepared.plan
+        number, plan = len(summaries) + 1, prepared.plan
         what = "the listed documents by themselves, " if proving else ""
         current().say(f"round {number}: {what}{len(plan.audited)} {plan.units.word}s")
         summary = run_prepared([prepared], place)[0]
@@ -152,20 +152,7 @@ def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Pla
         rounds.append(verdicts)
         may_list = [name for name in verdicts.ids((*rules.allowed, Verdict.CERTIFIED)) if name not in remembered]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
-        ended = ending(
-            ScreenRound(
-                number,
-                rules.rounds,
-                audited=len(plan.audited),
-                sensitive=len(verdicts.sensitive),
-                before=before,
-                left=len({*plan.units.ids[victim_units(plan)].tolist()} & {*stay}),
-                rows=plan.party_rows,
-                share=share,
-                most=rules.most,
-                unit=plan.units.word,
-            )
-        )
+        ended = _ended(rounds, plan, stay, share, rules)
         if ended is not None and ended.outcome != "stable":
             return Rounds(summaries, rounds, plan, verdicts, ended, [])
         if ended is not None:
@@ -191,6 +178,27 @@ def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Pla
                 return _beside(done, f"that audit is refused: {error}".rstrip("."))
             ended = Ended("too-few", False, f"What is left cannot be audited: {error}")
             return Rounds(summaries, rounds, plan, verdicts, ended, [])
+
+
+def _ended(
+    rounds: Sequence[RoundVerdicts], plan: Plan, stay: Sequence[str], share: float, rules: Rules
+) -> Ended | None:
+    """Whether the last of some rounds, by this plan, ends them; None where those that stay are audited again."""
+    *earlier, last = rounds
+    return ending(
+        ScreenRound(
+            len(rounds),
+            rules.rounds,
+            audited=len(plan.audited),
+            sensitive=len(last.sensitive),
+            before=sum(len(verdicts.sensitive) for verdicts in earlier),
+            left=len({*plan.units.ids[victim_units(plan)].tolist()} & {*stay}),
+            rows=plan.party_rows,
+            share=share,
+            most=rules.most,
+            unit=plan.units.word,
+        )
+    )
 
 
 def _beside(done: Rounds, why: str) -> Rounds:

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import add_scaled_row
+from ksdp.audit.eight_lanes import add_scaled_row
 from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, last_components
 
 __all__ = ["Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
@@ -121,6 +121,35 @@ def orthogonalise(basis: Matrix, across: Matrix, count: int, vector: Vector, c: 
 
 
 @njit(cache=True, nogil=True)
+def _with_room(rows: Matrix, room: int) -> tuple[Matrix, Matrix]:
+    """Rows with zeros below them, `room` in all; and the same transposed."""
+    longer, across = np.zeros((room, rows.shape[1])), np.zeros((rows.shape[1], room))
+    for j in range(len(rows)):
+        for i in range(rows.shape[1]):
+            longer[j, i] = across[i, j] = rows[j, i]
+    return longer, across
+
+
+@njit(cache=True, nogil=True)
+def _ritz_pairs(alpha: Vector, beta: Vector, basis: Matrix, want: int) -> tuple[Matrix, Vector]:
+    """Leading eigenvectors of the tridiagonal matrix, as combinations of the rows of `basis`, and eigenvalues."""
+    count = len(alpha)
+    small = np.zeros((count, count))
+    for i in range(count):
+        small[i, i] = alpha[i]
+    for i in range(count - 1):
+        small[i, i + 1] = small[i + 1, i] = beta[i]
+    values, vectors = np.linalg.eigh(small)
+    out = np.zeros((want, basis.shape[1]))
+    for i in range(want):
+        for j in range(count):
+            part = vectors[j, count - 1 - i]
+            for k in range(basis.shape[1]):
+                out[i, k] += part * basis[j, k]
+    return out, values[::-1][:want].copy()
+
+
+@njit(cache=True, nogil=True)
 def lanczos(
     indptr: Indices,
     indices: Indices,
@@ -150,12 +179,7 @@ def lanczos(
     fixed = len(locked)
     want = 1 if fixed else rank
     steps = min(steps, dimension - fixed)
-    room = fixed + min(steps, 64)  # doubled when it is full
-    basis = np.zeros((room, dimension))
-    across = np.zeros((dimension, room))
-    for j in range(fixed):
-        for i in range(dimension):
-            basis[j, i] = across[i, j] = locked[j, i]
+    basis, across = _with_room(locked, fixed + min(steps, 64))  # doubled when it is full
     middle = np.empty(columns if wide else len(indptr) - 1)
     c = np.zeros(fixed + steps + 1)
     alpha = np.zeros(steps)
@@ -169,13 +193,8 @@ def lanczos(
         if norm <= 0.0:
             residual = noise(dimension, 1000 + at)
             norm = orthogonalise(basis, across, at, residual, c)
-        if at == room:
-            wider = np.zeros((dimension, min(2 * room, fixed + steps)))
-            longer = np.zeros((wider.shape[1], dimension))
-            for j in range(room):
-                for i in range(dimension):
-                    longer[j, i] = wider[i, j] = basis[j, i]
-            across, basis, room = wider, longer, wider.shape[1]
+        if at == len(basis):
+            basis, across = _with_room(basis, min(2 * at, fixed + steps))
         for i in range(dimension):
             basis[at, i] = across[i, at] = residual[i] / norm
         if wide:
@@ -210,20 +229,8 @@ def lanczos(
         if fixed and top[0] + 2 * worst < locked_squares[fixed - 1]:
             done = True
         if done:
-            small = np.zeros((count, count))
-            for i in range(count):
-                small[i, i] = alpha[i]
-            for i in range(count - 1):
-                small[i, i + 1] = small[i + 1, i] = beta[i]
-            values, vectors = np.linalg.eigh(small)
-            top = values[::-1][:want]
-            out = np.zeros((want, dimension))
-            for i in range(want):
-                for j in range(count):
-                    part = vectors[j, count - 1 - i]
-                    for k in range(dimension):
-                        out[i, k] += part * basis[fixed + j, k]
-            return out, top.copy()
+            pairs: tuple[Matrix, Vector] = _ritz_pairs(alpha[:count], beta[:count], basis[fixed:], want)
+            return pairs
         # Errors fall geometrically: look again when this one should have passed.
         wait = 4.0
         if 1.0 < excess < last_excess:

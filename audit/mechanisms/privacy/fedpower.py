@@ -20,17 +20,15 @@ from ksdp.audit.mechanisms.party_side import Broadcast, PartyProgram, PartyResul
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
     SENT,
+    PeriodicPower,
     aligned,
     check_given_noise,
-    check_schedule,
     fedpower_deviations,
     moments_times,
     released_uploads,
-    two_of_start,
 )
 from ksdp.audit.mechanisms.privacy.noise import check_budget
 from ksdp.audit.mechanisms.privacy.record_bounds import worst_pair
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch
@@ -39,7 +37,7 @@ __all__ = ["FedPower"]
 
 
 @dataclass(frozen=True)
-class FedPower(GaussianReleases):
+class FedPower(PeriodicPower):
     r"""FedPower (Guo et al. 2021; Algorithm 1 of Liu, Pejo & Tang 2023), with the noise and the claim as printed.
 
     Each device iterates :math:`Y^{(i)} = M_i Z^{(i)}`, :math:`M_i = X_i^T X_i / s_i`, `period` times by itself;
@@ -80,30 +78,19 @@ class FedPower(GaussianReleases):
 
     name: ClassVar[str] = "fedpower"
     version: ClassVar[int] = 3
-    final: ClassVar[tuple[str, ...]] = ("V",)
 
-    rank: int = 7
-    iterations: int = 20
-    period: int = 4
     epsilon: float = 1.0
     noise: float | None = None
     central_noise: float | None = None
     reference: str = "common"
     announce: tuple[str, ...] = ()
-    start_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
-        check_schedule(self)
         check_given_noise(self.noise, self.central_noise)
         check_one_of(self, "reference", ("common", "first"))
         check_some_of(self, "announce", ("V", "means", "uploads", "scales"))
-
-    @property
-    def rounds(self) -> int:
-        """Announcements."""
-        return self.iterations // self.period
 
     @property
     def guarantee(self) -> Guarantee:
@@ -204,4 +191,4 @@ class FedPower(GaussianReleases):
         if self.rank < 2:
             raise SpecError("`rank` must be at least 2 for a worst case: two directions must be announced.")
         features = 1600 + self.rank
-        return worst_pair(features, 40, 1.0, "replace-one", directions=two_of_start(self, features))
+        return worst_pair(features, 40, 1.0, "replace-one", directions=self.two_of_start(features))

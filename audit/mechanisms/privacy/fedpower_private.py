@@ -13,19 +13,16 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive
-from ksdp.audit.mechanisms.contract import Announced, Database
+from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes
-from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
-    basis_and_sums,
+    SummedPower,
     bounded_moments,
-    check_schedule,
     moments_times,
     theorem_1,
     theorem_2,
-    with_sums,
 )
 from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
 from ksdp.audit.mechanisms.privacy.record_bounds import (
@@ -35,13 +32,12 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 __all__ = ["PrivateFedPower"]
 
 
 @dataclass(frozen=True)
-class PrivateFedPower(GaussianReleases):
+class PrivateFedPower(SummedPower):
     r"""Privacy-enhanced FedPower (Algorithm 3): bounded inputs, noise before the orthogonalisation, secure sums.
 
     In every iteration device i computes :math:`Y^{(i)} = M_i Z^{(i)} + N^{(i)}`; every `period`-th time the
@@ -85,9 +81,7 @@ class PrivateFedPower(GaussianReleases):
     """
 
     name: ClassVar[str] = "fedpower-private"
-    final: ClassVar[tuple[str, ...]] = ("V",)
 
-    rank: int = 7
     iterations: int = 5
     period: int = 1
     epsilon: float = 1.0
@@ -99,12 +93,10 @@ class PrivateFedPower(GaussianReleases):
     entry_bound: float = 0.05
     clip: float = 0.2
     adjacency: str = "replace-one"
-    start_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
-        check_schedule(self)
         check_adjacency(self.adjacency)
         check_positive(self, "row_bound", "entry_bound", "clip", "noise")
         check_one_of(self, "unit", ("record", "entry-printed"))
@@ -129,14 +121,6 @@ class PrivateFedPower(GaussianReleases):
             sound=record,
             notes="" if record else "Theorems 1 and 2 as printed; as a claim about records it is refuted.",
         )
-
-    def shows(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its devices."""
-        return basis_and_sums(self.opens, self.rank, self.iterations // self.period, features)
-
-    def observed(self, driven: Driven) -> dict[str, Matrix]:
-        """With `sums`, every sum as the coalition sees it."""
-        return with_sums(driven, self.opened)
 
     def sigma(self, sizes: Sequence[int], features: int) -> float:
         """The deviation that one device would need alone; given, or calibrated."""
@@ -175,10 +159,9 @@ class PrivateFedPower(GaussianReleases):
         # The noise of the smallest honest devices is what is sure to be there.
         honest = sorted(sizes)[: len(sizes) - self.colluders]
         total = each * math.sqrt(math.fsum(s**2 for s in honest)) / rows
-        rounds = self.iterations // self.period
         announced = total / rounded_sensitivity(change / rows, entries)
         local = each / rounded_sensitivity(change / min(sizes), entries)
-        return (announced,) * rounds + (local,) * (self.iterations - rounds)
+        return (announced,) * self.rounds + (local,) * (self.iterations - self.rounds)
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
@@ -210,8 +193,7 @@ class PrivateFedPower(GaussianReleases):
             raise SpecError("`rank` must be at least 2 for a worst case: two directions must be announced.")
         if self.unit == "record":
             features = self.rank + 2
-            start = start_block(self.start_seed, features, self.rank)
-            directions = tuple(orthonormalise(start, start)[:2])
+            directions = self.two_of_start(features)
             rows = 100
             if self.noise is None:
                 rows = 3 + int(40 * analytic_multiplier(self.epsilon, self.delta, self.iterations) * math.sqrt(2))

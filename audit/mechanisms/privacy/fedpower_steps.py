@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -17,6 +18,7 @@ from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import check_budget
+from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
@@ -24,48 +26,70 @@ from ksdp.audit.statistics.releases_match import Adds, moment_numbers
 
 __all__ = [
     "SENT",
+    "PeriodicPower",
+    "SummedPower",
     "aligned",
-    "basis_and_sums",
     "bounded_moments",
     "check_given_noise",
-    "check_schedule",
     "fedpower_deviations",
     "moments_times",
     "released_uploads",
     "theorem_1",
     "theorem_2",
-    "two_of_start",
-    "with_sums",
 ]
 
 SENT = ("means", "uploads")
 """What a round is told by: what the server sent, and what a device sends to it."""
 
 
-class _Periodic(Protocol):
-    """What the three FedPower mechanisms have in common."""
-
-    @property
-    def iterations(self) -> int: ...
-    @property
-    def period(self) -> int: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def start_seed(self) -> int: ...
-
-
-def check_schedule(mechanism: _Periodic) -> None:
-    """Refuse numbers that are too small, and iterations that do not end with an announcement.
+@dataclass(frozen=True)
+class PeriodicPower(GaussianReleases):
+    """What the forms of FedPower have in common: iterations of which every `period`-th announces something.
 
     As printed, FedPower averages the devices' bases at the end where the last iteration announced nothing: a sum
     without noise, whatever was added before. So `iterations` must be a multiple of `period`.
     """
-    check_least(mechanism, rank=1, iterations=1, period=1, start_seed=0)
-    if mechanism.iterations % mechanism.period:
-        raise SpecError(
-            f"`iterations` must be a multiple of `period` ({mechanism.period}); got {mechanism.iterations}."
-        )
+
+    final: ClassVar[tuple[str, ...]] = ("V",)
+
+    rank: int = 7
+    iterations: int = 20
+    period: int = 4
+    start_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, rank=1, iterations=1, period=1, start_seed=0)
+        if self.iterations % self.period:
+            raise SpecError(f"`iterations` must be a multiple of `period` ({self.period}); got {self.iterations}.")
+
+    @property
+    def rounds(self) -> int:
+        """Announcements."""
+        return self.iterations // self.period
+
+    def two_of_start(self, features: int) -> tuple[Vector, Vector]:
+        """The first two directions that the public start spans."""
+        start = start_block(self.start_seed, features, self.rank)
+        first, second, *_ = orthonormalise(start, start)
+        return first, second
+
+
+@dataclass(frozen=True)
+class SummedPower(PeriodicPower):
+    """A form of FedPower with a secure sum: its runs show the last basis, and the sums."""
+
+    def shows(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of everything that a run shows its devices."""
+        check_rank(self.rank, features)
+        last, sums = (self.rank, features), (self.rounds, self.rank, features)
+        each = (Announced("sums", sums, early=True),) if self.opens != "final" else ()
+        return (Announced("V", last), *each)
+
+    def observed(self, driven: Driven) -> dict[str, Matrix]:
+        """With `sums`, every sum as the coalition sees it."""
+        sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
+        return {name: (driven.public | sums)[name] for name in self.opened}
 
 
 def check_given_noise(noise: float | None, central_noise: float | None) -> None:
@@ -75,13 +99,6 @@ def check_given_noise(noise: float | None, central_noise: float | None) -> None:
             raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
     if (noise is None) != (central_noise is None):
         raise SpecError("`noise` and `central_noise` must be given together, or neither.")
-
-
-def two_of_start(mechanism: _Periodic, features: int) -> tuple[Vector, Vector]:
-    """The first two directions that the public start spans."""
-    start = start_block(mechanism.start_seed, features, mechanism.rank)
-    first, second, *_ = orthonormalise(start, start)
-    return first, second
 
 
 def released_uploads(
@@ -158,22 +175,3 @@ def theorem_2(rank: int, entry_bound: float, clip: float, noise: float, delta: f
     3.06
     """
     return math.sqrt(8 * rank * math.log(1.25 / delta)) * entry_bound * clip / noise
-
-
-def basis_and_sums(opens: str, rank: int, rounds: int, features: int) -> tuple[Announced, ...]:
-    """What the forms with a secure sum show: the last basis, and every sum where every round is opened.
-
-    Raises
-    ------
-    SpecError
-        If `rank` is not below `features`.
-    """
-    check_rank(rank, features)
-    last = Announced("V", (rank, features))
-    return (last,) if opens == "final" else (last, Announced("sums", (rounds, rank, features), early=True))
-
-
-def with_sums(driven: Driven, opened: Sequence[str]) -> dict[str, Matrix]:
-    """Those of the observables that are opened, every sum as the coalition sees it."""
-    sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
-    return {name: (driven.public | sums)[name] for name in opened}

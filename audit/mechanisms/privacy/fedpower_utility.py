@@ -8,30 +8,24 @@ from typing import ClassVar
 
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_positive
-from ksdp.audit.mechanisms.contract import Announced, Database
+from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import OneNoiseSum, PartyProgram, PartyResult, Sizes
-from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
+    SummedPower,
     aligned,
-    basis_and_sums,
-    check_schedule,
     moments_times,
-    two_of_start,
-    with_sums,
 )
 from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows, second_moment_change, worst_pair
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
 __all__ = ["UtilityFedPower"]
 
 
 @dataclass(frozen=True)
-class UtilityFedPower(GaussianReleases):
+class UtilityFedPower(SummedPower):
     r"""Utility-enhanced FedPower (Algorithm 2 of Liu, Pejo & Tang 2023), on the ideal functionality.
 
     As FedPower, but the devices' blocks are added up by secure aggregation, all with noise of deviation sigma,
@@ -58,18 +52,12 @@ class UtilityFedPower(GaussianReleases):
     """
 
     name: ClassVar[str] = "fedpower-utility"
-    final: ClassVar[tuple[str, ...]] = ("V",)
 
-    rank: int = 7
-    iterations: int = 20
-    period: int = 4
     noise: float = 0.1
     row_bound: float | None = None
-    start_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schedule(self)
         check_positive(self, "noise", "row_bound")
 
     @property
@@ -87,14 +75,6 @@ class UtilityFedPower(GaussianReleases):
             if holds
             else "Needs `row_bound` and `period` 1: otherwise nothing bounds what a record changes.",
         )
-
-    def shows(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its devices."""
-        return basis_and_sums(self.opens, self.rank, self.iterations // self.period, features)
-
-    def observed(self, driven: Driven) -> dict[str, Matrix]:
-        """With `sums`, every sum as the coalition sees it."""
-        return with_sums(driven, self.opened)
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of each announcement: sigma / n against the change of the mean by one record, sqrt(2) B^2 / s."""
@@ -126,4 +106,4 @@ class UtilityFedPower(GaussianReleases):
         if self.row_bound is None or self.rank < 2:
             raise SpecError("a worst case needs `row_bound` and a `rank` of at least 2.")
         features = self.rank + 2
-        return worst_pair(features, 100, self.row_bound, "replace-one", directions=two_of_start(self, features))
+        return worst_pair(features, 100, self.row_bound, "replace-one", directions=self.two_of_start(features))

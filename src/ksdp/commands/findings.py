@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
+    from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store
 
 __all__ = ["list_audits", "replay", "report", "show"]
@@ -23,7 +24,6 @@ __all__ = ["list_audits", "replay", "report", "show"]
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first."""
     from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
-    from ksdp.storage.errors import StoreError
     from ksdp.storage.store import Store
     from ksdp.storage.summaries import read_summary
 
@@ -67,76 +67,96 @@ def show(
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.views import finished_views
     from ksdp.storage.store import Store
-    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)
     if audit in finished_views(opened):
         _show_views(opened, audit, document, as_json)
-        return
-    folder = opened.audit(audit)
-    if document is None:
-        summary = read_summary(folder)
-        tell(summary, as_json, made=False)
-        if not as_json:
-            _tell_documents(folder, worst)
-            chance = summary.chance
-            typer.echo(
-                f"by chance, where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}, "
-                f"19 in 20 below {chance.most_D:.3f}",
-                err=True,
-            )
-        return
-    from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values  # imports numba
-    from ksdp.storage.findings import place_of, read_document
+    elif document is None:
+        _show_audit(opened.audit(audit), worst, as_json)
+    else:
+        _show_document(opened, audit, document, again=again, as_json=as_json)
 
+
+def _show_audit(folder: Path, worst: int, as_json: bool) -> None:
+    from ksdp.storage.summaries import read_summary
+
+    summary = read_summary(folder)
+    tell(summary, as_json, made=False)
+    if not as_json:
+        _tell_documents(folder, worst)
+        typer.echo(f"by chance, {_by_chance(summary)}", err=True)
+
+
+def _by_chance(summary: Summary) -> str:
+    chance = summary.chance
+    return (
+        f"where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}, "
+        f"19 in 20 below {chance.most_D:.3f}"
+    )
+
+
+def _show_document(store: Store, audit: str, document: str, *, again: bool, as_json: bool) -> None:
+    from ksdp.storage.findings import read_document
+    from ksdp.storage.summaries import read_summary
+
+    folder = store.audit(audit)
     try:
         evidence = read_document(folder, document)
     except StoreError:
-        if _left_out(opened, read_summary(folder), document):
+        if _left_out(store, read_summary(folder), document):
             raise StoreError(f"document {document!r} is left out: empty, without any feature.") from None
         raise
     summary = read_summary(folder)
-    if again and not keeps_values(summary):
-        from ksdp.flows.audits.values import held_out_of
-        from ksdp.terminal import following
-
-        with following(False if as_json else None):
-            held_out = held_out_of(opened, summary, document)
-    else:
-        held_out = held_out_distance(opened, summary, document, place_of(folder, document))
+    held_out = _held_out(store, summary, document, again=again, quiet=as_json)
     if as_json:
         typer.echo(json.dumps(evidence.to_json() | {"held_out_distance": held_out}))
         return
+    for line in _evidence_words(document, evidence, summary, held_out):
+        typer.echo(line)
+
+
+def _held_out(store: Store, summary: Summary, document: str, *, again: bool, quiet: bool) -> float | None:
+    """D without the bias of choosing: of stored values, else measured again where that is asked for."""
+    from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values  # imports numba
+    from ksdp.storage.findings import place_of
+
+    if keeps_values(summary) or not again:
+        return held_out_distance(store, summary, document, place_of(store.audit(summary.audit), document))
+    from ksdp.flows.audits.values import held_out_of
+    from ksdp.terminal import following
+
+    with following(False if quiet else None):
+        return held_out_of(store, summary, document)
+
+
+def _evidence_words(
+    document: str, evidence: DocumentFindings, summary: Summary, held_out: float | None
+) -> Iterator[str]:
+    """What is known of a document, line by line."""
     verdict = evidence.verdict
-    typer.echo(
+    yield (
         f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of no leak "
         f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
         f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
     )
-    chance = summary.chance
-    typer.echo(
-        f"  where nothing leaks, half of the documents measure a D below {chance.median_D:.3f}, "
-        f"19 in 20 below {chance.most_D:.3f}"
-    )
+    yield f"  {_by_chance(summary)}"
     if held_out is not None:
-        typer.echo(
-            f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
-        )
+        yield f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
     if verdict.certified_bound is not None:
-        typer.echo(
+        yield (
             f"no attack has an advantage above {verdict.certified_bound:.3f}; whoever knows all other documents "
             f"has {verdict.knows_all:.3f} on average"
         )
     elif verdict.knows_all is not None:
-        typer.echo(f"whoever knows all other documents has an advantage of {verdict.knows_all:g}")
+        yield f"whoever knows all other documents has an advantage of {verdict.knows_all:g}"
     for row in evidence.tests:
-        typer.echo(
+        yield (
             f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "
             f"p 10^{row.log10_p:.1f}  ({row.n_with} with, {row.n_without} without)"
         )
     if fresh := evidence.fresh:
-        typer.echo(
+        yield (
             f"on fresh runs: {fresh.statistic}, advantage {fresh.advantage:.3f} "
             f"[{fresh.advantage_low:.3f}, {fresh.advantage_high:.3f}], epsilon at least "
             f"{fresh.epsilon_low:.2f}, TPR at 1 % false positives "
@@ -145,7 +165,7 @@ def show(
             f"({fresh.n_with} with, {fresh.n_without} without)"
         )
     else:
-        typer.echo(f"surely found from a measured D of {evidence.verdict.detectable_distance:.3f}")
+        yield f"surely found from a measured D of {verdict.detectable_distance:.3f}"
 
 
 def _tell_documents(folder: Path, most: int) -> None:

@@ -20,11 +20,11 @@ from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import (
     COUNTS,
-    CountsAbove,
-    CountsMatch,
-    FewestCount,
-    KeptColumns,
+    columns_kept,
+    counts_above,
+    counts_match,
     expected_counts,
+    fewest_count,
 )
 from ksdp.audit.statistics.kept_columns import expected_shapes
 from ksdp.audit.statistics.terms import SHRINK
@@ -54,7 +54,7 @@ def drawn(others: str) -> tuple[np.ndarray, Observables, Pool, sp.csr_array]:
 @pytest.mark.parametrize("others", ["none", "fixed", "drawn", "colluding"])
 def test_as_many_counts_as_documents_tell_who_is_in(others: str) -> None:
     held, seen, pool, matrix = drawn(others)
-    found = CountsMatch().evaluate(seen, Documents(matrix, pool=pool))
+    found = counts_match(seen, Documents(matrix, pool=pool))
     assert found[held].min() > found[~held].max()
 
 
@@ -77,7 +77,7 @@ def test_the_match_is_the_filter_of_rows_of_zeros_and_ones() -> None:
     np.testing.assert_array_equal(seen["document_counts"], counts)
     may = ~(ones[:, counts == 0]).any(axis=1)
     assert may[held].all()
-    found = CountsMatch().evaluate(seen, Documents(matrix, pool=pool))
+    found = counts_match(seen, Documents(matrix, pool=pool))
     assert (found[~may] == -2.0).all()
     left, share = ones[may], 12 / may.sum()
     less = left - left.mean(axis=0)
@@ -91,7 +91,7 @@ def test_many_documents_are_approached_by_steps() -> None:
     held = np.random.default_rng(0).permutation(1500) < 750
     counts = (matrix[np.flatnonzero(held)].toarray() != 0).sum(axis=0).astype(float)
     seen = Observables({"document_counts": counts})
-    found = CountsMatch().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=COUNTED)))
+    found = counts_match(seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=COUNTED)))
     assert found[held].mean() - found[~held].mean() > 2 * found.std() / np.sqrt(2)
 
 
@@ -99,7 +99,7 @@ def test_many_documents_are_approached_by_steps() -> None:
 def test_the_fewest_count_is_that_of_the_rarest_column(others: str) -> None:
     _, seen, pool, matrix = drawn(others)
     known = np.zeros(40) if others in ("none", "drawn", "colluding") else (pool.fixed.toarray() != 0).sum(axis=0)
-    found = FewestCount().evaluate(seen, Documents(matrix, pool=pool))
+    found = fewest_count(seen, Documents(matrix, pool=pool))
     for row, value in zip(matrix.toarray(), found, strict=True):
         assert value == (seen["document_counts"] - known)[row != 0].min()
 
@@ -117,7 +117,7 @@ def test_counts_above_what_is_expected_add_up() -> None:
     expected = 0.5 * everybody.sum(axis=0) + others.sum(axis=0)
     np.testing.assert_array_equal(expected_counts(pool), expected)
     weighed = (seen["document_counts"] - expected) / np.maximum(0.25 * everybody.sum(axis=0), 1.0)
-    found = CountsAbove().evaluate(seen, Documents(matrix, pool=pool))
+    found = counts_above(seen, Documents(matrix, pool=pool))
     np.testing.assert_allclose(found, everybody @ weighed)
 
 
@@ -132,7 +132,7 @@ def test_which_columns_stay_is_a_likelihood_ratio() -> None:
         out, within = (np.clip(binom.sf(4 - others[column] - by, rest, 0.5), 1e-9, 1 - 1e-9) for by in (1, 2))
         stays = seen["kept_columns"][column] > 0
         wanted[everybody[:, column]] += np.log(within / out) if stays else np.log((1 - within) / (1 - out))
-    np.testing.assert_allclose(KeptColumns().evaluate(seen, Documents(matrix, pool=pool)), wanted)
+    np.testing.assert_allclose(columns_kept(seen, Documents(matrix, pool=pool)), wanted)
 
 
 def plan(runs: int = 60, **design: object) -> Plan:

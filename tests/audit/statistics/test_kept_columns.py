@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.document_counts import CountsMatch
+from ksdp.audit.statistics.document_counts import COUNTS
 from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
 from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 from ksdp.audit.statistics.over_rows import OverRows
@@ -22,6 +22,8 @@ from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
 from ksdp.audit.statistics.ruled_out import WithinColumns
 
 PARAMETERS: dict[str, dict[str, Any]] = {"pd-nmf": {"rank": 2}, "pd-svd": {"rank": 2}, "sigma-svd": {"rank": 2}}
+
+COUNTS_MATCH = next(statistic for statistic in COUNTS if statistic.name == "counts-match")
 
 
 def rows(n: int = 60, d: int = 30, seed: int = 1) -> sp.csr_array:
@@ -121,8 +123,8 @@ def test_of_other_mechanisms_and_of_the_counts_documents_are_as_they_are() -> No
     _, seen, documents, _ = a_run("pd-svd")
     odd = Observables({**seen, "kept_columns": np.ones(7)})
     assert as_in_run(BlocksMatch(), odd, documents) is documents
-    assert as_in_run(CountsMatch(), seen, documents) is documents
-    assert as_in_run(OverRows(CountsMatch()), seen, documents) is documents
+    assert as_in_run(COUNTS_MATCH, seen, documents) is documents
+    assert as_in_run(OverRows(COUNTS_MATCH), seen, documents) is documents
     shown = Observables({name: array for name, array in seen.items() if name != "kept_columns"})
     plain = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=make_mechanism("pd-svd", {})))
     assert as_in_run(BlocksMatch(), shown, plain) is plain

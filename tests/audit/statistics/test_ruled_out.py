@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics import equations
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.document_counts import CountsMatch
+from ksdp.audit.statistics.document_counts import COUNTS
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.round_terms import sweep_numbers, sweep_terms
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
@@ -27,6 +27,8 @@ from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, WithinColumns
 
 COINS = np.random.default_rng(0)
 RULED = {"gamma": 0.4, "delta": 1.5}
+
+COUNTS_MATCH = next(statistic for statistic in COUNTS if statistic.name == "counts-match")
 
 
 def rows(n: int = 60, d: int = 50, seed: int = 1) -> sp.csr_array:
@@ -153,7 +155,7 @@ def test_who_is_hardly_beyond_the_regulariser_is_not_ruled_out_by_rounding(weigh
         (BlocksMatch(), PDSVD(rank=3)),
         (BlocksMatch(), PDPCA(rank=3)),
         (BlockSumsMatch(), PDSVD(rank=3, reveal_sigma=True)),
-        (CountsMatch(), Counted("pd-svd", at_least=1, parameters={"rank": 3})),
+        (COUNTS_MATCH, Counted("pd-svd", at_least=1, parameters={"rank": 3})),
     ],
 )
 def test_a_stored_zero_rules_nobody_out(statistic, mechanism) -> None:

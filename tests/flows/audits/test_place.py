@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from ksdp.flows.audits.place import fits_here, nobody_watches
 from ksdp.flows.prepare import prepare, spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import know, open_audit
+from ksdp.tasks.audit_ref import open_audit
 
 
 @pytest.fixture
@@ -69,8 +71,11 @@ def test_what_trying_worked_out_is_known_where_the_audit_is_opened(table: Path) 
         )
         for seed in (1, 2)
     )
-    know(first.ref, first.plan)
+    known = replace(first.ref, pool=first.plan.pool)
+    assert known == first.ref
     assert open_audit(other.ref).pool is not first.plan.pool
-    assert open_audit(first.ref).pool is first.plan.pool
+    assert open_audit(known).pool is first.plan.pool
     open_audit.cache_clear()
-    assert open_audit(first.ref).pool is not first.plan.pool
+    sent = pickle.loads(pickle.dumps(known))  # as to a worker, which works it out itself
+    assert sent == known
+    assert open_audit(sent).pool is not first.plan.pool

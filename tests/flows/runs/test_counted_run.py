@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import party_rounds
@@ -29,10 +27,9 @@ from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.levers import rows_hash
 
-from .signed_clearance import signed_clearance
+from .entering import enter, signed_clearance
 
 NAMES = ("ada", "bob", "cal")
-NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TERMS = [f"t{place:02d}" for place in range(14)]
 LEAST = 12
 POWER = {"rank": 2, "solver": "power", "iterations": 40, "tolerance": 0.0}
@@ -85,12 +82,6 @@ def agreed(base: Path, mechanism: dict[str, Any]) -> Run:
     parties = [f"{name}@127.0.0.1:{4000 + place}" for place, name in enumerate(NAMES)]
     (base / "protocol.toml").write_text(protocol_text(spec, features, parties))
     return read_run(base / "protocol.toml")
-
-
-def enter(run: Run, base: Path, name: str, **other: Any) -> Any:
-    key = load_private(base / f"{name}.key")
-    said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
-    return enter_documents(run, base / f"{name}.toml", **(said | other))
 
 
 @pytest.mark.parametrize("inside", INSIDE)
@@ -211,4 +202,4 @@ def cleared(run: Run, base: Path, whole: Any, mechanism: Any) -> Path:
     spec = read_spec_file(base / "ada.toml")[0]
     shown = load_corpus(parse_spec(spec.model_dump(mode="json")).corpus, base, nonnegative=False)
     path = base / f"{mechanism.name}-{getattr(mechanism, 'at_least', 0)}.clearance"
-    return signed_clearance(path, spec, shown, mechanism, whole.mine.ids[:15], now=NOW)
+    return signed_clearance(path, spec, shown, mechanism, whole.mine.ids[:15])

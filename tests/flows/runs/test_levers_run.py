@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.weighting import weighed
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, features_hash, read_run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import party_rounds
@@ -26,10 +24,9 @@ from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.levers import rows_hash
 
-from .signed_clearance import signed_clearance
+from .entering import enter, signed_clearance
 
 NAMES = ("ada", "bob")
-NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TERMS = [f"t{place:02d}" for place in range(12)]
 PCA = {"name": "pd-pca", "rank": 2, "reveal_sigma": True, "solver": "power", "iterations": 40, "tolerance": 0.0}
 MOMENTS = {"name": "moments", "rank": 2, "noise": 1e-5, "sampler": "discrete"}
@@ -96,12 +93,6 @@ def agreed(base: Path, mechanism: dict[str, Any], levers: dict[str, Any]) -> Run
         "protocol = 1\n" + toml(mechanism, "mechanism") + toml(features, "features") + parties
     )
     return read_run(base / "protocol.toml")
-
-
-def enter(run: Run, base: Path, name: str, **other: Any) -> Any:
-    key = load_private(base / f"{name}.key")
-    said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
-    return enter_documents(run, base / f"{name}.toml", **(said | other))
 
 
 @pytest.mark.parametrize("lever", LEVERS)
@@ -199,4 +190,4 @@ def cleared(run: Run, base: Path, whole: Any, drawn: float | None) -> Path:
     mechanism, spec = run.terms.mechanism, read_spec_file(base / "ada.toml")[0]
     shown = load_corpus(spec.corpus, base, nonnegative=False)
     ids = whole.mine.ids[:20]
-    return signed_clearance(base / f"{drawn}.clearance", spec, shown, mechanism, ids, now=NOW, drawn=drawn)
+    return signed_clearance(base / f"{drawn}.clearance", spec, shown, mechanism, ids, drawn=drawn)

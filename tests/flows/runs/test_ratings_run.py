@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +15,15 @@ import pytest
 
 from ksdp.audit.errors import ClearanceError
 from ksdp.audit.learning.ratings import Predictor
-from ksdp.audit.mechanisms.contract import Database, opened
-from ksdp.audit.plan import parameters_of
-from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.screening.clearance import Covered
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.party_run import Entered, enter_documents
+from ksdp.flows.runs.party_run import Entered
 from ksdp.flows.runs.terms import Run, read_run
-from ksdp.storage.keys import load_private, make_identity
-from ksdp.storage.screening.clearances import write_clearance
+from ksdp.storage.keys import make_identity
+
+from .entering import enter, signed_clearance
 
 NAMES = ("ada", "bob", "cyd")
 ITEMS = [f"film {letter}" for letter in "hgfedcba"]
@@ -63,55 +63,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def enter(folder: Path, run: Run, name: str, clearance: Path | None = None) -> Entered:
-    key = load_private(folder / f"{name}.key").public_key()
-    return enter_documents(
-        run,
-        folder / f"{name}.toml",
-        clearance=clearance,
-        uncleared=clearance is None,
-        signer=key,
-        now=datetime.now(UTC),
-    )
+def entered_by(folder: Path, run: Run, name: str, clearance: Path | None = None) -> Entered:
+    return enter(run, folder, name, clearance=clearance, uncleared=clearance is None, now=datetime.now(UTC))
 
 
 def clear(folder: Path, run: Run, name: str, left_out: int, announced: tuple[str, ...] | None = None) -> list[str]:
     """Write NAME.clearance of all but some users; ids of those on it."""
-    whole = enter(folder, run, name).corpus
+    whole = entered_by(folder, run, name).corpus
     ids = [str(name) for name in whole.ids[left_out:]]
-    mechanism = run.terms.mechanism
-    everything = tuple(sorted(opened(mechanism, whole.features)))
-    clearance = Clearance(
-        corpus=whole.hash,
-        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
-        spec=read_spec_file(folder / f"{name}.toml", own_code=False)[0].hash,
-        audits=("one",),
-        verdicts={"sensitive": 0, "clear": len(ids), "undecided": 0},
-        allowed=("clear",),
-        documents=Clearance.entries(ids, None),
-        salt=None,
-        excluded=0,
-        excluded_documents=None,
-        reviewer="Ana Lytic",
-        created=datetime.now(UTC) - timedelta(days=1),
-        expires=datetime(2100, 1, 1, tzinfo=UTC),
-        statement="It promises little.",
-        coverage=Covered("every round", announced or everything),
-    )
-    write_clearance(folder / f"{name}.clearance", clearance, load_private(folder / f"{name}.key"))
+    spec, _ = read_spec_file(folder / f"{name}.toml", own_code=False)
+    other = {} if announced is None else {"coverage": Covered("every round", announced)}
+    path, now = folder / f"{name}.clearance", datetime.now(UTC)
+    signed_clearance(path, spec, whole, run.terms.mechanism, ids, now=now, signer=name, **other)
     return ids
 
 
 def test_a_clearance_must_cover_the_weights_of_single_items(folder: Path) -> None:
     run = read_run(folder / "protocol.toml")
     ids = clear(folder, run, "ada", 2)
-    entered = enter(folder, run, "ada", folder / "ada.clearance")
+    entered = entered_by(folder, run, "ada", folder / "ada.clearance")
     assert entered.corpus.ids.tolist() == ids
     assert len(entered.mine) == 9
     assert entered.columns == tuple(ITEMS)
     clear(folder, run, "ada", 2, announced=("T", "numerators", "sums", "sweeps", "total"))
     with pytest.raises(ClearanceError, match="weights"):
-        enter(folder, run, "ada", folder / "ada.clearance")
+        entered_by(folder, run, "ada", folder / "ada.clearance")
 
 
 @pytest.mark.e2e
@@ -122,7 +98,7 @@ def test_predictions_of_cleared_and_other_users(folder: Path) -> None:
         clear(folder, run, name, 2)
     ends = run_local(run, protocol, folder, out, uncleared=False)
     assert {end["code"] for end in ends.values()} == {0}, ends
-    entered = {name: enter(folder, run, name, folder / f"{name}.clearance") for name in NAMES}
+    entered = {name: entered_by(folder, run, name, folder / f"{name}.clearance") for name in NAMES}
     matrices = tuple(each.corpus.matrix for each in entered.values())
     ideal = run.terms.mechanism.run(Database(matrices), np.random.default_rng(0))
     for name in NAMES:

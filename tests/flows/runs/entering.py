@@ -1,0 +1,62 @@
+"""What a party enters with, from the files beside it: all its documents, or those on a clearance signed here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.mechanisms.contract import opened
+from ksdp.audit.plan import parameters_of
+from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.audit.spec import Spec
+from ksdp.flows.runs.party_run import Entered, enter_documents
+from ksdp.flows.runs.terms import Run
+from ksdp.storage.keys import load_private
+from ksdp.storage.screening.clearances import write_clearance
+
+__all__ = ["NOW", "enter", "signed_clearance"]
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def enter(run: Run, base: Path, name: str, **other: Any) -> Entered:
+    """All documents of a party's spec, without a clearance unless `other` says so."""
+    key = load_private(base / f"{name}.key")
+    said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
+    return enter_documents(run, base / f"{name}.toml", **(said | other))
+
+
+def signed_clearance(
+    path: Path,
+    spec: Spec,
+    shown: Corpus,
+    mechanism: Any,
+    ids: Any,
+    *,
+    now: datetime = NOW,
+    signer: str = "ada",
+    **other: Any,
+) -> Path:
+    """Of an audit of this mechanism with every round opened, signed with a key beside `path`, for a day."""
+    everything = Covered("every round", tuple(sorted(opened(mechanism, shown.features))))
+    clearance = Clearance(
+        corpus=shown.hash,
+        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+        spec=spec.hash,
+        audits=("one",),
+        verdicts={"sensitive": 0, "clear": len(ids), "undecided": 0},
+        allowed=("clear",),
+        documents=Clearance.entries(ids, None),
+        salt=None,
+        excluded=0,
+        excluded_documents=None,
+        reviewer="Ana Lytic",
+        created=now - timedelta(days=1),
+        expires=now + timedelta(days=1),
+        statement="It promises little.",
+        **({"coverage": everything} | other),
+    )
+    write_clearance(path, clearance, load_private(path.parent / f"{signer}.key"))
+    return path
