@@ -144,9 +144,9 @@ def _check_by_itself(store: Store, audit: str) -> None:
     which = f"round {number} of screen {screen.screen}" if screen else "a round of a screen that has not finished"
     signed = f" It signed {screen.clearance}." if screen and screen.clearance else ""
     raise InputError(
-        f"audit {audit} is {which}: no run would take what is signed for it.{signed} `ksdp screen SPEC --clearance "
-        "FILE` signs, the same command as before: every round is read from the store. Where people decide, `ksdp "
-        "audit SPEC` comes first, and `ksdp clear` with that audit's id."
+        f"audit {audit} is {which}: no run would take what is signed for it.{signed} `ksdp screen SPEC "
+        "--clearance FILE` signs, the same command as before: every round is read from the store. Where people "
+        "decide, `ksdp audit SPEC` comes first, and `ksdp clear` with that audit's id."
     )
 
 

@@ -195,7 +195,9 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     # No run would take a clearance of a round, be it of a part of the corpus or at a part of the level.
     signing = Signing(base / "round.json", load_private(base / "ana.key"), **SIGNED)
     for about in (found["rounds"][0], found["rounds"][2]):
-        with pytest.raises(InputError, match=f"round {about['round']} of screen {found['screen']}.*`ksdp screen") as no:
+        with pytest.raises(
+            InputError, match=f"round {about['round']} of screen {found['screen']}.*`ksdp screen"
+        ) as no:
             clearance_from_decisions(base / "store", about["audit"], signing)
         assert f"It signed {path}." in str(no.value)
     (base / "store" / "screens" / f"{found['screen']}.json").rename(base / "set-aside.json")  # as if it was killed
