@@ -280,7 +280,7 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
             where = ".".join(_keys(tables, problem["loc"]))
             hint = problem["type"] == "extra_forbidden" and permitted(model, problem["loc"])
             told = hint or problem["msg"].removeprefix("Value error, ")
-            lines.append(f"`{where or what}`{'' if told.startswith('must be ') else ':'} {told}")
+            lines.append(f"`{where or what}`{'' if told.startswith('must be a whole') else ':'} {told}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None
 
 
