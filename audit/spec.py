@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -280,7 +280,21 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False, include_input=False):
-            where = ".".join(str(p) for p in problem["loc"] if not str(p).startswith(("constrained", "function")))
+            where = ".".join(_keys(tables, problem["loc"]))
             hint = problem["type"] == "extra_forbidden" and permitted(model, problem["loc"])
-            lines.append(f"`{where or what}`: {hint or problem['msg'].removeprefix('Value error, ')}")
+            told = hint or problem["msg"].removeprefix("Value error, ")
+            lines.append(f"`{where or what}`{'' if told.startswith('must be a whole') else ':'} {told}")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None
+
+
+def _keys(tables: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
+    """The keys of a file in a place that pydantic names, without its own words for what they may hold."""
+    keys, here = [], cast(Any, tables)
+    for at, part in enumerate(loc):
+        inside = isinstance(here, Mapping)
+        last = at == len(loc) - 1
+        if str(part).startswith(("constrained", "function")) or (inside and part not in here and not last):
+            continue
+        keys.append(str(part))
+        here = here.get(part) if inside else None
+    return keys

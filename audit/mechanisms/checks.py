@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.whole_numbers import not_whole
 
 __all__ = ["check_least", "check_one_of", "check_positive", "check_rank", "check_some_of"]
 
@@ -22,9 +22,8 @@ def check_least(mechanism: object, **least: int) -> None:
     ksdp.audit.errors.SpecError: `rank` must be a whole number of at least 1; got 2.5.
     """
     for name, smallest in least.items():
-        value = getattr(mechanism, name)
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < smallest:
-            raise SpecError(f"`{name}` must be a whole number of at least {smallest}; got {value!r}.")
+        if wrong := not_whole(getattr(mechanism, name), smallest):
+            raise SpecError(f"`{name}` {wrong}")
 
 
 def check_positive(mechanism: object, *names: str) -> None:

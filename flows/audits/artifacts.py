@@ -17,6 +17,7 @@ from prefect.artifacts import (
 )
 from prefect.logging import get_run_logger
 
+from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.continuations import Origin, read_origin
@@ -56,7 +57,7 @@ async def publish_audit(store: Store, summary: Summary) -> None:
 
 def _markdown(summary: Summary, origin: Origin | None) -> str:
     counts, controls = summary.verdicts, summary.controls
-    lines = [f"# Audit {summary.audit}: {summary.mechanism}"]
+    lines = [f"# Audit {summary.audit}: {mechanism_words(summary.mechanism, summary.parameters)}"]
     if not summary.valid:
         lines.append(f"**This audit is void**: {controls.reason}. None of its verdicts may be used.")
     if origin is not None and len(origin.audits) > 1:

@@ -12,6 +12,7 @@ from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import opens_of
+from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import DecisionSpec, Spec
@@ -106,8 +107,9 @@ def _with_runs(plan: Plan, runs: int) -> int:
 def _sentence(plan: Plan) -> str:
     """Who runs what on how much, as a person would say it."""
     size, all_of_them, unit = plan.party_rows, len(plan.units), plan.units.word
+    what = mechanism_words(plan.mechanism.name, plan.spec.mechanism.parameters)
     return (
-        f"{plan.mechanism.name} among parties of which one holds {size} of {all_of_them} {unit}s "
+        f"{what} among parties of which one holds {size} of {all_of_them} {unit}s "
         f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
     )
 

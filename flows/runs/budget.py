@@ -15,9 +15,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_together
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec import Section, validated
+from ksdp.audit.whole_numbers import Whole
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
 from ksdp.flows.runs.prices import PartyRunPrices, Priced
 from ksdp.flows.runs.terms import Run
@@ -46,7 +48,7 @@ class BudgetSpec(Section, frozen=True):
     """At which epsilon is stated."""
     advantage: Annotated[float, Field(gt=0, le=1)] | None = None
     """Of any attack that tells one record from another."""
-    unbounded: Annotated[int, Field(ge=0)] | None = None
+    unbounded: Annotated[int, Whole(0)] | None = None
     """Runs that promise nothing of a record, those without noise first of all."""
 
 
@@ -69,6 +71,11 @@ class Entry:
     price: Price
     identity: Mapping[str, Any]
     """The mechanism: name, version, parameters."""
+
+    @property
+    def words(self) -> str:
+        """What was run, as people call it."""
+        return mechanism_words(self.mechanism, self.identity)
 
 
 @dataclass(frozen=True, eq=False)

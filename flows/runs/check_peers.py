@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import KsdpError, ProtocolError
 from ksdp.flows.runs.check_words import Finding, Meant, about_of, mend
+from ksdp.flows.runs.kit_draft import invited_draft
 from ksdp.flows.runs.kit_files import KIT, changes
 from ksdp.flows.runs.kit_folder import KitFolder
 from ksdp.flows.runs.kit_party import check_kit
@@ -197,18 +198,18 @@ def _kits(run: Meant, peer: str, there: About) -> list[Finding]:
         return []
     try:
         theirs = check_kit(folder, open_sealed(dict(there.kit), KIT, f"the kit of {peer}"), f"the kit of {peer}")
-        ours = folder.accepted
+        ours, invited = folder.accepted, invited_draft(folder.invitation)
         assert ours is not None
     except KsdpError as error:
         return [Finding(peer, "kit", " ".join(str(error).split()), "terms", mend("terms"))]
     if theirs.edition > ours.edition:
         newer = Path(folder.path / f"edition-{theirs.edition}.kit")
         write_sealed(newer, theirs.sealed)
-        what = "; ".join(changes(ours, theirs))
+        what = "; ".join(changes(ours, theirs, invited))
         fault = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
         return [Finding(peer, "kit", fault, "kit", mend("kit", newer=newer, folder=folder.path))]
     if theirs.edition < ours.edition:
-        what = "; ".join(changes(theirs, ours))
+        what = "; ".join(changes(theirs, ours, invited))
         fault = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
         return [Finding(peer, "kit", fault, "kit-there", mend("kit-there", peer=peer, edition=ours.edition))]
     return []

@@ -7,7 +7,7 @@ invitation       organiser   organiser              the protocol file but for it
 request          each party  its key; a renewal by  name, address, public key, for which invitation
                              the old key too
 kit              organiser   organiser              edition, all requests that were approved, the protocol
-                                                    hash
+                                                    hash; the draft, where it changed since
 ===============  ==========  =====================  =====================================================
 
 No file has a secret in it, and each is the same for everybody: what is a party's own stays in its folder.
@@ -24,6 +24,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError
+from ksdp.flows.runs.kit_draft import Draft, draft_changes
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.run_terms import PROTOCOL_VERSION
 from ksdp.storage.keys import fingerprint
@@ -85,7 +86,15 @@ class Kit:
     members: tuple[Request, ...]
     """By name."""
     agreement: str
+    draft: Draft | None
+    """In place of the invitation's; without a vocabulary where that is the invitation's still."""
     sealed: Sealed
+
+    def draft_beside(self, invited: Draft) -> Draft:
+        """The draft in force, where that of the invitation is this."""
+        if self.draft is None:
+            return invited
+        return Draft(self.draft.text, self.draft.vocabulary or invited.vocabulary)
 
     def member(self, name: str) -> Request | None:
         """Who has this name."""
@@ -189,6 +198,9 @@ def open_kit(sealed: Sealed, where: str) -> Kit:
         fits = type(edition) is int and 1 <= edition <= _MOST_EDITIONS and isinstance(listed, list)
         if not (fits and re.fullmatch(r"[0-9a-f]{64}", agreement) and isinstance(said["invitation"], str)):
             raise ValueError
+        draft = Draft(**said["draft"]) if "draft" in said else None
+        if draft and not (isinstance(draft.text, str) and isinstance(draft.vocabulary, str | None)):
+            raise ValueError
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{where} is no kit that can be read.") from error
     members = tuple(open_request(whole, f"an entry of {where}") for whole in listed)
@@ -197,11 +209,17 @@ def open_kit(sealed: Sealed, where: str) -> Kit:
     names = [member.name for member in members]
     if names != sorted(set(names)):
         raise InputError(f"{where} does not list its parties by name, each once.")
-    return Kit(edition, str(ksdp), members, agreement, sealed)
+    return Kit(edition, str(ksdp), members, agreement, draft, sealed)
 
 
-def changes(before: Kit, after: Kit) -> tuple[str, ...]:
-    """What differs from one edition to another, one line each."""
+def changes(before: Kit, after: Kit, invited: Draft) -> tuple[str, ...]:
+    """What differs from one edition to another, one line each.
+
+    Parameters
+    ----------
+    invited : Draft
+        Of the invitation, which editions without one of their own have.
+    """
     old, new = ({member.name: member for member in kit.members} for kit in (before, after))
     lines = [f"{name} left" for name in sorted(old.keys() - new.keys())]
     for name in sorted(new.keys() - old.keys()):
@@ -218,7 +236,7 @@ def changes(before: Kit, after: Kit) -> tuple[str, ...]:
             lines.append(f"{name} is now {'the server' if b.server else 'a party'}")
     if before.ksdp != after.ksdp:
         lines.append(f"ksdp {after.ksdp} in place of {before.ksdp}")
-    return tuple(lines)
+    return (*lines, *draft_changes(before.draft_beside(invited), after.draft_beside(invited)))
 
 
 def _check_header(sealed: Sealed, where: str) -> None:

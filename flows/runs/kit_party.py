@@ -10,6 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError
+from ksdp.flows.runs.kit_draft import draft_changes, invited_draft
 from ksdp.flows.runs.kit_files import (
     KIT,
     Kit,
@@ -36,7 +37,7 @@ class Accepted:
     kit: Kit
     protocol: Path
     changes: tuple[str, ...]
-    """Since the edition before; empty for the first."""
+    """Since the edition before; for the first, since the invitation."""
 
 
 def ask(
@@ -129,6 +130,9 @@ def accept(folder: KitFolder, path: Path) -> Accepted:
         older than the one in force: then it says what changed since.
     """
     kit, before, me = check_kit(folder, read_sealed(path, KIT), path.name), folder.accepted, folder.me
+    invitation = folder.invitation
+    invited = invited_draft(invitation)
+    draft = kit.draft_beside(invited)
     check_version(kit.sealed, path.name)
     if kit.ksdp != (ours := header()["ksdp"]):
         raise InputError(
@@ -136,7 +140,7 @@ def accept(folder: KitFolder, path: Path) -> Accepted:
             f"{kit.ksdp}, or ask for an edition that was packaged by {ours}."
         )
     if before and kit.edition < before.edition:
-        since = "; ".join(changes(kit, before)) or "nothing that is seen"
+        since = "; ".join(changes(kit, before, invited)) or "nothing that is seen"
         raise InputError(
             f"{path.name} is edition {kit.edition}, and {before.edition} is in force. What changed since: {since}."
         )
@@ -144,7 +148,7 @@ def accept(folder: KitFolder, path: Path) -> Accepted:
         raise InputError(f"{path.name} says other things than edition {kit.edition} that is in force: ask why.")
     turn = _check_mine(folder, kit, me, path.name)
     with tempfile.TemporaryDirectory(dir=folder.path, prefix=".accepting.") as made:
-        if write_protocol(Path(made), folder.invitation, kit.members, kit.edition) != kit.agreement:
+        if write_protocol(Path(made), invitation, kit.members, kit.edition, draft) != kit.agreement:
             raise InputError(
                 f"{path.name}: the protocol hash here is not the organiser's, from the same file: compare what is "
                 "installed."
@@ -154,7 +158,8 @@ def accept(folder: KitFolder, path: Path) -> Accepted:
         for file in sorted(Path(made).iterdir()):
             shutil.move(file, folder.path / file.name)
     write_sealed(folder.accepted_path, kit.sealed)
-    return Accepted(kit, folder.protocol, changes(before, kit) if before else ())
+    said = changes(before, kit, invited) if before else draft_changes(invited, draft)
+    return Accepted(kit, folder.protocol, said)
 
 
 def _check_mine(folder: KitFolder, kit: Kit, me: str, where: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError
+from ksdp.flows.runs.kit_draft import VOCABULARY, Draft, invited_draft
 from ksdp.flows.runs.kit_files import REQUEST, Request, header, open_request
 from ksdp.flows.runs.pem_terms import read_pem_hosts
 from ksdp.flows.runs.terms import read_run
@@ -19,10 +19,7 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.sealed import Sealed, seal
 from ksdp.storage.store import write_text
 
-__all__ = ["VOCABULARY", "make_request", "write_protocol"]
-
-VOCABULARY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.txt")
-"""Names that a vocabulary may have: it is written into every party's folder."""
+__all__ = ["make_request", "write_protocol"]
 
 
 def make_request(
@@ -47,10 +44,12 @@ def make_request(
     return open_request(seal(REQUEST, fields, *keys).whole, "the request")
 
 
-def write_protocol(to: Path, invitation: Sealed, members: tuple[Request, ...], edition: int) -> str:
-    """Write a protocol file and its vocabulary into a folder; its hash, in hex."""
-    text = str(invitation.said["text"])
-    vocabulary = invitation.said["vocabulary"]
+def write_protocol(
+    to: Path, invitation: Sealed, members: tuple[Request, ...], edition: int, draft: Draft | None = None
+) -> str:
+    """Write a protocol file and its vocabulary, of the invitation's draft or another; its hash, in hex."""
+    draft = draft or invited_draft(invitation)
+    text, vocabulary = draft.text, draft.vocabulary
     whose = invitation.said["organiser"]
     lines = [f"# Edition {edition} of the kit of {whose}, written by `ksdp kit accept`.", text.rstrip()]
     for member in members:

@@ -5,8 +5,8 @@
 3. The organiser compares each party's fingerprint (`approve`) and packages one kit for all (`package`).
 4. Each party accepts it (`kit_party.accept`): checks first, then writes its protocol file.
 
-Whoever joins, leaves or renews a key is a new edition of the kit, some lines long; nobody else does anything but
-accept it, and nobody's key is touched.
+Whoever joins, leaves or renews a key is a new edition of the kit, some lines long, and so is another draft; nobody
+else does anything but accept it, and nobody's key is touched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import os_random
-from ksdp.audit.registry import mechanism_of
+from ksdp.flows.runs.kit_draft import changed_draft, invited_draft, read_draft
 from ksdp.flows.runs.kit_files import (
     INVITATION,
     KIT,
@@ -32,11 +32,7 @@ from ksdp.flows.runs.kit_files import (
     open_request,
 )
 from ksdp.flows.runs.kit_folder import KitFolder
-from ksdp.flows.runs.kit_protocol import VOCABULARY, make_request, write_protocol
-from ksdp.protocols.pem.pem_file import is_pem, parse_pem_draft
-from ksdp.protocols.runs.protocol_file import parse_draft
-from ksdp.storage.readers.files import read_text
-from ksdp.storage.readers.toml import read_toml
+from ksdp.flows.runs.kit_protocol import make_request, write_protocol
 from ksdp.storage.runs.sealed import Sealed, read_sealed, seal, write_sealed
 
 __all__ = ["approve", "invite", "latest", "package", "remove"]
@@ -50,28 +46,17 @@ def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey,
     InputError
         If the draft is refused, or the folder has an invitation already.
     """
-    tables = read_toml(draft, "the draft")
-    for key in ("parties", "server"):
-        if key in tables:
-            raise InputError(f"a draft names no `{key}`: they come from requests (`ksdp kit request`).")
-    named = None
-    if is_pem(tables):
-        parse_pem_draft(tables)
-    else:
-        spec = parse_draft(tables)
-        mechanism_of(spec.mechanism, installed=True)
-        named = spec.features.vocabulary
-    if named is not None and not VOCABULARY.fullmatch(named):
-        raise InputError(
-            "`features.vocabulary` of a draft must be a file NAME.txt beside it: it goes with the kit."
-        )
+    read = read_draft(draft)
     if folder.invitation_path.exists():
-        raise InputError(f"{folder.invitation_path} exists; one folder is for one invitation.")
+        raise InputError(
+            f"{folder.invitation_path} exists; one folder is for one invitation. If its draft has changed: `ksdp "
+            f"kit package --draft {draft} --folder {folder.path}`, and nobody need ask anew."
+        )
     fields = {
         "organiser": me,
         "nonce": os_random(16).hex(),
-        "text": read_text(draft, "utf-8"),
-        "vocabulary": None if named is None else read_text(draft.parent / named, "utf-8"),
+        "text": read.text,
+        "vocabulary": read.vocabulary,
     }
     sealed = seal(INVITATION, header() | fields, identity)
     write_sealed(folder.invitation_path, sealed)
@@ -143,24 +128,33 @@ def remove(folder: KitFolder, name: str) -> None:
         raise InputError(f"{name!r} is not approved; approved are: {names or 'nobody'}.") from None
 
 
-def package(folder: KitFolder, identity: Ed25519PrivateKey) -> tuple[Path, Kit]:
+def package(folder: KitFolder, identity: Ed25519PrivateKey, draft: Path | None = None) -> tuple[Path, Kit]:
     """Write the next edition of the kit, one file for all; where it is. The same edition where nothing changed.
+
+    Parameters
+    ----------
+    draft : Path, optional
+        In place of the draft of the edition before, or of the invitation. Requests hold: they do not depend on it.
 
     Raises
     ------
     InputError
-        If the approved parties do not make a run: too few, no server where one is needed.
+        If the draft is refused, or the approved parties do not make a run of it: too few, no server where one is
+        needed.
     """
     invitation = folder.require_organiser()
     if invitation.signer.public_bytes_raw() != identity.public_key().public_bytes_raw():
         raise InputError("the key is not the one that signed the invitation.")
     members, before = folder.approved, latest(folder)
+    invited = invited_draft(invitation)
+    now = read_draft(draft) if draft else before.draft_beside(invited) if before else invited
     fields = header() | {"invitation": invitation.digest, "members": [member.sealed.whole for member in members]}
-    if before and all(before.sealed.said[name] == value for name, value in fields.items()):
+    fields |= changed_draft(invited, now)
+    if before and {**before.sealed.said, **fields} == before.sealed.said and now == before.draft_beside(invited):
         return _kit_path(folder, before.edition), before
     with tempfile.TemporaryDirectory() as tried:
         edition = before.edition + 1 if before else 1
-        agreement = write_protocol(Path(tried), invitation, members, edition)
+        agreement = write_protocol(Path(tried), invitation, members, edition, now)
     sealed = seal(KIT, fields | {"edition": edition, "agreement": agreement}, identity)
     path = _kit_path(folder, edition)
     write_sealed(path, sealed)

@@ -19,11 +19,13 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.continuations import Origin, read_origin
-from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
+from ksdp.storage.audits.ledger import find_attempt, read_attempts, remembered_sensitive
+from ksdp.storage.audits.views import views_of
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import Snapshot, check_chain, newer_audits, older_audits, snapshot
+from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
 
 __all__ = ["clearance_from_decisions"]
@@ -53,8 +55,8 @@ def clearance_from_decisions(
     Raises
     ------
     InputError
-        If a second person has not answered, a newer audit asked the same, no document may be listed, or an
-        argument is wrong. Nothing was written.
+        If the audit is a round of a screen, a second person has not answered, a newer audit asked the same, no
+        document may be listed, or an argument is wrong. Nothing was written.
     InvalidAudit
         If the controls of the audit failed.
     StoreError
@@ -93,6 +95,7 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary.valid:
         raise InvalidAudit(f"the controls of audit {audit} failed: it clears nothing.")
+    _check_by_itself(opened, audit)
     if spec.statistics.sees == "final":
         raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
     newer = newer_audits(opened, audit)
@@ -164,6 +167,30 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
             log_entries=seen.head.number,
             log_head=seen.head.hash,
         ),
+    )
+
+
+def _check_by_itself(store: Store, audit: str) -> None:
+    """Refuse a round of a screen, or what continues one: its spec, and after the first its corpus, is no run's.
+
+    Raises
+    ------
+    InputError
+        Naming the screen, and the command that signs.
+    """
+    origin = read_origin(store, audit)
+    first = origin.audits[0] if origin else audit
+    started, screen = find_attempt(store, first), screen_of(store, first)
+    alone = started is None or started.attempt == read_spec(store.audit(first)).hash
+    if (alone or views_of(store, first)) and screen is None:
+        return
+    number = next((about.round for about in screen.rounds if about.audit == first), 0) if screen else 0
+    which = f"round {number} of screen {screen.screen}" if screen else "a round of a screen that has not finished"
+    signed = f" It signed {screen.clearance}." if screen and screen.clearance else ""
+    raise InputError(
+        f"audit {audit} is {which}: no run would take what is signed for it.{signed} `ksdp screen SPEC "
+        "--clearance FILE` signs, the same command as before: every round is read from the store. Where people "
+        "decide, `ksdp audit SPEC` comes first, and `ksdp clear` with that audit's id."
     )
 
 

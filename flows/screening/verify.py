@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, StoreError
 from ksdp.audit.mechanisms.contract import opened
+from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
@@ -70,6 +71,7 @@ def verify(
             opened=opened(plan.mechanism, corpus.features),
         )
     cleared = verified.clearance
+    words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
     return {
         "clearance": str(path.resolve()),
         "fingerprint": verified.fingerprint,
@@ -79,6 +81,7 @@ def verify(
         "expires": cleared.expires.isoformat(),
         "corpus": cleared.corpus,
         "mechanism": cleared.mechanism.name,
+        "runs": None if words == cleared.mechanism.name else words,
         "spec": cleared.spec,
         "audits": list(cleared.audits),
         "listed": len(cleared.documents),

@@ -60,7 +60,7 @@ class PemTermsSpec(Section, frozen=True):
     field_bits: Literal[64, 32] = 64
     patience: Positive = 60.0
     """Seconds that a server waits for a host's clients; who is later is out of the run."""
-    every: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    every: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] = 0.0
     """Seconds from one iteration to the next, at least; for streams."""
 
 

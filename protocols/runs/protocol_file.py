@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ksdp.audit.spec import MechanismSpec, Section, validated
+from ksdp.audit.whole_numbers import Whole
 
 __all__ = [
     "DraftSpec",
@@ -21,7 +22,7 @@ __all__ = [
     "parse_run_spec",
 ]
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 
 
 class FeaturesSpec(Section, frozen=True):
@@ -31,7 +32,7 @@ class FeaturesSpec(Section, frozen=True):
     """A file of one term a line, relative to the protocol file."""
     hash: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
     """Of the terms with a line feed after each."""
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Annotated[int, Whole(1)] | None = None
     rows: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
     """How every party makes its rows: levers, weighting, lengths (`ksdp columns SPEC`). None: not agreed."""
 
@@ -47,8 +48,8 @@ class FeaturesSpec(Section, frozen=True):
 class PrecisionSpec(Section, frozen=True):
     """How reals are written in sums."""
 
-    fraction_bits: Annotated[int, Field(ge=0, le=62)] = 31
-    bound: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    fraction_bits: Annotated[int, Whole(0, 62)] = 31
+    bound: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)] | None = None
     """Largest entry of a party's share of a sum; largest norm of one that is normed. Default: the largest power of
     two of which no sum can wrap; 2^20 where sums are normed."""
 
@@ -62,7 +63,7 @@ class TimeoutsSpec(Section, frozen=True):
     """Until a peer's next message; longer than the slowest party's slowest step."""
     reconnect: Seconds = 30.0
     """Until a lost connection is back."""
-    restart: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    restart: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] | None = None
     """Until a party that was started anew is back, where a run can take it in again: longer than starting takes,
     and computing once more what was computed. 0: nothing is kept, and it cannot. Default: `reconnect`;
     0 where sums are normed."""
@@ -73,9 +74,9 @@ class FinalSpec(Section, frozen=True):
 
     computing: Annotated[tuple[str, ...], Field(min_length=3, max_length=3)] | None = None
     """The three parties that compute; must be given where there are more."""
-    block: Annotated[int, Field(ge=1)] | None = None
+    block: Annotated[int, Whole(1)] | None = None
     """Vectors iterated. Default: 2 rank + 10."""
-    rounds: Annotated[int, Field(ge=1, le=1000)] | None = None
+    rounds: Annotated[int, Whole(1, 1000)] | None = None
     """Iterations. Default: 22 + rank, from 28 to 56."""
 
 

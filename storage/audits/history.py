@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.storage.findings import read_summary
@@ -46,22 +47,8 @@ def valid_audit(audit: str) -> bool:
 
 
 def mechanism_of(mechanism: str, spec: Spec) -> str:
-    """Name of an audit's mechanism; what stands around another one is told by the other one's name.
-
-    >>> from ksdp.audit.spec import parse_spec
-    >>> mechanism = {"name": "noisy", "mechanism": "pd-svd"}
-    >>> mechanism_of("noisy", parse_spec({"corpus": {"path": "mail.csv"}, "mechanism": mechanism}))
-    'pd-svd with noise'
-    >>> mechanism = {"name": "counted", "mechanism": "pd-svd", "at_least": 9}
-    >>> mechanism_of("counted", parse_spec({"corpus": {"path": "mail.csv"}, "mechanism": mechanism}))
-    'pd-svd, columns in 9 documents or more'
-    """
-    if mechanism == "counted":
-        asked = spec.mechanism.parameters
-        return f"{asked.get('mechanism', 'pd-nmf')}, columns in {asked.get('at_least', 2)} documents or more"
-    if mechanism != "noisy":
-        return mechanism
-    return f"{spec.mechanism.parameters.get('mechanism', 'pd-svd')} with noise"
+    """Name of an audit's mechanism; of one around another, that one's."""
+    return mechanism_words(mechanism, spec.mechanism.parameters)
 
 
 def _series(spec: Spec) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ksdp.storage.lines import START, add_line, is_whole, sealed_line, whole_lin
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
-__all__ = ["read_attempts", "record_attempt", "remembered_sensitive"]
+__all__ = ["find_attempt", "read_attempts", "record_attempt", "remembered_sensitive"]
 
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:
@@ -54,15 +54,28 @@ def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
     StoreError
         If the ledger is damaged.
     """
-    previous, attempts = START, []
+    return tuple(one for one in _all(store) if one.question == question)
+
+
+def find_attempt(store: Store, audit: str) -> Attempt | None:
+    """An audit as it was started; None where the ledger does not name it.
+
+    Raises
+    ------
+    StoreError
+        If the ledger is damaged.
+    """
+    return next((one for one in [*_all(store)] if one.audit == audit), None)
+
+
+def _all(store: Store) -> Iterator[Attempt]:
+    previous = START
     for number, line in enumerate(_lines(_file(store.root)), start=1):
         attempt, says = _parsed(line)
         if says != previous:
             raise StoreError(f"the ledger of audits is damaged: line {number} does not follow the one before.")
         previous = hashlib.sha256(line).hexdigest()
-        if attempt.question == question:
-            attempts.append(attempt)
-    return tuple(attempts)
+        yield attempt
 
 
 def remembered_sensitive(store: Store, attempts: Sequence[Attempt], *, margin: float, unit: str) -> frozenset[str]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.store import Store
 
@@ -27,6 +28,7 @@ class PartyRun:
     finished: datetime
     seconds: float
     mechanism: str
+    """As people call it."""
     agreement: str
     result: str
     parties: Mapping[str, bool]
@@ -78,7 +80,7 @@ def read_party_run(store: Store, session: str) -> PartyRun:
             me=str(fields["me"]),
             finished=datetime.fromisoformat(fields["finished"]),
             seconds=float(fields["seconds"]),
-            mechanism=str(fields["mechanism"]["name"]),
+            mechanism=mechanism_words(str(fields["mechanism"]["name"]), fields["mechanism"]),
             agreement=str(fields["agreement"]),
             result=str(fields["result"]),
             parties={str(name): bool(party["cleared"]) for name, party in fields["parties"].items()},

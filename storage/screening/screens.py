@@ -32,6 +32,7 @@ __all__ = [
     "read_excluded",
     "read_round",
     "read_screen",
+    "screen_of",
     "verdict_ids",
     "write_excluded",
     "write_page",
@@ -122,6 +123,13 @@ def read_screen(store: Store, screen: str) -> ScreenSummary:
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error
     return parsed(ScreenSummary.from_json, fields, f"screen {screen!r}")
+
+
+def screen_of(store: Store, audit: str) -> ScreenSummary | None:
+    """The newest finished screen that an audit is a round of; None where there is none."""
+    files = sorted(store.root.glob("screens/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    found = (read_screen(store, file.stem) for file in files if f'"{audit}"' in file.read_text(encoding="utf-8"))
+    return next((one for one in found if any(about.audit == audit for about in one.rounds)), None)
 
 
 def _sensitive_rows(verdicts: RoundVerdicts) -> pa.Table:

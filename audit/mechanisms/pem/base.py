@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.checks import check_least
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.pem.added import noise_variance
@@ -57,6 +58,20 @@ class _Weakened:
 
     def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
         return self.sampler.draw(scale * self.factor, entries, parties)
+
+
+_WHOLE = {
+    "colluding": 0,
+    "clusters": 1,
+    "iterations": 1,
+    "start_seed": 0,
+    "fraction_bits": 0,
+    "longest": 1,
+    "length": 1,
+    "keep": 1,
+    "label": -(2**31),
+}
+"""Whole numbers of the mechanisms, with the least that each may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +108,8 @@ class PemMechanism(ABC):
     sampler: str = "fast"
 
     def __post_init__(self) -> None:
-        if self.servers < 2:
-            raise SpecError(f"`servers` must be at least 2; got {self.servers}.")
-        if not 0 <= self.colluding < self.servers:
+        check_least(self, servers=2, **{name: least for name, least in _WHOLE.items() if hasattr(self, name)})
+        if not self.colluding < self.servers:
             raise SpecError(f"`colluding` must be 0 to {self.servers - 1}; got {self.colluding}.")
         check_sampler(self.sampler)
         if not math.isfinite(self.epsilon):

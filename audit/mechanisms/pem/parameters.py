@@ -13,13 +13,15 @@ from pydantic import Field
 
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.whole_numbers import Whole
 
 __all__ = ["AprioriParameters", "KMeansParameters", "LogisticParameters", "Number", "Part", "Positive"]
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Part = Annotated[float, Field(gt=0, lt=1)]
-Number = Annotated[int, Field(ge=1)]
-Bits = Annotated[int, Field(ge=0, le=40)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Part = Annotated[float, Field(gt=0, lt=1, strict=True)]
+Number = Annotated[int, Whole(1)]
+_MOST_COLUMNS = 2**31
+Bits = Annotated[int, Whole(0, 40)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class KMeansParameters:
     """Largest entry of a record; larger ones are cut."""
     share: Part = 0.5
     """Of epsilon for the sums; the rest is for the counts."""
-    start_seed: Annotated[int, Field(ge=0)] = 0
+    start_seed: Annotated[int, Whole(0)] = 0
     """What the parties agreed to draw the start from."""
     fraction_bits: Bits = 16
     """Sums are whole multiples of 2^-fraction_bits."""
@@ -54,7 +56,7 @@ class LogisticParameters:
     iterations: Number
     bound: Positive
     """Largest L1 norm of one record's gradient."""
-    label: int | None = None
+    label: Annotated[int, Whole(-_MOST_COLUMNS, _MOST_COLUMNS)] | None = None
     """Column of the label, from 0; the last unless given."""
     rate: Positive = 1.0
     penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0

@@ -24,6 +24,7 @@ from ksdp.audit.mechanisms.pem.parameters import (
     Positive,
 )
 from ksdp.audit.spec import Section, validated
+from ksdp.audit.whole_numbers import Whole
 
 __all__ = [
     "AlgorithmSpec",
@@ -162,7 +163,7 @@ class OwnSpec(Section, frozen=True):
 class SparseSpec(Section, frozen=True):
     """Clients send large entries only; see `Sparse`."""
 
-    threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    threshold: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
     most: Number
     part: Part = 0.5
 
@@ -171,7 +172,7 @@ class BudgetSpec(Section, frozen=True):
     """What a run may cost a record."""
 
     epsilon: Positive
-    sampling: Annotated[float, Field(gt=0, le=1)] = 1.0
+    sampling: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
     batch: Number | None = None
     """Records are a stream: each iteration takes so many of each client, and each record once."""
     sparse: SparseSpec | None = None
@@ -180,12 +181,12 @@ class BudgetSpec(Section, frozen=True):
 class PemRunSpec(Section, frozen=True):
     """Who takes part, and how long they wait."""
 
-    servers: Annotated[int, Field(ge=2, le=100)] = 2
+    servers: Annotated[int, Whole(2, 100)] = 2
     processes: Number = 2
     """That the clients are spread over."""
     sampler: Literal["discrete", "fast"] = "discrete"
     """`fast` is a simulation, which protects nobody."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Whole(0)] = 0
     """Of the fast sampler's noise."""
     patience: Positive = 30.0
     """Seconds that a server waits for a client; one that is later is out of the run."""

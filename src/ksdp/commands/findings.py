@@ -42,10 +42,13 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         told = [summary.to_json() for summary in summaries]
         typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in told]))
         return
+    from ksdp.audit.mechanisms.mechanism_words import mechanism_words
+
     for summary in summaries:
+        words = mechanism_words(summary.mechanism, summary.spec.mechanism.parameters)
         counts, unit = summary.verdicts, summary.design.unit
         typer.echo(
-            f"{summary.audit}  {summary.provenance.finished}  {summary.mechanism:12}  "
+            f"{summary.audit}  {summary.provenance.finished}  {words:12}  "
             f"{summary.documents:>7} {unit}s  {counts.sensitive:>6} sensitive  "
             f"{counts.clear:>6} clear  {counts.certified_clear:>6} certified  {counts.undecided:>6} undecided"
             f"{'  over ' + str(len(summary.views)) + ' views' if isinstance(summary, ViewsSummary) else ''}"

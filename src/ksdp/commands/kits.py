@@ -156,12 +156,18 @@ def remove(
 
 
 @kit.command("package")
-def package(folder: FolderOption, as_json: JsonOption = False) -> None:
+def package(
+    folder: FolderOption,
+    draft: Annotated[
+        Path | None, typer.Option("--draft", help="A changed draft, in place of the one before; nobody asks anew.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Organiser: write the next edition of the kit, one file for all."""
     from ksdp.flows.runs import kit_party, kits
 
     mine = _folder(folder)
-    path, made = kits.package(mine, signing_key(mine.organiser_key()))
+    path, made = kits.package(mine, signing_key(mine.organiser_key()), draft)
     accepted = kit_party.accept(mine, path)
     if as_json:
         typer.echo(json.dumps({"kit": str(path)} | _said(made, mine, accepted.changes)))
@@ -228,7 +234,7 @@ def _said(kit: Kit, folder: KitFolder, changes: tuple[str, ...]) -> dict[str, An
 
 
 def _tell(kit: Kit, folder: KitFolder, changes: tuple[str, ...]) -> None:
-    typer.echo(f"edition      {kit.edition}" + (f": {'; '.join(changes)}" if changes else ""))
+    typer.echo("\n".join([f"edition      {kit.edition}", *(f"changed      {change}" for change in changes)]))
     for member in kit.members:
         role = "server" if member.server else "party"
         typer.echo(f"{role:12} {member.name}  {member.address}  {member.fingerprint}")

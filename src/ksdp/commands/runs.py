@@ -179,6 +179,7 @@ def budget(
                 "time": entry.time,
                 "corpus": entry.corpus,
                 "mechanism": entry.mechanism,
+                "runs": entry.words,
                 "finished": entry.finished,
                 "mu": entry.price.mu,
                 "why": entry.price.why,
@@ -192,7 +193,7 @@ def budget(
     for entry in runs:
         cost = "nothing promised" if entry.price.mu is None else f"mu {entry.price.mu:.4g}"
         state = "" if entry.finished else "  (did not finish: counted at the most it may have given away)"
-        typer.echo(f"{entry.time}  {entry.mechanism:16} {cost:18} {entry.price.why}{state}")
+        typer.echo(f"{entry.time}  {entry.words:16} {cost:18} {entry.price.why}{state}")
     typer.echo(spent_words(total, delta))
 
 

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from typer.testing import CliRunner
 
 from ksdp.audit.errors import ClearanceError, CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import parse_spec
+from ksdp.cli import app
 from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.runs.budget import open_purse
 from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run
+from ksdp.flows.screening.verify import verify
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_program, needs_norms, party_program, sum_entries
@@ -170,6 +174,19 @@ def test_a_clearance_of_a_run_without_counts_is_refused(base: Path) -> None:
         with pytest.raises(ClearanceError) as refused:
             enter(run, base, "ada", clearance=cleared(run, base, whole, other), uncleared=False)
         assert refused.value.failed == "mechanism"
+
+
+def test_verify_and_the_ledger_name_what_is_counted_before(base: Path) -> None:
+    run = agreed(base, counted("sigma-svd"))
+    whole = enter(run, base, "ada")
+    clearance = cleared(run, base, whole, run.terms.mechanism)
+    words = f"sigma-svd, columns in {LEAST} documents or more"
+    about = verify(clearance, now=NOW)
+    assert (about["mechanism"], about["runs"]) == ("counted", words)
+    open_purse(run, whole.corpus.hash, 15, base / "ada.ledger", None, lambda: NOW).begin()
+    assert words in CliRunner().invoke(app, ["budget", str(base / "ada.ledger")]).output
+    plain = cleared(run, base, whole, make_mechanism("sigma-svd", POWER))
+    assert verify(plain, now=NOW)["runs"] is None
 
 
 def test_other_candidates_are_refused(base: Path) -> None:

@@ -182,6 +182,66 @@ def test_packaging_twice_is_one_edition(agreed: Path) -> None:
     assert accepted(agreed, "bob", agreed / "ada" / "edition-1.kit")["changes"] == []
 
 
+def test_a_changed_draft_needs_no_new_requests_and_says_what_changed(agreed: Path) -> None:
+    """Requests and keys stay; whoever accepts reads each line that is another, and the hash is another."""
+    before = {p: p.read_bytes() for p in [*agreed.glob("*/*.request"), *agreed.glob("*/*.key")]}
+    digest = read_run(agreed / "bob" / "protocol.toml").terms.digest
+    with pytest.raises(
+        InputError, match=r"`ksdp kit package --draft .*draft.toml --folder .*nobody need ask anew"
+    ):
+        invited(agreed)
+    (agreed / "words.txt").write_text("one\ntwo\nthree\nfour\n")
+    (agreed / "draft.toml").write_text(DRAFT.replace("rank = 2", "rank = 3") + "[precision]\nfraction_bits = 30\n")
+    amended = ["kit", "package", "--draft", agreed / "draft.toml", "--folder", agreed / "ada"]
+    assert "changed      `mechanism.rank` is 3, was 2\n" in ksdp(*amended)
+    assert packaged(agreed).name == "edition-2.kit"  # the draft stays, and nothing else is new
+    ada, bob = (read_run(agreed / name / "protocol.toml") for name in ("ada", "bob"))
+    now = datetime.now(UTC)
+    (found,) = compare(bob, "ada", about_of(ada, "cleared", now).to_bytes(), now)
+    assert "here is 1: `mechanism.rank` is 3, was 2; `precision.fraction_bits` is 30, was left out" in found.said
+    for name in ("bob", "cyd"):
+        assert accepted(agreed, name, agreed / "ada" / "edition-2.kit")["changes"] == [
+            "`mechanism.rank` is 3, was 2",
+            "`precision.fraction_bits` is 30, was left out",
+            "the vocabulary is another: 4 terms, were 3",
+        ]
+    runs = [read_run(agreed / name / "protocol.toml") for name in ("ada", "bob", "cyd")]
+    assert len({run.terms.digest for run in runs} - {digest}) == 1
+    assert runs[2].features == ("one", "two", "three", "four")
+    assert {p: p.read_bytes() for p in before} == before
+    # Who joins later holds the first invitation, and reads what has changed since.
+    joins(agreed, "dan")
+    third = packaged(agreed)
+    assert accepted(agreed, "dan", third)["changes"][0] == "`mechanism.rank` is 3, was 2"
+    assert [one[:10] for one in accepted(agreed, "bob", third)["changes"]] == ["dan joined"]
+    # Back again: the invitation's own.
+    (agreed / "words.txt").write_text("one\ntwo\nthree\n")
+    (agreed / "draft.toml").write_text(DRAFT)
+    ksdp(*amended)
+    assert "draft" not in read_sealed(agreed / "ada" / "edition-4.kit", "kit").said
+    assert "`mechanism.rank` is 2, was 3" in accepted(agreed, "cyd", agreed / "ada/edition-4.kit")["changes"]
+
+
+def test_a_draft_that_makes_no_run_of_the_parties_is_not_packaged(agreed: Path) -> None:
+    for old, new, message in (
+        (
+            "[features]",
+            'opens = "final"\n[final]\ncomputing = ["ada", "bob", "zoe"]\n[features]',
+            "must name three of ada, bob, cyd",
+        ),
+        ("pd-nmf", "nothing", "nothing"),
+        (
+            "protocol = 1",
+            'protocol = 1\n[[parties]]\nname = "a"\naddress = "a:1"\nkey = "a.pub"',
+            "names no `parties`",
+        ),
+    ):
+        (agreed / "draft.toml").write_text(DRAFT.replace(old, new))
+        with pytest.raises(InputError, match=message):
+            kits.package(KitFolder(agreed / "ada"), load_private(agreed / "ada/ada.key"), agreed / "draft.toml")
+    assert [path.name for path in agreed.glob("ada/edition-*.kit")] == ["edition-1.kit"]
+
+
 def changed(path: Path, old: str, new: str) -> Path:
     text = path.read_text()
     assert old in text
@@ -222,6 +282,20 @@ Make = Callable[[Path], Path]
         (
             lambda f: resealed(f / "ada/edition-1.kit", "kit", f / "ada/ada.key", agreement="0" * 64, edition=2),
             "protocol hash here is not",
+        ),
+        (
+            lambda f: resealed(
+                f / "ada/edition-1.kit",
+                "kit",
+                f / "ada/ada.key",
+                edition=2,
+                draft={"text": DRAFT, "vocabulary": "x"},
+            ),
+            "protocol hash here is not",
+        ),
+        (
+            lambda f: resealed(f / "ada/edition-1.kit", "kit", f / "ada/ada.key", edition=2, draft={"text": 1}),
+            "no kit that can be read",
         ),
         (
             lambda f: resealed(f / "ada/edition-1.kit", "kit", f / "ada/ada.key", invitation="0" * 64),

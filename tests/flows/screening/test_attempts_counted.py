@@ -56,3 +56,8 @@ def test_the_third_clearance_says_three_attempts_and_verify_states_it(folder: Pa
     # Every round of a screen has a seed of its own.
     (seeds,) = map(int, re.findall(r"(\d+) seeds", said[2]))
     assert seeds >= 3
+    # The newest audit of the store is the last round of the last screen, which has signed already.
+    signed = ("--key", folder / "ana.key", "--who", "Ana", "--clearance", folder / "round.json")
+    refused = ksdp("clear", "latest", *signed, "--store", folder / "store", check=2).err
+    assert f"of screen {found['screen']}" in refused
+    assert f"It signed {clearance}." in refused

@@ -15,6 +15,7 @@ from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.audits.place import Place
+from ksdp.flows.screening.clear import clearance_from_decisions
 from ksdp.flows.screening.rounds import Rules
 from ksdp.flows.screening.screen import screen
 from ksdp.flows.screening.signing import Signing
@@ -190,6 +191,19 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     with pytest.raises(ClearanceError, match="another corpus"):
         verify(path, now=NOW, spec=parse_spec(asked), base=base)
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
+
+    # No run would take a clearance of a round, be it of a part of the corpus or at a part of the level.
+    signing = Signing(base / "round.json", load_private(base / "ana.key"), **SIGNED)
+    for about in (found["rounds"][0], found["rounds"][2]):
+        with pytest.raises(
+            InputError, match=f"round {about['round']} of screen {found['screen']}.*`ksdp screen"
+        ) as no:
+            clearance_from_decisions(base / "store", about["audit"], signing)
+        assert f"It signed {path}." in str(no.value)
+    (base / "store" / "screens" / f"{found['screen']}.json").rename(base / "set-aside.json")  # as if it was killed
+    with pytest.raises(InputError, match="a round of a screen that has not finished: .*`ksdp screen"):
+        clearance_from_decisions(base / "store", found["rounds"][1]["audit"], signing)
+    assert not (base / "round.json").exists()
 
     # The same call reads every round; hashes instead of ids, and the exclusions named.
     again = call(asked, rounds=4, salted=True, list_excluded=True, **SIGNED)

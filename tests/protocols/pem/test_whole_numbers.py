@@ -1,0 +1,128 @@
+"""Whole numbers of a file of PEM, of the protocol file and of PEM's mechanisms: refused where they are none."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.pem.run_spec import parse_pem_spec
+from ksdp.audit.registry import make_mechanism
+from ksdp.protocols.pem.pem_file import parse_pem_draft
+from ksdp.protocols.runs.protocol_file import parse_draft
+
+PEM = """
+pem = 1
+servers = ["sue", "tom"]
+aggregator = "hub"
+[records]
+features = 9
+[algorithm]
+name = "{name}"
+{algorithm}
+[budget]
+epsilon = 1.0
+batch = 5
+sparse = {{ threshold = 1.0, most = 4 }}
+[run]
+rows = 10
+least_clients = 2
+"""
+ALGORITHMS = {
+    "k-means": "clusters = 2\niterations = 3\nbound = 1.0\nstart_seed = 4\nfraction_bits = 8",
+    "logistic": "iterations = 3\nbound = 1.0\nlabel = 0\nfraction_bits = 8",
+    "apriori": "longest = 4\nsupport = 0.1\nlength = 2\nkeep = 90",
+    "own": "iterations = 3\nsays = 'x'\ncode = 'sha256:" + 64 * "0" + "'",
+}
+NONE = (2.5, 2.0, True, "3", -(2**40))
+
+
+def tables(name: str) -> dict[str, Any]:
+    return tomllib.loads(PEM.format(name=name, algorithm=ALGORITHMS[name]))
+
+
+def places(said: dict[str, Any], before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Where whole numbers stand."""
+    found = []
+    for key, value in said.items():
+        if isinstance(value, dict):
+            found += places(value, (*before, key))
+        elif type(value) is int and key != "pem":
+            found.append((*before, key))
+    return found
+
+
+def planted(said: dict[str, Any], place: tuple[str, ...], value: object) -> dict[str, Any]:
+    key, *rest = place
+    return said | {key: planted(said[key], tuple(rest), value) if rest else value}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_whole_number_of_a_file_of_pem_is_one(name: str) -> None:
+    said = tables(name)
+    parse_pem_draft(said)
+    assert len(places(said)) >= 6
+    for place in places(said):
+        for value in NONE:
+            with pytest.raises(SpecError) as refused:
+                parse_pem_draft(planted(said, place, value))
+            line = f"`{'.'.join(place)}` must be a whole number "
+            assert line in str(refused.value), (place, value)
+            assert f"; got {value!r}." in str(refused.value)
+
+
+def test_so_is_every_one_of_a_run_on_one_machine() -> None:
+    said = tables("k-means")
+    run = {"servers": 2, "processes": 2, "seed": 1, "sampler": "fast", "least_clients": 1}
+    said = {"data": {"path": "x.csv", "columns": ["a"], "clients": 3}, "run": run} | {
+        key: said[key] for key in ("algorithm", "budget")
+    }
+    parse_pem_spec(said)
+    for place in places(said):
+        for value in NONE:
+            with pytest.raises(SpecError, match=rf"`{'.'.join(place)}` must be a whole number .*; got "):
+                parse_pem_spec(planted(said, place, value))
+
+
+def test_so_is_every_one_of_a_protocol_file() -> None:
+    said = {
+        "protocol": 1,
+        "mechanism": {"name": "pd-nmf"},
+        "features": {"hash": "sha256:" + 64 * "0", "count": 7},
+        "precision": {"fraction_bits": 30},
+        "final": {"block": 3, "rounds": 9},
+    }
+    parse_draft(said)
+    for place in places({key: value for key, value in said.items() if key != "protocol"}):
+        for value in NONE:
+            with pytest.raises(SpecError, match=rf"`{'.'.join(place)}` must be a whole number .*; got "):
+                parse_draft(planted(said, place, value))
+
+
+@pytest.mark.parametrize("key", ["epsilon", "sampling"])
+@pytest.mark.parametrize("value", [True, "1"])
+def test_what_is_no_number_buys_no_privacy(key: str, value: object) -> None:
+    with pytest.raises(SpecError, match=rf"`budget.{key}`"):
+        parse_pem_draft(planted(tables("own"), ("budget", key), value))
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("pem-kmeans", "clusters"),
+        ("pem-kmeans", "iterations"),
+        ("pem-kmeans", "servers"),
+        ("pem-kmeans", "colluding"),
+        ("pem-kmeans", "start_seed"),
+        ("pem-kmeans", "fraction_bits"),
+        ("pem-logistic", "iterations"),
+        ("pem-logistic", "label"),
+        ("pem-apriori", "longest"),
+    ],
+)
+def test_mechanisms_say_it_in_the_same_words(name: str, key: str) -> None:
+    for value in NONE:
+        with pytest.raises(SpecError, match=rf"^`{key}` must be a whole number of at least .*; got "):
+            make_mechanism(name, {key: value})
