@@ -20,7 +20,7 @@ from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Additive, filtered
 
-__all__ = ["MOST_ROWS", "Equations", "own_mechanism", "what_they_say"]
+__all__ = ["MOST_ROWS", "Equations", "added_variance", "own_mechanism", "what_they_say"]
 
 Floats = NDArray[np.float64]
 
@@ -57,6 +57,16 @@ class Equations:
 def own_mechanism(mechanism: Mechanism | None) -> Any:
     """The mechanism, or the one that it adds noise to."""
     return getattr(mechanism, "inner", mechanism)
+
+
+def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> float:
+    """Of the noise that `noisy` adds to each entry of what another mechanism releases; 0 where nobody does."""
+    around: Any = mechanism
+    if not hasattr(around, "inner") or not hasattr(around, "deviation") or not getattr(around, "noise", 0.0):
+        return 0.0
+    known = around.deviation(name)
+    size = around.noise * float(np.sqrt(np.square(array).mean())) if known is None else known
+    return float(size) ** 2
 
 
 def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats, sp.csr_array]:
