@@ -6,11 +6,13 @@ and ones, known without doubt, and the counts are linear equations in who is in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import betainc
 
 from ksdp.audit.array_types import Floats
@@ -27,15 +29,19 @@ __all__ = [
     "COUNTS",
     "DOCUMENT_COUNTS",
     "KEPT_COLUMNS",
+    "Allowed",
     "CountsAbove",
     "CountsMatch",
     "FewestCount",
     "KeptColumns",
+    "counts_allow",
     "expected_counts",
 ]
 
 DOCUMENT_COUNTS, KEPT_COLUMNS = "document_counts", "kept_columns"
 """Names of the announced arrays, shape (features,) each."""
+Allowed = Callable[[sp.csr_array], NDArray[np.bool_]]
+"""Which documents a run may have held, each by itself, shape (n,)."""
 _LEAST = 1e-9
 
 
@@ -71,6 +77,19 @@ def _apart(observables: Observables, pool: Pool) -> Floats:
     counts = announced(observables, DOCUMENT_COUNTS).ravel()
     known = pool.fixed_share == 1.0 and not pool.colluding
     return np.asarray(counts - _of_pool(pool)[1]) if known else counts
+
+
+def _within(observables: Observables, pool: Pool) -> WithinColumns:
+    """Who has no column that none of the documents has of which nobody knows whether they are in."""
+    return WithinColumns(np.asarray(_apart(observables, pool) > 0.5))
+
+
+def counts_allow(observables: Observables, pool: Pool) -> Allowed | None:
+    """Which documents a run may have held by its counts, each by itself; None where no counts are to be seen."""
+    if DOCUMENT_COUNTS not in observables:
+        return None
+    within = _within(observables, pool)
+    return lambda rows: within(rows, lambda _, of: of(rows))
 
 
 def _summed(documents: Documents, numbers: Floats) -> Floats:
@@ -114,7 +133,7 @@ class CountsMatch:
             stage = Stage(ones, nothing, np.zeros((0, rows.shape[1])))
             return Terms(_marked(rows), (stage,), nothing, None if turned is None else _marked(turned))
 
-        possible = WithinColumns(np.asarray(_apart(observables, pool) > 0.5))
+        possible = _within(observables, pool)
         known = Equations(counts, of_all=False, possible=possible)
         return what_they_say(self.name, observables, documents, terms, known)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
-from ksdp.audit.statistics.additions import at_even_steps
+from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, rounds_of
 from ksdp.audit.statistics.ruled_out import Possible
@@ -106,7 +106,11 @@ def what_they_say(
     def compute() -> _Told | tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
         fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
-        left, may, rows = None, None, unknown
+        left, may = None, None
+        if pool.possible is not None:
+            before = _left(unknown, shares, _of_unknown(pool, pool.possible, unknown.shape[0]))
+            unknown, shares, turned = (unknown, shares, turned) if before is None else (*before, None)
+        rows = unknown
         if known.possible is not None:
             may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
             left = _left(rows, shares, may)
@@ -120,6 +124,8 @@ def what_they_say(
         if fit is not None:
             said = np.full(rows.shape[0], RULED_OUT)
             said[slice(None) if left is None else may] = fit.said
+            if may is not None:
+                said[~may] = RULED_OUT
             return _Told(rows, said, fit)
         noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
         if left is not None and isinstance(made, TermNumbers):
@@ -134,7 +140,7 @@ def what_they_say(
     if isinstance(found, _Told):
         key = ("place among those who may be in", pool)
         places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
-        said = found.said[places]
+        said = np.where(_left_before(documents), found.said[places], RULED_OUT)
         unknown = places < 0
         if unknown.any():
             others = _possibly(
@@ -162,7 +168,7 @@ def _possibly(
     asked: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """What is said of documents, of some where these are `asked` for; `RULED_OUT` of all that cannot be in."""
-    if known.possible is None and asked is None:
+    if known.possible is None and asked is None and documents.possible is None:
         return say(documents.matrix)
     may = _who_may(known.possible, documents)
     places = np.flatnonzero(may if asked is None else may & asked)
@@ -173,12 +179,26 @@ def _possibly(
 
 def _who_may(possible: Possible | None, documents: Documents) -> NDArray[np.bool_]:
     """Which documents the run may have held; which groups, all of whose documents it may have held."""
-    if possible is None:
-        return np.ones(len(documents), np.bool_)
     if documents.rows is not None and documents.starts is not None:
         # What a group adds is what its documents add, not what their sum would.
         return np.logical_and.reduceat(_who_may(possible, documents.rows), documents.starts[:-1])
-    return possible(documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix)))
+    before = _left_before(documents)
+    if possible is None:
+        return before
+    return before & possible(
+        documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix))
+    )
+
+
+def _left_before(documents: Documents) -> NDArray[np.bool_]:
+    """Which documents the run may have held by what it announced before, each by itself."""
+    return np.ones(len(documents), np.bool_) if documents.possible is None else documents.possible
+
+
+def _of_unknown(pool: Pool, possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
+    """The same, of those of whom nobody knows; of others' documents nobody is left out."""
+    drawn = possible[:: even_step(len(possible), MOST_ROWS)]
+    return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 
 
 def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats) -> Fitted | None:

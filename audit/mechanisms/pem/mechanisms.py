@@ -115,8 +115,8 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         sums, counts = announced(observables, "sums"), announced(observables, "counts")
         algorithm, centres = self.algorithm(sums.shape[-1]), announced(observables, "centres")
         of_sums, of_counts = algorithm.init().blocks
-        parts = [(sums, of_sums, added("sums", sums)), (counts, of_counts, added("counts", counts))]
-        known = self.equations(parts, pool.share)
+        both = [(sums, of_sums, added("sums", sums)), (counts, of_counts, added("counts", counts))]
+        known = self.equations(both, pool.share)
         return lambda records: added_to_clusters(algorithm, centres, records), known
 
 
@@ -197,8 +197,8 @@ class PEMLogistic(LogisticParameters, PemMechanism):
         """Of the gradients of all iterations."""
         gradients, weights = announced(observables, "gradients"), announced(observables, "weights")
         algorithm = self.algorithm(gradients.shape[-1])
-        parts = [(gradients, algorithm.init().blocks[0], added("gradients", gradients))]
-        known = self.equations(parts, pool.share)
+        one = (gradients, algorithm.init().blocks[0], added("gradients", gradients))
+        known = self.equations([one], pool.share)
         return lambda records: added_to_gradients(algorithm, weights, records), known
 
 

@@ -15,6 +15,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.first_round import OfFirstRound
 from ksdp.audit.statistics.releases_match import ReleasesMatch
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 
 N, D = 60, 50
 
@@ -124,3 +125,26 @@ def test_the_first_round_is_what_a_run_of_one_round_would_say(rows: sp.csr_array
         documents = Documents(rows, pool=Pool(rows, 0.5, mechanism=mechanism))
         found.append(statistic.evaluate(Observables(seen), documents))
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "name", "cut"),
+    [
+        (BlocksMatch(), "pd-svd", {"first_blocks": 2}),
+        (SumsMatch(), "pd-nmf", {"topics": 2, "sums": 1, "weights": 1}),
+        (BlockSumsMatch(), "sigma-svd", {"first_blocks": 2, "block_sums": 1}),
+    ],
+)
+def test_what_is_there_before_the_first_round_belongs_to_it(
+    statistic: Statistic, name: str, cut: dict[str, int], rows: sp.csr_array
+) -> None:
+    mechanism = make_mechanism(name, {"rank": 2})
+    seen = mechanism.run(Database((sp.csr_array(rows[: N // 2]),)), np.random.default_rng(0))
+    documents = Documents(rows, pool=Pool(rows, 0.5, mechanism=mechanism))
+    wanted = statistic.evaluate(
+        Observables({**seen, **{key: seen[key][:rounds] for key, rounds in cut.items()}}), documents
+    )
+    found = OfFirstRound(statistic).evaluate(seen, documents)
+    np.testing.assert_array_equal(found, wanted)
+    assert np.ptp(found) > 0.0
+    assert (found != statistic.evaluate(seen, documents)).any()
