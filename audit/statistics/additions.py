@@ -36,8 +36,13 @@ _PART = 1024
 
 def at_even_steps(rows: sp.csr_array, most: int) -> sp.csr_array:
     """Every so many of the rows, `most` at most."""
-    step = -(-rows.shape[0] // most)
+    step = even_step(rows.shape[0], most)
     return rows if step <= 1 else sp.csr_array(rows[::step])
+
+
+def even_step(rows: int, most: int) -> int:
+    """Of how many rows one is looked at, so that these are `most` at most."""
+    return max(-(-rows // most), 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,6 +54,9 @@ class Pool(_Remembers):
     """Probability that a run holds one of the `fixed`."""
     colluding: bool = False
     """Whether the `fixed` are the coalition's, who subtract their own share of a sum."""
+    possible: NDArray[np.bool_] | None = None
+    """Which of `drawn` a run may have held, by what it announced before, shape (n,); None: all, as far as that
+    goes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,8 @@ class Documents(_Remembers):
     """What databases are drawn from; None: the population, or these."""
     taken_from: tuple[Documents, NDArray[np.int64]] | None = None
     """Others that these are some of, and their places there; see `of_each`."""
+    possible: NDArray[np.bool_] | None = None
+    """As of a pool: which of these a run may have held, by what it announced before."""
 
     def at(self, places: NDArray[np.int64]) -> Documents:
         """Some of the documents, in this order, as the same population sees them. Not for groups."""

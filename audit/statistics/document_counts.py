@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import betainc
 
 from ksdp.audit.array_types import Floats
@@ -28,8 +29,10 @@ __all__ = [
     "COUNTS",
     "DOCUMENT_COUNTS",
     "KEPT_COLUMNS",
+    "Allowed",
     "columns_kept",
     "counts_above",
+    "counts_allow",
     "counts_match",
     "expected_counts",
     "fewest_count",
@@ -37,6 +40,8 @@ __all__ = [
 
 DOCUMENT_COUNTS, KEPT_COLUMNS = "document_counts", "kept_columns"
 """Names of the announced arrays, shape (features,) each."""
+Allowed = Callable[[sp.csr_array], NDArray[np.bool_]]
+"""Which documents a run may have held, each by itself, shape (n,)."""
 _LEAST = 1e-9
 
 
@@ -74,6 +79,19 @@ def _apart(observables: Observables, pool: Pool) -> Floats:
     return np.asarray(counts - _of_pool(pool)[1]) if known else counts
 
 
+def _within(observables: Observables, pool: Pool) -> WithinColumns:
+    """Who has no column that none of the documents has of which nobody knows whether they are in."""
+    return WithinColumns(np.asarray(_apart(observables, pool) > 0.5))
+
+
+def counts_allow(observables: Observables, pool: Pool) -> Allowed | None:
+    """Which documents a run may have held by its counts, each by itself; None where no counts are to be seen."""
+    if DOCUMENT_COUNTS not in observables:
+        return None
+    within = _within(observables, pool)
+    return lambda rows: within(rows, lambda _, of: of(rows))
+
+
 def _summed(documents: Documents, numbers: Floats) -> Floats:
     """The sum of a number a column over each document's columns; each by itself, to the last bit."""
     rows, found = _marked(documents.matrix), np.empty((len(documents), 1))
@@ -105,7 +123,7 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
         stage = Stage(ones, nothing, np.zeros((0, rows.shape[1])))
         return Terms(_marked(rows), (stage,), nothing, None if turned is None else _marked(turned))
 
-    possible = WithinColumns(np.asarray(_apart(observables, pool) > 0.5))
+    possible = _within(observables, pool)
     known = Equations(counts, of_all=False, possible=possible)
     return what_they_say("counts-match", observables, documents, terms, known)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
-from ksdp.audit.statistics.additions import at_even_steps
+from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, rounds_of
 from ksdp.audit.statistics.ruled_out import Possible
@@ -20,7 +20,7 @@ from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Additive, filtered
 
-__all__ = ["MOST_ROWS", "Equations", "own_mechanism", "what_they_say"]
+__all__ = ["MOST_ROWS", "Equations", "added_variance", "own_mechanism", "what_they_say"]
 
 Floats = NDArray[np.float64]
 
@@ -57,6 +57,16 @@ class Equations:
 def own_mechanism(mechanism: Mechanism | None) -> Any:
     """The mechanism, or the one that it adds noise to."""
     return getattr(mechanism, "inner", mechanism)
+
+
+def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> float:
+    """Of the noise that `noisy` adds to each entry of what another mechanism releases; 0 where nobody does."""
+    around: Any = mechanism
+    if not hasattr(around, "inner") or not hasattr(around, "deviation") or not getattr(around, "noise", 0.0):
+        return 0.0
+    known = around.deviation(name)
+    size = around.noise * float(np.sqrt(np.square(array).mean())) if known is None else known
+    return float(size) ** 2
 
 
 def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats, sp.csr_array]:
@@ -96,7 +106,11 @@ def what_they_say(
     def compute() -> _Told | tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
         fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
-        left, may, rows = None, None, unknown
+        left, may = None, None
+        if pool.possible is not None:
+            before = _left(unknown, shares, _of_unknown(pool, pool.possible, unknown.shape[0]))
+            unknown, shares, turned = (unknown, shares, turned) if before is None else (*before, None)
+        rows = unknown
         if known.possible is not None:
             may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
             left = _left(rows, shares, may)
@@ -110,6 +124,8 @@ def what_they_say(
         if fit is not None:
             said = np.full(rows.shape[0], RULED_OUT)
             said[slice(None) if left is None else may] = fit.said
+            if may is not None:
+                said[~may] = RULED_OUT
             return _Told(rows, said, fit)
         noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
         if left is not None and isinstance(made, TermNumbers):
@@ -124,7 +140,7 @@ def what_they_say(
     if isinstance(found, _Told):
         key = ("place among those who may be in", pool)
         places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
-        said = found.said[places]
+        said = np.where(_left_before(documents), found.said[places], RULED_OUT)
         unknown = places < 0
         if unknown.any():
             others = _possibly(
@@ -152,7 +168,7 @@ def _possibly(
     asked: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """What is said of documents, of some where these are `asked` for; `RULED_OUT` of all that cannot be in."""
-    if known.possible is None and asked is None:
+    if known.possible is None and asked is None and documents.possible is None:
         return say(documents.matrix)
     may = _who_may(known.possible, documents)
     places = np.flatnonzero(may if asked is None else may & asked)
@@ -163,12 +179,26 @@ def _possibly(
 
 def _who_may(possible: Possible | None, documents: Documents) -> NDArray[np.bool_]:
     """Which documents the run may have held; which groups, all of whose documents it may have held."""
-    if possible is None:
-        return np.ones(len(documents), np.bool_)
     if documents.rows is not None and documents.starts is not None:
         # What a group adds is what its documents add, not what their sum would.
         return np.logical_and.reduceat(_who_may(possible, documents.rows), documents.starts[:-1])
-    return possible(documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix)))
+    before = _left_before(documents)
+    if possible is None:
+        return before
+    return before & possible(
+        documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix))
+    )
+
+
+def _left_before(documents: Documents) -> NDArray[np.bool_]:
+    """Which documents the run may have held by what it announced before, each by itself."""
+    return np.ones(len(documents), np.bool_) if documents.possible is None else documents.possible
+
+
+def _of_unknown(pool: Pool, possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
+    """The same, of those of whom nobody knows; of others' documents nobody is left out."""
+    drawn = possible[:: even_step(len(possible), MOST_ROWS)]
+    return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 
 
 def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats) -> Fitted | None:

@@ -8,7 +8,7 @@ What is expected of any run, before it, is worked out once, in the columns that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ksdp.audit.csr_rows import emptied
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.document_counts import KEPT_COLUMNS, expected_counts
+from ksdp.audit.statistics.document_counts import KEPT_COLUMNS, Allowed, counts_allow, expected_counts
 from ksdp.audit.statistics.products import announced
 
 __all__ = ["as_in_run", "evaluated", "expected_shapes"]
@@ -92,7 +92,12 @@ def as_in_run(statistic: Statistic, observables: Observables, documents: Documen
         return documents
 
     def compute() -> Documents:
-        return _cut(documents, kept, lambda pool: observables.derive(("kept", pool), lambda: _pool(pool, kept)))
+        possible = counts_allow(observables, documents.made_of)
+
+        def pool_of(pool: Pool) -> Pool:
+            return cast(Pool, observables.derive(("kept", pool), lambda: _pool(pool, kept, possible)))
+
+        return _cut(documents, kept, pool_of, possible)
 
     return cast(Documents, observables.derive(("kept", documents), compute))
 
@@ -158,14 +163,17 @@ def _stay(pool: Pool) -> Kept:
     return kept if kept.any() else np.ones_like(kept)
 
 
-def _pool(pool: Pool, kept: Kept) -> Pool:
+def _pool(pool: Pool, kept: Kept, possible: Allowed | None = None) -> Pool:
     own = pool.mechanism
     inside = _Within(own, kept) if isinstance(own, _Cuts) else own  # nobody can run what was recorded
     fixed = None if pool.fixed is None else emptied(pool.fixed, kept)
-    return replace(pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside)
+    may = None if possible is None else possible(pool.drawn)
+    return replace(pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside, possible=may)
 
 
-def _cut(documents: Documents, kept: Kept, pool_of: Any) -> Documents:
+def _cut(
+    documents: Documents, kept: Kept, pool_of: Callable[[Pool], Pool], possible: Allowed | None = None
+) -> Documents:
     """The same documents, population and groups without what stands in other columns."""
 
     def cut(some: Documents | None) -> Documents | None:
@@ -179,6 +187,7 @@ def _cut(documents: Documents, kept: Kept, pool_of: Any) -> Documents:
             some.starts,
             cut(some.population),
             pool,
+            possible=None if possible is None else possible(some.matrix),
         )
 
     found = cut(documents)

@@ -13,20 +13,31 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say
+from ksdp.audit.statistics.equations import Equations, added_variance, own_mechanism, what_they_say
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["Adds", "NoisySums", "ReleasesMatch", "moment_numbers"]
+__all__ = ["Added", "Adds", "NoisySums", "ReleasesMatch", "moment_numbers", "nothing_added"]
+
+Added = Callable[[str, Floats], float]
+"""The variance of what `noisy` added to each entry of an announced array, given its name and the array."""
 
 Adds = Callable[[sp.csr_array], TermNumbers]
 """What each document adds to the sums of a run."""
 
 
+def nothing_added(name: str, array: Floats) -> float:
+    """The variance of what was added to an array, where nobody added anything."""
+    return 0.0
+
+
 class NoisySums(Protocol):
     """A mechanism that releases, with noise, sums of what each document adds, given what was released before."""
 
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
-        """What documents add to the sums of a run, and these sums, where databases are made of `pool`."""
+    def as_equations(self, observables: Observables, pool: Pool, added: Added) -> tuple[Adds, Equations]:
+        """What documents add to the sums of a run, and these sums, where databases are made of `pool`.
+
+        The variance of an entry is that of the mechanism's own noise and what was `added` on top of it.
+        """
         ...
 
 
@@ -54,8 +65,12 @@ class ReleasesMatch:
         """One number a document, shape (n_documents,)."""
         pool = documents.made_of
         own: NoisySums = own_mechanism(pool.mechanism)
+
+        def added(name: str, array: Floats) -> float:
+            return added_variance(pool.mechanism, name, array)
+
         made: tuple[Adds, Equations] = observables.derive(
-            (self.name, "equations", pool), lambda: own.as_equations(observables, pool)
+            (self.name, "equations", pool), lambda: own.as_equations(observables, pool, added)
         )
         adds, known = made
 

@@ -7,7 +7,6 @@ What a document adds to them is known as it is (`round_terms`), so that they are
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +14,13 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.equations import MOST_ROWS, Equations, own_mechanism, what_they_say
+from ksdp.audit.statistics.equations import (
+    MOST_ROWS,
+    Equations,
+    added_variance,
+    own_mechanism,
+    what_they_say,
+)
 from ksdp.audit.statistics.expected import expected
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.rated_terms import RatedTerms
@@ -45,7 +50,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 5
+    version: int = 6
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -70,7 +75,9 @@ class SumsMatch:
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
-        noise = [np.full(a.size, _variance(documents.made_of, name, a)) for name, a in arrays.items()]
+        noise = [
+            np.full(a.size, added_variance(documents.made_of.mechanism, name, a)) for name, a in arrays.items()
+        ]
         exact = _exact(documents.made_of)
         possible: Possible | None = None
         if exact:
@@ -91,7 +98,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 5
+    version: int = 6
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -110,7 +117,7 @@ class BlocksMatch:
                 return block_numbers(rows, blocks, mean)
             return block_terms(rows, blocks, mean, turned)
 
-        noise = _variance(documents.made_of, "blocks", blocks[1:])
+        noise = added_variance(documents.made_of.mechanism, "blocks", blocks[1:])
         if noise:
             # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
             picture = expected(documents.made_of, blocks.shape[1], mean is not None)
@@ -143,7 +150,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 3
+    version: int = 4
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
@@ -169,9 +176,9 @@ class BlockSumsMatch:
             return replace(made, scalars=part_terms(rows, announced(observables, "V"))) if parts.size else made
 
         heights = {"blocks": sums, "": last, "part_squares": parts}
-        noise = [np.full(a.size, _variance(documents.made_of, n, a) if n else 0.0) for n, a in heights.items()]
-        whole = np.concatenate([a.ravel() for a in heights.values()])
         pool = documents.made_of
+        noise = [np.full(a.size, added_variance(pool.mechanism, n, a) if n else 0.0) for n, a in heights.items()]
+        whole = np.concatenate([a.ravel() for a in heights.values()])
         known = Equations(whole, np.concatenate(noise), exact=_exact(pool), possible=_within(sums, mean, pool))
         return what_they_say(self.name, observables, documents, terms, known)
 
@@ -179,16 +186,6 @@ class BlockSumsMatch:
 def _many(pool: Pool, entries: int) -> bool:
     """Whether filters are approached by steps: the same in every run, whoever is looked at."""
     return not solved_for(min(pool.drawn.shape[0], MOST_ROWS), entries)
-
-
-def _variance(pool: Pool, name: str, array: Floats) -> float:
-    """Of the noise that the mechanism adds to each entry of what it releases, where it does."""
-    noisy = pool.mechanism
-    if not hasattr(noisy, "deviation") or not getattr(noisy, "noise", 0.0):
-        return 0.0
-    known = cast(Any, noisy).deviation(name)
-    size = cast(Any, noisy).noise * float(np.sqrt(np.square(array).mean())) if known is None else known
-    return float(size) ** 2
 
 
 def _mean_of_all(mean: Floats, pool: Pool) -> Floats:

@@ -34,7 +34,8 @@ STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
-RELEASES = ("tests/audit/statistics/test_releases_match.py",)
+FIRST_ROUND = "tests/audit/statistics/test_first_round.py"
+RELEASES = ("tests/audit/statistics/test_releases_match.py", FIRST_ROUND)
 PEM = ("tests/audit/statistics/test_releases_match_pem.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
 PARTS = ("tests/audit/test_document_parts.py",)
@@ -772,7 +773,7 @@ MUTANTS: list[Mutant] = [
         ("rated = weights.ndim == 3  # an entry has a weight of its own", "rated = False"),
         ('done = min(done, int(observables["sweeps"].ravel()[0]))', "pass"),
         ("return np.asarray((mean * outside + own) / (outside + pool.fixed.shape[0]))", "return mean"),
-        ("return float(size) ** 2", "return 0.0"),
+        ("added_variance(documents.made_of.mechanism, name, a)", "0.0"),
         ("np.concatenate(noise), of_all=False, exact", "np.concatenate(noise), exact"),
         ("if exact:\n            first", "if False:\n            first"),
         ("if exact:\n            first", "if True:\n            first"),
@@ -795,6 +796,20 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/mechanisms/factorisation/test_nmf_svd_start.py",),
     ),
     *_of(
+        "audit/statistics/first_round.py",
+        ('"first_blocks": 2}', '"first_blocks": 1}'),
+        ("return Observables({**observables, **of_first})", "return observables"),
+        ("[:rounds]", ""),
+        tests=(FIRST_ROUND,),
+    ),
+    *_of(
+        "audit/mechanisms/privacy/noisy.py",
+        ("if self.noise else set[str]()", "if not self.noise else set[str]()"),
+        ("return (*brought, *(one", "return (*brought[:0], *(one"),
+        ("if set(one.needs) <= shown", "if True"),
+        tests=(FIRST_ROUND,),
+    ),
+    *_of(
         "audit/statistics/equations.py",
         ("not (pool.colluding and not known.of_all)", "True"),
         ("not (pool.colluding and not known.of_all)", "not pool.colluding"),
@@ -806,10 +821,17 @@ MUTANTS: list[Mutant] = [
         ("direction[at] = found", "direction[: len(at)] = found"),
         ("sums[at] - fewer.summed(shares)", "sums[: len(at)] - fewer.summed(shares)"),
         ("float(fewer.mean @ found)", "0.0"),
+        ("return float(size) ** 2", "return 0.0"),
         ("whole = made.work // max(made.rows.nnz, 1) * entries", "whole = made.work"),
         ("if left is not None:\n            unknown, shares, turned = *left, None", "if False:\n            pass"),
         ("said = np.full(len(documents), RULED_OUT)", "said = np.zeros(len(documents))"),
         ("said = np.full(rows.shape[0], RULED_OUT)", "said = np.zeros(rows.shape[0])"),
+        ("said[~may] = RULED_OUT", "pass"),
+        ("return before & possible(", "return possible("),
+        ("np.where(_left_before(documents), found.said[places], RULED_OUT)", "found.said[places]"),
+        ("if pool.possible is not None:\n", "if False:\n"),
+        ("is None and documents.possible is None:", "is None:"),
+        ("np.ones(rows - len(drawn), np.bool_)", "np.zeros(rows - len(drawn), np.bool_)"),
         ("if documents.rows is not None and documents.starts is not None:", "if False:"),
         ("np.logical_and.reduceat", "np.logical_or.reduceat"),
         ("if known.exact and isinstance(made, TermNumbers)", "if isinstance(made, TermNumbers)"),
@@ -820,7 +842,7 @@ MUTANTS: list[Mutant] = [
         ("< MORE * made.rows.shape[0]", "< 0"),
         ("sums[at] - narrow.summed(shares)", "sums[: len(at)] - narrow.summed(shares)"),
         ("or pairs > MOST_PAIRS", ""),
-        tests=(*ROUNDS, ONE_BY_ONE),
+        tests=(*ROUNDS, ONE_BY_ONE, *KEPT),
     ),
     *_of(
         "audit/statistics/one_by_one.py",
@@ -881,13 +903,15 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/mechanisms/privacy/fedpower_steps.py",
-        ("np.square(size * deviations)", "np.square(deviations)"),
+        ("size**2 * np.repeat", "np.repeat"),
+        ('np.square(deviations) + added("uploads", uploads)', "np.square(deviations)"),
         ("Equations(size * uploads.ravel(), noise, alone=True)", "Equations(size * uploads.ravel(), noise)"),
         ("Equations(size * uploads.ravel(), noise", "Equations(uploads.ravel(), noise"),
         tests=RELEASES,
     ),
     *_of(
         "audit/mechanisms/privacy/hardt_roth.py",
+        ('np.square(deviations) + added("sums", sums)', "np.square(deviations)"),
         ("own, blocks = None if known is None else self.bounded(known)", "own, blocks = None"),
         ("self.noise_factor * self.deviation(block) for", "self.deviation(block) for"),
         ("pool.fixed if pool.colluding else None", "None"),
@@ -899,16 +923,23 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/mechanisms/pem/mechanisms.py",
-        ("(counts, of_counts)], pool.share)", "(counts, of_counts)], 0.0)"),
-        ("init().blocks[0])], pool.share)", "init().blocks[0])], 0.0)"),
+        ("self.equations(both, pool.share)", "self.equations(both, 0.0)"),
+        ("self.equations([one], pool.share)", "self.equations([one], 0.0)"),
         ("self.equations(parts, pool.share)", "self.equations(parts, 0.0)"),
-        tests=PEM,
+        ('added("sums", sums)', 'added("counts", sums)'),
+        ('added("counts", counts)', "0.0"),
+        ('added("gradients", gradients)', "0.0"),
+        ('added("items", items)', "0.0"),
+        ('added("pairs", pairs)', "0.0"),
+        tests=(*PEM, FIRST_ROUND),
     ),
     *_of(
         "audit/mechanisms/privacy/dp_nmf.py",
         ("pool.fixed if pool.colluding else pool.drawn[:0]", "pool.drawn[:0]"),
         ("clipped_sweeps(clip_rows(rows, self.row_bound), topics", "clipped_sweeps(rows, topics"),
         ("self.deviation(sums.shape[-1]) ** 2", "self.deviation(sums.shape[-1])"),
+        ("own_noise + added(name, a)", "own_noise"),
+        ("own_noise + added(name, a)", 'own_noise + added("sums", a)'),
         ("Equations(known, noise, of_all=False)", "Equations(known, noise)"),
         ("total = seen + self._share(own, W, squares, T, t)", "total = seen"),
         tests=RELEASES,
@@ -936,10 +967,11 @@ MUTANTS: list[Mutant] = [
         "audit/mechanisms/pem/base.py",
         ("hidden, rate = self.servers - self.colluding", "hidden, rate = self.servers"),
         ("values.ravel() / rate", "values.ravel()"),
-        ("self.budget(), hidden) / rate**2", "self.budget(), hidden)"),
+        ("hidden) + more) / rate**2", "hidden) + more)"),
+        ("hidden) + more) / rate**2", "hidden)) / rate**2"),
         ("coins = (1 - rate) / rate / max(1 - share, 1e-3)", "coins = 0.0"),
         ("of_all=False, shrink=coins", "shrink=coins"),
-        tests=PEM,
+        tests=(*PEM, FIRST_ROUND),
     ),
     *_of(
         "audit/statistics/rated_match.py",
@@ -1063,7 +1095,7 @@ MUTANTS: list[Mutant] = [
         ("np.asarray(pool.share * drawn + pool.fixed_share * others)", "np.asarray(pool.share * drawn)"),
         ("return np.asarray(counts - _of_pool(pool)[1]) if known else counts", "return counts"),
         ("_apart(observables, pool) > 0.5", "_apart(observables, pool) > 1.5"),
-        ("possible = WithinColumns(np.asarray(_apart(observables, pool) > 0.5))", "possible = None"),
+        ("possible = _within(observables, pool)", "possible = None"),
         ("np.minimum.reduceat", "np.maximum.reduceat"),
         ("apart = counts - pool.share * drawn - fixed", "apart = counts - pool.share * drawn"),
         ("for by in (1, 2)]", "for by in (2, 1)]"),
@@ -1078,7 +1110,9 @@ MUTANTS: list[Mutant] = [
         ("isinstance(inner, tuple)", "False"),
         ('a.name.startswith(f"run{place}_")', "True"),
         ("expected_counts(pool) >= pool.mechanism.at_least", "expected_counts(pool) >= 0"),
-        tests=COUNTS,
+        ("possible(some.matrix)", "None"),
+        ("mechanism=inside, possible=may", "mechanism=inside"),
+        tests=(*COUNTS, *KEPT),
     ),
     *_of(
         "audit/mechanisms/factorisation/pd_nmf.py",

@@ -37,7 +37,7 @@ from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, check_sampler
 from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
-from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch
+from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
 
 __all__ = ["PemMechanism"]
 
@@ -146,7 +146,9 @@ class PemMechanism(ABC):
         """A worst case: two databases that differ in one record; the coalition holds all the others."""
 
     @abstractmethod
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
         """What records add to all sums of a run, and these sums (`statistics.releases_match`)."""
 
     @property
@@ -154,14 +156,18 @@ class PemMechanism(ABC):
         """What the aggregator can look at besides: what all sums together hold of a record."""
         return (ReleasesMatch(self.summed),)
 
-    def equations(self, parts: Sequence[tuple[Floats, VectorBlock]], share: float) -> Equations:
-        """Announced sums, each with its block, where a database holds a record with probability `share`.
+    def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> Equations:
+        """Announced sums, where a database holds a record with probability `share`.
 
+        Each with its block, and the variance of what was added to it besides the servers' noise.
         A record that is sampled is in a sum by a coin of its own, which is as good as noise of its terms' size.
         """
         hidden, rate = self.servers - self.colluding, self.sampling
-        sums = np.concatenate([values.ravel() / rate for values, _ in parts])
-        noise = [np.full(v.size, noise_variance(block, self.budget(), hidden) / rate**2) for v, block in parts]
+        sums = np.concatenate([values.ravel() / rate for values, _, _ in parts])
+        noise = [
+            np.full(values.size, (noise_variance(block, self.budget(), hidden) + more) / rate**2)
+            for values, block, more in parts
+        ]
         coins = (1 - rate) / rate / max(1 - share, 1e-3)
         return Equations(sums, np.concatenate(noise), of_all=False, shrink=coins)
 

@@ -30,7 +30,7 @@ from ksdp.audit.mechanisms.pem.worst_pairs import apriori_pair, kmeans_pair, log
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Adds
+from ksdp.audit.statistics.releases_match import Added, Adds, nothing_added
 
 __all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
 
@@ -108,12 +108,15 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         }
         return Observables(arrays)
 
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
         """Of all sums, then of all counts."""
         sums, counts = announced(observables, "sums"), announced(observables, "counts")
         algorithm, centres = self.algorithm(sums.shape[-1]), announced(observables, "centres")
         of_sums, of_counts = algorithm.init().blocks
-        known = self.equations([(sums, of_sums), (counts, of_counts)], pool.share)
+        both = [(sums, of_sums, added("sums", sums)), (counts, of_counts, added("counts", counts))]
+        known = self.equations(both, pool.share)
         return lambda records: added_to_clusters(algorithm, centres, records), known
 
 
@@ -188,11 +191,14 @@ class PEMLogistic(LogisticParameters, PemMechanism):
         }
         return Observables(arrays)
 
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
         """Of the gradients of all iterations."""
         gradients, weights = announced(observables, "gradients"), announced(observables, "weights")
         algorithm = self.algorithm(gradients.shape[-1])
-        known = self.equations([(gradients, algorithm.init().blocks[0])], pool.share)
+        one = (gradients, algorithm.init().blocks[0], added("gradients", gradients))
+        known = self.equations([one], pool.share)
         return lambda records: added_to_gradients(algorithm, weights, records), known
 
 
@@ -260,14 +266,16 @@ class PEMApriori(AprioriParameters, PemMechanism):
         shares = np.maximum(run.totals[0].values[0], 0.0) / max(run.totals[0].rows, 1)
         return Observables({"items": items, "pairs": pairs.toarray(), "T": shares[None]})
 
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
         """Of the counts of all items, then of the pairs that were counted."""
         items, counted = announced(observables, "items"), self._counted(observables)
         algorithm = self.algorithm(len(items))
-        parts = [(items, algorithm.init().blocks[0])]
+        parts = [(items, algorithm.init().blocks[0], added("items", items))]
         if len(counted):
             pairs = announced(observables, "pairs")[tuple(counted.T)]
-            parts.append((pairs, algorithm.block(2, len(counted))))
+            parts.append((pairs, algorithm.block(2, len(counted)), added("pairs", pairs)))
         return lambda records: added_to_counts(algorithm, counted, records), self.equations(parts, pool.share)
 
     def _counted(self, observables: Observables) -> NDArray[np.int64]:

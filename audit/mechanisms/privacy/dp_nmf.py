@@ -26,7 +26,7 @@ from ksdp.audit.statistics.clipped_sweeps import clipped_sweeps
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch
+from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["DPNMF"]
@@ -197,7 +197,9 @@ class DPNMF(GaussianReleases):
         """What a party of a run can look at besides: what each sum holds of a document."""
         return () if self.opens == OPENS[1] else (ReleasesMatch(("sums", "weights")),)
 
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
         """w (x - other topics' part) and w^2 of each topic and sweep, clipped, and the noisy sums of these.
 
         Topics follow from the sums; what a coalition adds is worked out without its own noise.
@@ -207,7 +209,9 @@ class DPNMF(GaussianReleases):
         own = clip_rows(known_rows, self.row_bound)
         topics = self._topics(np.concatenate([sums, weights[..., None]], axis=2), own)
         known = np.concatenate([sums.ravel(), weights.ravel()])
-        noise = np.full(known.size, self.deviation(sums.shape[-1]) ** 2)
+        own_noise = self.deviation(sums.shape[-1]) ** 2
+        parts = {"sums": sums, "weights": weights}
+        noise = np.concatenate([np.full(a.size, own_noise + added(name, a)) for name, a in parts.items()])
 
         def adds(rows: sp.csr_array) -> TermNumbers:
             return clipped_sweeps(clip_rows(rows, self.row_bound), topics, self._bound)

@@ -31,7 +31,7 @@ from ksdp.audit.mechanisms.privacy.noise import check_budget
 from ksdp.audit.mechanisms.privacy.record_bounds import worst_pair
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
-from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch
+from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
 
 __all__ = ["FedPower"]
 
@@ -175,9 +175,11 @@ class FedPower(PeriodicPower):
         shown = set(SENT) <= set(self.announce or self.opened)
         return (ReleasesMatch(SENT),) if shown and self.period == 1 else ()
 
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
         """x <x, z> for the rows z of each block, and the victim's noisy uploads of these."""
-        return released_uploads(self.uploaded, observables, pool)
+        return released_uploads(self.uploaded, observables, pool, added)
 
     def uploaded(self, means: Matrix, sizes: tuple[int, ...]) -> tuple[Matrix, Matrix]:
         """Z^T of every upload, and the deviation of its noise, with `period` 1; `sizes` are the victim's first."""

@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Adds, moment_numbers
+from ksdp.audit.statistics.releases_match import Added, Adds, moment_numbers
 
 __all__ = [
     "SENT",
@@ -102,19 +102,23 @@ def check_given_noise(noise: float | None, central_noise: float | None) -> None:
 
 
 def released_uploads(
-    uploaded: Callable[[Matrix, tuple[int, ...]], tuple[Matrix, Matrix]], observables: Observables, pool: Pool
+    uploaded: Callable[[Matrix, tuple[int, ...]], tuple[Matrix, Matrix]],
+    observables: Observables,
+    pool: Pool,
+    added: Added,
 ) -> tuple[Adds, Equations]:
     """A victim's uploads X^T X z / s, s its rows, as equations in who is among these.
 
     Parameters
     ----------
     uploaded : the rows z of every upload and the deviations of its noise, from the means and the parties' sizes
+    added : variance of what was added to announced arrays besides
     """
     means, uploads = (announced(observables, name) for name in SENT)
     size = max(round(pool.share * pool.drawn.shape[0]), 1)
     others = () if pool.fixed is None else (max(round(pool.fixed_share * pool.fixed.shape[0]), 1),)
     blocks, deviations = uploaded(means, (size, *others))
-    noise = np.repeat(np.square(size * deviations), uploads[0].size)
+    noise = size**2 * np.repeat(np.square(deviations) + added("uploads", uploads), uploads[0].size)
     return lambda rows: moment_numbers(rows, blocks), Equations(size * uploads.ravel(), noise, alone=True)
 
 

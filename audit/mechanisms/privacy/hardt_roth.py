@@ -29,7 +29,7 @@ from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Adds, ReleasesMatch, moment_numbers
+from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
 
 __all__ = ["BrokenPower", "HardtRoth"]
 
@@ -173,11 +173,13 @@ class HardtRoth(GaussianReleases):
         shown = self.opens != OPENS[1] and "sums" in (self.announce or ("sums",))
         return (ReleasesMatch(),) if shown else ()
 
-    def as_equations(self, observables: Observables, pool: Pool) -> tuple[Adds, Equations]:
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
         """x <x, z> for the rows z of each block, and the noisy sums of these (`statistics.releases_match`)."""
         sums = announced(observables, "sums")
         blocks, deviations = self.asked(sums, pool.fixed if pool.colluding else None)
-        noise = np.repeat(np.square(deviations), sums[0].size)
+        noise = np.repeat(np.square(deviations) + added("sums", sums), sums[0].size)
         known = Equations(sums.ravel(), noise, of_all=False)
         return lambda rows: moment_numbers(self.bounded(rows), blocks), known
 

@@ -13,12 +13,19 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.around import Around
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables, Releases, opens_of
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables, Releases, opened, opens_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
+from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.first_round import first_rounds
+from ksdp.audit.statistics.rounds_match import ROUNDS_MATCH
 from ksdp.audit.verdicts.certificate import pair_advantage
 
 __all__ = ["Noisy"]
+
+_MANY = 2**20
+"""Features of which names are asked: more than any rank."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,8 @@ class Noisy(Around):
             raise SpecError(
                 "`mechanism` must not be counted: counts are announced as they are, and decide columns."
             )
+        if isinstance(inner, Together):
+            raise SpecError("`mechanism` must not be several runs: add the noise to each of them.")
         if getattr(inner, "start", "") == "nnsvd" and self.opens != OPENS[1]:
             raise SpecError(
                 '`start` must not be "nnsvd" with noise: what makes that start has entries of both signs.'
@@ -129,6 +138,13 @@ class Noisy(Around):
     def opened(self) -> tuple[str, ...]:
         """Everything that it shows them, where it is told to leave some out."""
         return tuple(getattr(self.inner, "opened", ()))
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Those that the other mechanism brings; filters of rounds besides by the first round alone."""
+        brought: tuple[Statistic, ...] = getattr(self.inner, "statistics", ())
+        shown = set(opened(self.inner, _MANY)) if self.noise else set[str]()
+        return (*brought, *(one for one in first_rounds((*ROUNDS_MATCH, *brought)) if set(one.needs) <= shown))
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of the other mechanism."""

@@ -13,8 +13,10 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
+from ksdp.audit.statistics import terms
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
+from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
 from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 from ksdp.audit.statistics.over_rows import OverRows
@@ -160,6 +162,59 @@ def test_several_runs_together_are_cut_each_by_itself() -> None:
         # Some of them, as an audit looks at who was in a run and else at every fourth.
         some = evaluated(of[f"run1-{name}"], Observables(seen), both.at(np.array([31, 2])))
         np.testing.assert_array_equal(some, found[[31, 2]])
+
+
+@pytest.mark.parametrize("others", ["none", "fixed", "drawn", "colluding"])
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", SumsMatch()), ("pd-svd", BlocksMatch())])
+def test_who_has_a_column_that_nobody_has_is_ruled_out_of_every_round(
+    name: str, statistic: Any, many: bool, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the column went; never who was in, though its twin in the columns that stay cannot have been."""
+    if many:
+        monkeypatch.setattr(terms, "DENSE", 0)
+    dense, rng = rows(40, 60, seed=4).toarray(), np.random.default_rng(3)
+    held = np.isin(np.arange(41), rng.choice(40, 5, replace=False))
+    dense[:, 30:] *= rng.random((40, 30)) < 0.3
+    dense[held[:40], 59] = 0.0
+    twin = dense[np.flatnonzero(held)[0]].copy()
+    twin[59] = 1.0
+    dense = np.vstack([twin, dense])  # the twin first: it is whom the document would be taken for
+    held = np.concatenate([[False], held[:40]])
+    matrix = canonical(sp.csr_array(dense))
+    fixed = canonical(sp.csr_array(rows(6, 60, seed=9).toarray() * (np.arange(60) < 30)))
+    counted = Counted(name, at_least=3, parameters=PARAMETERS[name])
+    parties, known = [sp.csr_array(matrix[np.flatnonzero(held)])], {}
+    if others != "none":
+        parties.append(sp.csr_array(fixed[::2]) if others == "drawn" else fixed)
+        known = {"fixed": fixed, "colluding": others == "colluding"} | (
+            {"fixed_share": 0.5} if others == "drawn" else {}
+        )
+    coalition = frozenset({1}) if others == "colluding" else frozenset[int]()
+    seen = counted.run(Database(tuple(parties), coalition), np.random.default_rng(0))
+    documents = Documents(matrix, pool=Pool(matrix, 5 / 41, mechanism=counted, **known))
+    impossible = COUNTS_MATCH.evaluate(seen, documents) == RULED_OUT
+    found = evaluated(statistic, seen, documents)
+    assert impossible[0]
+    assert (found[impossible] == RULED_OUT).all()
+    assert (found[held] != RULED_OUT).all()
+    assert impossible.sum() > 10
+    for places in ([0], [7, 3], np.flatnonzero(held)[:2]):
+        some = evaluated(statistic, seen, documents.at(np.asarray(places)))
+        np.testing.assert_array_equal(some, found[np.asarray(places)])
+    pairs = sp.csr_array(np.kron(np.eye(20), np.ones(2))) @ matrix[1:]
+    each = Documents(sp.csr_array(matrix[1:]), pool=documents.pool)
+    groups = Documents(canonical(sp.csr_array(pairs)), {}, each, np.arange(0, 41, 2), None, documents.pool)
+    out = evaluated(statistic, seen, groups) == RULED_OUT
+    alone = evaluated(statistic, seen, each) == RULED_OUT
+    np.testing.assert_array_equal(out, alone.reshape(20, 2).any(axis=1))
+
+
+def test_without_counts_to_be_seen_nobody_is_ruled_out_by_them() -> None:
+    _, seen, documents, _ = a_run("pd-svd")
+    hidden = Observables({name: array for name, array in seen.items() if name != "document_counts"})
+    assert as_in_run(BlocksMatch(), hidden, documents).possible is None
+    assert as_in_run(BlocksMatch(), seen, documents).possible is not None
 
 
 def test_columns_decide_who_is_possible() -> None:

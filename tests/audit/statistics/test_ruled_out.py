@@ -329,6 +329,22 @@ def test_where_nobody_fits_everybody_is_reckoned_with() -> None:
     assert np.isfinite(SumsMatch().evaluate(Observables(seen), other)).all()
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_where_hardly_anybody_fits_the_others_are_ruled_out_all_the_same(
+    left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too few to be fitted by themselves, of sums that outnumber documents: all are, and not all are told."""
+    monkeypatch.setattr(module, "DENSE", 0)
+    mechanism, matrix = PDNMF(rank=2), sp.csr_array(rows()[:12])
+    seen = dict(mechanism.run(Database((matrix,)), COINS))
+    first = matrix[[4]].toarray()[0] > 0
+    assert (matrix.toarray()[:, ~first].sum(axis=1) > 0).sum() == 11
+    seen["sums"] = seen["sums"].copy()
+    seen["sums"][0, 0] = np.where(first, seen["sums"][0, 0], 0.0) * left
+    found = SumsMatch().evaluate(Observables(seen), Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism)))
+    assert np.flatnonzero(found != RULED_OUT).tolist() == [4] * left
+
+
 def replace_first(sums: np.ndarray) -> np.ndarray:
     found = sums.copy()
     found[0, 0] = 0.0

@@ -31,7 +31,7 @@ from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.levers import rows_hash
 
-from .entering import enter, signed_clearance
+from .entering import NOW, enter, signed_clearance
 
 NAMES = ("ada", "bob", "cal")
 TERMS = [f"t{place:02d}" for place in range(14)]

@@ -1,0 +1,150 @@
+"""Filters of rounds where `noisy` adds noise: both noises are reckoned with; the first round stands alone too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import canonical
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.first_round import OfFirstRound
+from ksdp.audit.statistics.releases_match import ReleasesMatch
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
+
+N, D = 60, 50
+
+
+@pytest.fixture(scope="module")
+def rows() -> sp.csr_array:
+    rng = np.random.default_rng(3)
+    found = rng.poisson(0.4, (N, D)).astype(float)
+    found[:, 0] += 1.0
+    return canonical(sp.csr_array(found / np.linalg.norm(found, axis=1)[:, None]))
+
+
+FEDPOWER = {"rank": 2, "iterations": 3, "period": 1, "noise": 1e-3, "central_noise": 1e-3}
+NOISY: list[tuple[str, dict[str, Any], set[str]]] = [
+    ("fedpower", FEDPOWER, {"releases-match", "first-releases-match"}),
+    ("hardt-roth", {"rank": 2, "iterations": 3}, {"releases-match", "first-releases-match"}),
+    ("dp-nmf", {"rank": 2, "sweeps": 2}, {"releases-match", "first-releases-match"}),
+    ("pem-kmeans", {"clusters": 2}, {"releases-match", "first-releases-match"}),
+    ("pem-logistic", {}, {"releases-match", "first-releases-match"}),
+    ("pem-apriori", {}, {"releases-match"}),
+    ("pd-nmf", {"rank": 2}, {"first-sums-match"}),
+    ("pd-svd", {"rank": 2, "solver": "power"}, {"first-blocks-match"}),
+    ("pd-nmf", {"rank": 2, "opens": "final"}, set()),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters", "brought"), NOISY)
+def test_noise_around_a_mechanism_hides_none_of_its_filters(
+    name: str, parameters: dict[str, Any], brought: set[str]
+) -> None:
+    assert {s.name for s in Noisy(name, 0.1, parameters).statistics} == brought
+    own = {s.name for s in getattr(make_mechanism(name, parameters), "statistics", ())}
+    assert {s.name for s in Noisy(name, 0.0, parameters).statistics} == own
+
+
+def pulled(name: str, parameters: dict[str, Any], sizes: dict[str, float], rows: sp.csr_array) -> Observables:
+    held = sp.csr_array(rows[: N // 2])
+    return Noisy(name, 1.0, parameters, scale=sizes).run(Database((held,)), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "named"),
+    [
+        ("fedpower", FEDPOWER, ("uploads",)),
+        ("hardt-roth", {"rank": 2, "iterations": 3, "epsilon": 30.0}, ("sums",)),
+        ("dp-nmf", {"rank": 2, "sweeps": 2, "epsilon": 30.0}, ("sums", "weights")),
+        ("pem-kmeans", {"clusters": 2, "iterations": 2, "epsilon": 30.0}, ("sums", "counts")),
+        ("pem-logistic", {"iterations": 2, "epsilon": 30.0}, ("gradients",)),
+        ("pem-apriori", {"epsilon": 30.0}, ("items", "pairs")),
+    ],
+)
+def test_the_variance_of_an_entry_is_that_of_both_noises(
+    name: str, parameters: dict[str, Any], named: tuple[str, ...], rows: sp.csr_array
+) -> None:
+    """What is added to one array is added to the variance of its entries, in units of these, and to no other's."""
+    inner: Any = make_mechanism(name, parameters)
+    seen = inner.run(Database((sp.csr_array(rows[: N // 2]),)), np.random.default_rng(0))
+    pool = Pool(rows, 0.5, mechanism=inner)
+    alone = np.broadcast_to(inner.as_equations(seen, pool)[1].noise, inner.as_equations(seen, pool)[1].sums.shape)
+    unit = N // 2 if name == "fedpower" else 1.0
+    more = np.zeros_like(alone)
+    for number, array in enumerate(named, start=1):
+        _, known = inner.as_equations(seen, pool, lambda other, _, a=array: 2.0 if other == a else 0.0)
+        extra = known.noise - alone
+        np.testing.assert_allclose(extra[extra > 0.5], 2.0 * unit**2, rtol=1e-6)
+        more += number * (extra > 0.5)
+    assert set(np.unique(more)) == set(range(1, len(named) + 1)), "every entry has one array's noise"
+
+
+def test_the_filter_is_told_how_much_was_added(rows: sp.csr_array) -> None:
+    """Much noise on the sums, and none of the mechanism's own to speak of: terms times sums over that noise."""
+    parameters = {"rank": 2, "iterations": 2, "epsilon": 1e9}
+    noisy = Noisy("hardt-roth", 1.0, parameters, scale={"sums": 200.0, "V": 1.0})
+    seen = pulled("hardt-roth", parameters, {"sums": 200.0, "V": 1.0}, rows)
+    found = ReleasesMatch().evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=noisy)))
+    adds, known = noisy.inner.as_equations(seen, Pool(rows))  # type: ignore[attr-defined]
+    terms = adds(rows).written()
+    plain = (terms - terms.mean(axis=0)) @ (known.sums - 0.5 * terms.sum(axis=0))
+    assert np.corrcoef(found, plain)[0, 1] > 0.9999
+
+
+def told(statistic: Statistic, mechanism: Noisy, rows: sp.csr_array) -> float:
+    """The chance that a document that is in is above one that is not, over some runs."""
+    documents, chances = Documents(rows, pool=Pool(rows, 0.5, mechanism=mechanism)), []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        held = np.isin(np.arange(N), rng.choice(N, N // 2, replace=False))
+        found = statistic.evaluate(mechanism.run(Database((sp.csr_array(rows[held]),)), rng), documents)
+        chances.append((found[held][:, None] > found[~held]).mean())
+    return float(np.mean(chances))
+
+
+def test_noise_blurs_later_rounds_and_not_the_first(rows: sp.csr_array) -> None:
+    """FedPower's uploads with little noise, of blocks that follow from means with much."""
+    noisy = Noisy("fedpower", 1.0, FEDPOWER, scale={"uploads": 1e-3, "means": 1.0, "scales": 1.0, "V": 1.0})
+    every, first = (told(one, noisy, rows) for one in (noisy.statistics[0], noisy.statistics[1]))
+    assert first > every + 0.1
+
+
+def test_the_first_round_is_what_a_run_of_one_round_would_say(rows: sp.csr_array) -> None:
+    long, short = ({"rank": 2, "iterations": count, "epsilon": 30.0} for count in (3, 1))
+    held, found = sp.csr_array(rows[: N // 2]), []
+    for statistic, own in ((OfFirstRound(ReleasesMatch()), long), (ReleasesMatch(), long | short)):
+        mechanism: Any = make_mechanism("hardt-roth", long)
+        seen = dict(mechanism.run(Database((held,)), np.random.default_rng(0)))
+        seen["sums"] = seen["sums"][: own["iterations"]]
+        documents = Documents(rows, pool=Pool(rows, 0.5, mechanism=mechanism))
+        found.append(statistic.evaluate(Observables(seen), documents))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "name", "cut"),
+    [
+        (BlocksMatch(), "pd-svd", {"first_blocks": 2}),
+        (SumsMatch(), "pd-nmf", {"topics": 2, "sums": 1, "weights": 1}),
+        (BlockSumsMatch(), "sigma-svd", {"first_blocks": 2, "block_sums": 1}),
+    ],
+)
+def test_what_is_there_before_the_first_round_belongs_to_it(
+    statistic: Statistic, name: str, cut: dict[str, int], rows: sp.csr_array
+) -> None:
+    mechanism = make_mechanism(name, {"rank": 2})
+    seen = mechanism.run(Database((sp.csr_array(rows[: N // 2]),)), np.random.default_rng(0))
+    documents = Documents(rows, pool=Pool(rows, 0.5, mechanism=mechanism))
+    wanted = statistic.evaluate(
+        Observables({**seen, **{key: seen[key][:rounds] for key, rounds in cut.items()}}), documents
+    )
+    found = OfFirstRound(statistic).evaluate(seen, documents)
+    np.testing.assert_array_equal(found, wanted)
+    assert np.ptp(found) > 0.0
+    assert (found != statistic.evaluate(seen, documents)).any()
