@@ -43,9 +43,9 @@ _MOST_PERMUTATIONS = 200_000
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
-# A mean and a covariance of some dozen coefficients need no more documents.
+# A mean and a covariance of a few dozen coefficients need no more documents.
 _POPULATION = 1024
-# Families whose last bit hangs on a document's place among others.
+# Families whose last bit depends on a document's place among others.
 _BY_PLACE = ("paper-blocks", COEFFICIENTS)
 # Strata of blocks before the first look, where a part of the without runs is kept.
 _FEWEST_STRATA = 4
