@@ -170,13 +170,7 @@ def _check_permutations(plan: Plan) -> None:
 
 
 def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:
-    """Refuse a learner on raw announcements that are not kept, or that no worker can hold.
-
-    Raises
-    ------
-    SpecError
-        If that is so.
-    """
+    """Refuse a learner on raw announcements that are not kept, or that no worker can hold."""
     lost = [a.name for a in read if a not in kept_of(tuple(read), spec.store.observables)]
     if lost or spec.store.observables == "none":
         raise SpecError(
@@ -232,13 +226,7 @@ def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
 
 
 def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
-    """What the mechanism says that it announces, in the contract's form.
-
-    Raises
-    ------
-    SpecError
-        If it is something else.
-    """
+    """What the mechanism says that it announces, in the contract's form."""
     try:
         announced = tuple(mechanism.observables(features))
     except TypeError as error:
