@@ -30,7 +30,7 @@ _BLOCK_BYTES = 512 * 2**20
 
 
 def reads_one_document(statistics: Sequence[Statistic]) -> bool:
-    """Whether no value can hang on which documents are measured beside it: that of the package's own statistics.
+    """Whether no value can depend on which documents are measured beside it: that of the package's own statistics.
 
     Those of others may look at who else is measured, and so may one of ours that is made of theirs: a function
     that `ksdp.audit` was handed, or another package's statistic in one of several runs.

@@ -1,6 +1,6 @@
 """Which runs a document's tests read: all that held it, and of the others as many as its verdict needs.
 
-With a party of 3 % a document is in 200 of 6,700 runs, and what its verdict can say hangs on
+With a party of 3 % a document is in 200 of 6,700 runs, and what its verdict can say depends on
 n m / (n + m): 194 with all 6,469 others, 176 with 1,500 of them. So of every `every` blocks of runs one, drawn
 from the seed for each document, keeps the document's without arm; with runs are kept everywhere. A tenth more runs
 make up for the loss, and three quarters of the values are never computed, written or sorted.

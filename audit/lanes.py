@@ -1,9 +1,10 @@
-"""Sparse rows times a few dense columns, whose sums stay in vector registers: most of an audit's time.
+"""Sparse rows times a few dense columns, and their outer products with a few numbers: most of an audit's time.
 
-Numba vectorises loops, but keeps no small array of sums in registers, so that this inner loop is written in LLVM's
-own terms: one cache line of sums a vector, four vectors at most. Every lane adds its products one after the other,
-in the order of the row's entries, without fused or reordered operations: a result hangs on the row and the column
-alone, bit for bit, never on the columns beside it, the rows before it, or the width of a machine's registers.
+Numba vectorises loops but keeps no small array of sums in registers, so the inner loops are written in LLVM's own
+terms: a vector is one cache line, and at most four are worked on at once. Every lane adds its products one after
+the other, in the order of the row's entries, without fused or reordered operations. So a result depends on the
+row and the column alone, bit for bit, never on other columns, earlier rows, or the width of a machine's
+registers.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Walk:
             first = end
 
     def lines_of_last(self) -> Iterator[tuple[int, Any, bool]]:
-        """As `lines`, whether the last line is among them besides: fours, then what is left, one to four."""
+        """As `lines`, and whether the last line is among them: fours, then what is left, one to four."""
         most = _word(4 * self.width)
         before = self.builder.and_(self.builder.sub(self.lanes, _word(1)), _word(-4 * self.width))
         with cgutils.for_range_slice(self.builder, _word(0), before, most, _word) as (lane, _):
@@ -107,7 +108,7 @@ class _Walk:
     def add_up(self, n: int, lane: Any, *, squared: bool = False, tops: bool = False) -> None:
         """`n` vectors of the dense row, from `lane`: the sums of entries (squared) times the panel's rows.
 
-        With `tops` the largest products of the last vector besides, 0 at least: they go behind the panel's width.
+        With `tops` also the largest products of the last vector, 0 at least: they go behind the panel's width.
         """
         builder, zero = self.builder, ir.Constant(self.vector, [0.0] * self.width)
         *totals, largest = (cgutils.alloca_once(builder, self.vector) for _ in range(n + 1))

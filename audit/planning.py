@@ -44,9 +44,9 @@ _MOST_PERMUTATIONS = 200_000
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
-# A mean and a covariance of some dozen coefficients need no more documents.
+# A mean and a covariance of a few dozen coefficients need no more documents.
 _POPULATION = 1024
-# Families whose last bit hangs on a document's place among others.
+# Families whose last bit depends on a document's place among others.
 _BY_PLACE = ("paper-blocks", COEFFICIENTS)
 # Strata of blocks before the first look, where a part of the without runs is kept.
 _FEWEST_STRATA = 4
@@ -173,13 +173,7 @@ def _check_permutations(plan: Plan) -> None:
 
 
 def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:
-    """Refuse a learner on raw announcements that are not kept, or that no worker can hold.
-
-    Raises
-    ------
-    SpecError
-        If that is so.
-    """
+    """Refuse a learner on raw announcements that are not kept, or that no worker can hold."""
     lost = [a.name for a in read if a not in kept_of(tuple(read), spec.store.observables)]
     if lost or spec.store.observables == "none":
         raise SpecError(
@@ -243,13 +237,7 @@ def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
 
 
 def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
-    """What the mechanism says that it announces, in the contract's form.
-
-    Raises
-    ------
-    SpecError
-        If it is something else.
-    """
+    """What the mechanism says that it announces, in the contract's form."""
     try:
         announced = tuple(mechanism.observables(features))
     except TypeError as error:

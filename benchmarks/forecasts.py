@@ -1,7 +1,7 @@
 """The cost of an audit as `ksdp plan` forecasts it, beside the measured one: CPU seconds by stage, and bytes.
 
-In one process, so that a stage's CPU is what the process used meanwhile; start-up is left out, as it hangs on the
-machine's disk and on what else it does, and is the same for every audit.
+In one process, so that a stage's CPU is what the process used meanwhile; start-up is left out, as it depends on
+the machine's disk and on what else it does, and is the same for every audit.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def within_a_run() -> bool:
 
 
 def _flush() -> None:
-    """Let Prefect send what it still holds: once its server is gone it would try in vain for up to a minute."""
+    """Let Prefect send what it still holds: once its server is gone it would keep trying for up to a minute."""
     if "prefect" not in sys.modules:
         return
     from prefect.events.worker import EventsWorker

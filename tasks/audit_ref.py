@@ -41,7 +41,7 @@ class AuditRef:
     """Some of the stage's documents alone; None: all."""
     pool: Pool | None = field(default=None, compare=False, repr=False)
     """What is known already of what databases are made of: a few runs are tried before it is said where
-    an audit is made. It hangs on the corpus and the plan alone, and stays in this process."""
+    an audit is made. It depends on the corpus and the plan alone, and stays in this process."""
 
     def __getstate__(self) -> dict[str, object]:
         """All but the pool, which another process works out for itself."""

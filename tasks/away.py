@@ -89,7 +89,7 @@ def at_worker(wanted: Mapping[str, str], function: Callable[..., Result], *argum
     if different := sorted(name for name in wanted if wanted[name] != mine.get(name)):
         told = ", ".join(f"{name} {mine.get(name)} (here {wanted[name]})" for name in different)
         raise InputError(f"a worker has other versions than this machine: {told}. Give all of them the same.")
-    with threadpool_limits(1):  # a product's last bits hang on how many threads share it
+    with threadpool_limits(1):  # a product's last bits depend on how many threads share it
         for wait in (*_WAITS, None):
             try:
                 return function(*[_here(part) if isinstance(part, AuditRef) else part for part in arguments])

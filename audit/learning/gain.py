@@ -152,36 +152,33 @@ def gain_scores(
     for number in range(asked.splits):
         split = _split(rows, asked, seed, number)
         rng = generator(seed, Purpose.LEARNING, number, 1)
-
         enter = split.train & _entering(rows, seed, number)
-
-        def parts(
-            matrix: sp.csr_array, of: NDArray[np.bool_] = split.train, split: _Split = split
-        ) -> list[sp.csr_array]:
-            return [_rows(matrix, of & (split.labels == name)) for name in split.names]
-
-        if not baselines:
-            learnt = learn(run, parts(rows.learn, enter), rows.lift, rng)
-            for judged in (ALL, *split.names):
-                for measure, value in _judge(learnt, None, rows, split, judged).items():
-                    yield Score(number, "run", "", judged, measure, value)
-            continue
-        best = learn(exact, parts(rows.judge), None, rng)
-        learners: list[tuple[str, str, Learnt]] = [
-            ("run", "", learn(run, parts(rows.learn, enter), rows.lift, rng)),
-            ("exact", "", best),
-        ]
-        for name, matrix in zip(split.names, parts(rows.judge), strict=True):
-            if matrix.shape[0] > rank:
-                learners.append(("alone", name, learn(exact, [matrix], None, rng)))
-        if rows.basis is not None:
-            learners.append(("public", "", Learnt(rows.basis[:, :rank].T, None, False)))
-        elif split.public.any():
-            learners.append(("public", "", learn(exact, [_rows(rows.judge, split.public)], None, rng)))
+        best = learn(exact, _parts(rows.judge, split.train, split), None, rng) if baselines else None
+        learners = [("run", "", learn(run, _parts(rows.learn, enter, split), rows.lift, rng))]
+        if best is not None:
+            learners += [("exact", "", best), *_baselines(exact, rank, rows, split, rng)]
         for who, name, learnt in learners:
             for judged in (ALL, *([name] if name else split.names)):
                 for measure, value in _judge(learnt, best, rows, split, judged).items():
                     yield Score(number, who, name, judged, measure, value)
+
+
+def _parts(matrix: sp.csr_array, of: NDArray[np.bool_], split: _Split) -> list[sp.csr_array]:
+    """Some rows of every party."""
+    return [_rows(matrix, of & (split.labels == name)) for name in split.names]
+
+
+def _baselines(
+    exact: Mechanism, rank: int, rows: GainRows, split: _Split, rng: np.random.Generator
+) -> Iterator[tuple[str, str, Learnt]]:
+    """What each party learns alone, and what there is to learn from public data."""
+    for name, matrix in zip(split.names, _parts(rows.judge, split.train, split), strict=True):
+        if matrix.shape[0] > rank:
+            yield "alone", name, learn(exact, [matrix], None, rng)
+    if rows.basis is not None:
+        yield "public", "", Learnt(rows.basis[:, :rank].T, None, False)
+    elif split.public.any():
+        yield "public", "", learn(exact, [_rows(rows.judge, split.public)], None, rng)
 
 
 def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, judged: str) -> Mapping[str, float]:

@@ -128,11 +128,11 @@ class Clearance:
     statement: str
     """What this promises and what not, in plain words."""
     evidence: Evidence | None = None
-    """None in clearances of before it was kept."""
+    """None in older clearances, which did not keep it."""
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
     coverage: Covered | None = None
-    """What the audits looked at. None in clearances of before this was said: no run takes those."""
+    """What the audits looked at. None in older clearances, which did not say: no run takes those."""
     certified: tuple[str, ...] | None = None
     """Of `documents`, in their form: those with a proved bound on every attack; None where there is none."""
     drawn: float | None = None

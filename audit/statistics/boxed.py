@@ -16,7 +16,7 @@ TOLERANCE = 1e-12
 """A document is done when no coordinate step of a sweep moves u T by more than this part of |x|."""
 CAP = 200
 """Sweeps at most. Real topics take about 5, and 25 are enough for topics equal to about 1e-5; closer ones can take
-more, and next to nothing hangs on the choice among those."""
+more, and next to nothing depends on the choice among those."""
 
 _EXACT_EVERY = 2
 

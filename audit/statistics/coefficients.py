@@ -1,4 +1,4 @@
-"""What a learner looks at besides the other statistics: where the document lies in the announced space.
+"""What a learner looks at beside the other statistics: where the document lies in the announced space.
 
 ``coefficient-t`` is <x, B_t> / |B_t| for row t of the announced basis B (T or V), signed, with x - mu in place of
 x where the run announces a mean. V comes with a fixed convention of signs. Alone a coefficient says little and is

@@ -2,7 +2,7 @@
 
 It is what an adversary would look at. It is evaluated for many documents at once, one or more calls a run.
 
-A document's value hangs on the run and on the document, bit for bit: never on which others are evaluated beside
+A document's value depends on the run and on the document, bit for bit: never on which others are evaluated beside
 it, or in which place. An audit may measure a document beside others in the runs that held it than in those that
 did not, and a difference in the last bit would then look like a leak. (BLAS rounds a row by its place, and so may
 a sum that casts; `products.rows_times` and `products.row_squares` do not.)
@@ -89,7 +89,7 @@ class Documents(_Remembers):
     def of_each(self, key: Hashable, compute: Callable[[Documents], NDArray[Any]]) -> NDArray[Any]:
         """What `compute` says of each document (first axis), once for all that these were taken from.
 
-        For what hangs on nothing but the document: not on a run, nor on who stands beside it.
+        For what depends on nothing but the document: not on a run, nor on who stands beside it.
         """
         if self.taken_from is None:
             return cast(NDArray[Any], self.derive(key, lambda: compute(self)))

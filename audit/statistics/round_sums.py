@@ -1,7 +1,7 @@
 """What the raw sums of a run's rounds show: sums over documents, before anything is divided, projected or
 converged.
 
-Those of the first rounds show most. There the coefficients of a suspected document hang on what is public, so that
+Those of the first rounds show most. There the coefficients of a suspected document depend on what is public, so
 what it adds is known; later ones move with everybody's. No statistic is paid for once a round: rows of all rounds
 are one space, weights of all rounds one sum.
 """

@@ -1,7 +1,7 @@
 """What is linear in the squares of a document's entries: one pass over the documents serves all who ask for it.
 
 Sums over the features a of x_a^2 c_a, and the largest x_a^2 c_a, for columns c that a run gives. Everything is in
-single precision, as stored values are, and a column's sums hang on no column beside it (`lanes`): who asks for
+single precision, as stored values are, and a column's sums depend on no column beside it (`lanes`): who asks for
 what in the same pass changes no bit.
 """
 

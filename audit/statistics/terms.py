@@ -1,7 +1,7 @@
 """What every document adds to what the rounds of one run announce, and the filter for one of them.
 
-Who sees every round knows all that a document's part hangs on: topics, or the block before. So what x adds to the
-sums is known, not to first order but as it is, a_x, and what is announced are linear equations in who is in:
+Who sees every round knows all that a document's part depends on: topics, or the block before. So what x adds to
+the sums is known, not to first order but as it is, a_x, and what is announced are linear equations in who is in:
 
     Z = sum over documents i of b_i a_i,   b_i 1 or 0.
 

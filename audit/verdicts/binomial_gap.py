@@ -191,8 +191,8 @@ def _chances(
 
 
 @njit(cache=True, nogil=True)
-def _upper(low: int, count: int, step: int, values: Floats) -> None:
-    """Turn chances into P(B >= low + t), ordered as `_chances` wants them."""
+def _upper(count: int, step: int, values: Floats) -> None:
+    """Turn the chances of low, low + 1, ... into P(B >= low + t), ordered as `_chances` wants them."""
     for k in range(count - 2, -1, -1):
         values[k] += values[k + 1]
     copy = values[:count].copy()
@@ -229,7 +229,7 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
             low_a[i], count_a[i] = _window(m, min(max(lowest + i * width + gap, 0.0), 1.0), of_a[i])
         if low_b[j] < 0:
             low_b[j], count_b[j] = _window(n, min(max(lowest + j * width, 0.0), 1.0), upper_b[j])
-            _upper(low_b[j], count_b[j], step, upper_b[j])
+            _upper(count_b[j], step, upper_b[j])
         _chances(chance, last, step, (m, n), (low_a[i], count_a[i], of_a[i]), (low_b[j], count_b[j], upper_b[j]))
         open_ = False
         for k in range(places):

@@ -53,7 +53,7 @@ def _log_one_sided(h: int, m: int, n: int, lf: Floats, b: Floats, base: Floats, 
     """ln P(D+ >= h / (m n)); `b`, `base` and `y` are scratch of length m + 1.
 
     As a walk whose steps are drawn one by one, with chance m / (m + n) into the smaller arm: then all terms are
-    probabilities, and those of the way from one point of the boundary to another hang on the steps between them
+    probabilities, and those of the way from one point of the boundary to another depend on the steps between them
     alone (two numbers of steps into the larger arm for each into the smaller). Where one of them is too small for
     floats, in logarithms.
     """

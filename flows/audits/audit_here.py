@@ -91,7 +91,7 @@ class _Calls:
 def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Summary]:
     """Run prepared audits one after the other, without a server; also where an event loop runs, as in a notebook.
 
-    Products of matrices have one thread, as in workers and commands: their last bits hang on how many share one.
+    Products of matrices have one thread, as in workers and commands: their last bits depend on how many share one.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class Calibration:
     """All fresh runs, where every document is flagged: at most."""
     start: float
     again: float = 0.0
-    """What of a run's statistics hangs on no document, such as a filter: paid for each part of the documents."""
+    """What of a run's statistics depends on no document, such as a filter: paid for each part of the documents."""
 
     def stages(self, plan: Plan, runs: int, parts: int = 1) -> dict[str, float]:
         """CPU seconds by stage, for so many runs, where documents are measured in parts."""

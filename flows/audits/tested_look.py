@@ -52,7 +52,7 @@ async def tested_look(ref: AuditRef, steps: Steps, tally: Tally, seconds: dict[s
         seconds["test"] += time.monotonic() - sampled
         mine, own = _by_lane(plan, tested)
         documents += mine
-        if not number:  # every part has the same ones: they hang on the runs alone
+        if not number:  # every part has the same ones: they depend on the runs alone
             controls = own
         shuffled += [some.shuffled for some in tested]
         canaries += [some.canaries for some in tested]

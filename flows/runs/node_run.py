@@ -66,13 +66,7 @@ class Node:
     """Where the run survives the process."""
 
     def check(self) -> None:
-        """Refuse a folder that holds a result, a name that is no node of the run, or a key that is another's.
-
-        Raises
-        ------
-        InputError
-            Saying which.
-        """
+        """Refuse a folder that holds a result, a name that is no node of the run, or a key that is another's."""
         require_no_result(self.out)
         known = {p.name: p.identity for p in self.run.terms.nodes}
         if self.name not in known:

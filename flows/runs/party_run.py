@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -35,7 +36,7 @@ from ksdp.storage.readers.labels import Labels
 from ksdp.storage.readers.levers import rows_hash
 from ksdp.storage.runs.predictions import write_predictions
 from ksdp.storage.runs.results import read_result
-from ksdp.storage.screening.clearances import verify_clearance
+from ksdp.storage.screening.clearances import Verified, verify_clearance
 
 SUGGESTED = 100
 """Items that are written down for a user."""
@@ -99,50 +100,20 @@ def enter_documents(
         raise InputError("a party enters documents on a clearance (`--clearance FILE`), or says `--uncleared`.")
     if clearance is not None and uncleared:
         raise InputError("`--clearance` and `--uncleared` exclude each other.")
-    spec_hash, me, unit = None, None, "document"
-    if corpus.suffix == ".toml":
-        spec, base = read_spec_file(corpus, own_code=False)
-        source, spec_hash, me, unit = spec.corpus, spec.hash, spec.parties.me, spec.design.unit
-    else:
-        if run.spec.features.vocabulary is None:
-            raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
-        vocabulary = str((run.base / run.spec.features.vocabulary).resolve())
-        source, base = CorpusSpec(path=str(corpus.resolve()), vocabulary=vocabulary), run.base
-    columns = corpus_features(source, base)
-    if features_hash(columns) != run.terms.vocabulary:
-        raise InputError("the features of the corpus, or their order, are not those of the protocol file.")
-    if run.terms.rows and rows_hash(source, base) != run.terms.rows:
-        raise InputError(
-            "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf."
-        )
-    mechanism = run.terms.mechanism
-    nonnegative = bool(getattr(mechanism, "nonnegative", False))
-    whole, part = _read(source, base, unit, identity, nonnegative=nonnegative)
+    named = _named(run, corpus)
+    columns = corpus_features(named.source, named.base)
+    _check_columns(run, named, columns)
+    nonnegative = bool(getattr(run.terms.mechanism, "nonnegative", False))
+    whole, part = _read(named.source, named.base, named.unit, identity, nonnegative=nonnegative)
     if whole.features != run.terms.features:
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
-    mine = np.arange(len(whole)) if me is None or whole.party is None else np.flatnonzero(whole.party == me)
-    held, drawn = restrict(whole, mine), source.levers.drawn
+    everything = named.me is None or whole.party is None
+    mine = np.arange(len(whole)) if everything else np.flatnonzero(whole.party == named.me)
+    held = restrict(whole, mine)
     entering = held if part is whole else restrict(part, np.flatnonzero(np.isin(part.ids, held.ids)))
     if clearance is None:
         return Entered(entering, Statement(cleared=False), len(mine), None, held, columns)
-    if is_noisy(mechanism):
-        check_audited(mechanism)
-    verified = verify_clearance(
-        clearance,
-        now=now,
-        public_key=signer,
-        corpus_hash=whole.hash,
-        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
-        spec_hash=spec_hash,
-        # A run that opens less than was audited is covered: `opened` is compared with what the audit looked at.
-        left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if covers_final(mechanism) else (),
-        opened=opened(mechanism, whole.features),
-    )
-    if verified.clearance.drawn != drawn:
-        raise ClearanceError(
-            "drawn",
-            f"{clearance.name} is of rows of which {_share(verified.clearance.drawn)}; {_share(drawn)} here.",
-        )
+    verified = _verified(run, clearance, named, whole, signer=signer, now=now)
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
@@ -153,6 +124,66 @@ def enter_documents(
     }
     digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
     return Entered(restrict(entering, rows), Statement(True, digest), len(mine), grounds, held, columns)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What `--corpus` names."""
+
+    source: CorpusSpec
+    base: Path
+    """Folder that its paths are relative to."""
+    spec_hash: str | None = None
+    """Of the audit's spec; None for a bare matrix."""
+    me: str | None = None
+    """Whose rows are entered; None: all."""
+    unit: str = "document"
+
+
+def _named(run: Run, corpus: Path) -> _Named:
+    if corpus.suffix == ".toml":
+        spec, base = read_spec_file(corpus, own_code=False)
+        return _Named(spec.corpus, base, spec.hash, spec.parties.me, spec.design.unit)
+    if run.spec.features.vocabulary is None:
+        raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
+    vocabulary = str((run.base / run.spec.features.vocabulary).resolve())
+    return _Named(CorpusSpec(path=str(corpus.resolve()), vocabulary=vocabulary), run.base)
+
+
+def _check_columns(run: Run, named: _Named, columns: Sequence[str]) -> None:
+    """Refuse other columns than the run's, and rows that are made in another way."""
+    if features_hash(columns) != run.terms.vocabulary:
+        raise InputError("the features of the corpus, or their order, are not those of the protocol file.")
+    if run.terms.rows and rows_hash(named.source, named.base) != run.terms.rows:
+        raise InputError(
+            "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf."
+        )
+
+
+def _verified(
+    run: Run, clearance: Path, named: _Named, whole: Corpus, *, signer: Ed25519PublicKey, now: datetime
+) -> Verified:
+    """The clearance, if it is for this corpus and spec, the run's mechanism and all that the run opens."""
+    mechanism, drawn = run.terms.mechanism, named.source.levers.drawn
+    if is_noisy(mechanism):
+        check_audited(mechanism)
+    verified = verify_clearance(
+        clearance,
+        now=now,
+        public_key=signer,
+        corpus_hash=whole.hash,
+        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+        spec_hash=named.spec_hash,
+        # A run that opens less than was audited is covered: `opened` is compared with what the audit looked at.
+        left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if covers_final(mechanism) else (),
+        opened=opened(mechanism, whole.features),
+    )
+    if verified.clearance.drawn != drawn:
+        raise ClearanceError(
+            "drawn",
+            f"{clearance.name} is of rows of which {_share(verified.clearance.drawn)}; {_share(drawn)} here.",
+        )
+    return verified
 
 
 def _share(drawn: float | None) -> str:

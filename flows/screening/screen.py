@@ -14,7 +14,6 @@ from ksdp.audit.groups import documents_of, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.screening.attempts import question_of
-from ksdp.audit.screening.clearance import Evidence
 from ksdp.audit.screening.clearance_list import screen_statement
 from ksdp.audit.screening.rounds import check_screenable
 from ksdp.audit.screening.screen_summary import ScreenSummary
@@ -96,9 +95,7 @@ def screen(
     if outcome == "cleared":
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         quality = cost_of_leaving_out(spec, corpus, listed)
-        attempts = read_attempts(opened, question_of(spec, corpus.hash))
-        evidence = evidence_of(read_summary(opened.audit(rounds.about[-1].audit)), attempts)
-        statement = sign(signing, _grounds(spec, corpus, rounds, rules, evidence)).statement
+        statement = sign(signing, _grounds(opened, spec, corpus, rounds, rules)).statement
     elif signing.path.exists():
         current().say(f"{signing.path} is an older clearance and was left as it is")
     summary = ScreenSummary(
@@ -161,9 +158,10 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
     return "cleared", reason
 
 
-def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence: Evidence) -> Grounds:
+def _grounds(store: Store, spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules) -> Grounds:
     """What the clearance of a screen rests on: the verdicts of its last round."""
     last = rounds.about[-1]
+    attempts = read_attempts(store, question_of(spec, corpus.hash))
     return Grounds(
         plan=rounds.plan,
         corpus=corpus,
@@ -184,5 +182,5 @@ def _grounds(spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules, evidence:
             rounds=len(rounds.about),
             why=rounds.why_beside,
         ),
-        evidence=evidence,
+        evidence=evidence_of(read_summary(store.audit(last.audit)), attempts),
     )

@@ -53,13 +53,7 @@ class PemNodes:
         return {p.name: p for p in (*self.holders, *self.servers, self.aggregator)}
 
     def check(self, name: str, key: Ed25519PrivateKey) -> None:
-        """Refuse a name that takes no part, or a key that is another's.
-
-        Raises
-        ------
-        InputError
-            Saying which.
-        """
+        """Refuse a name that takes no part, or a key that is another's."""
         mine = self.everybody.get(name)
         if mine is None:
             raise InputError(f"`--me` must be one of {', '.join(sorted(self.everybody))}; got {name!r}.")

@@ -53,13 +53,7 @@ def covers_final(mechanism: Mechanism) -> bool:
 
 
 def check_final(mechanism: Mechanism) -> None:
-    """Refuse what no parties can compute on shares.
-
-    Raises
-    ------
-    SpecError
-        Naming the parameter.
-    """
+    """Refuse what no parties can compute on shares."""
     if isinstance(mechanism, PDNMF):
         _check_topics(mechanism)
         return

@@ -53,13 +53,7 @@ class Outcome:
 
 
 def check_node(terms: RunTerms, name: str, identity: Ed25519PrivateKey) -> None:
-    """Refuse a name that is no node of the run, or a key that is not the one it is known by.
-
-    Raises
-    ------
-    InputError
-        Saying which.
-    """
+    """Refuse a name that is no node of the run, or a key that is not the one it is known by."""
     mine = next((p for p in terms.nodes if p.name == name), None)
     if mine is None:
         raise InputError(f"{name!r} is not among the parties.")

@@ -39,13 +39,7 @@ _STARTS = ("random", "random-2x", "nnsvd", "pd-nmf-init")
 
 
 def check_nmf(mechanism: PDNMF) -> None:
-    """Refuse what cannot be run with secure sums alone.
-
-    Raises
-    ------
-    SpecError
-        Naming the parameter.
-    """
+    """Refuse what cannot be run with secure sums alone."""
     if mechanism.start not in _STARTS:
         raise SpecError(
             f"`start` must be one of {', '.join(_STARTS)} in a run among parties; got {mechanism.start!r}: every "

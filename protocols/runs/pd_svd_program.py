@@ -30,13 +30,7 @@ __all__ = ["check_svd", "svd_program"]
 
 
 def check_svd(mechanism: PDSVD) -> None:
-    """Refuse what no parties can run.
-
-    Raises
-    ------
-    SpecError
-        Naming the parameter.
-    """
+    """Refuse what no parties can run."""
     if mechanism.solver != "power":
         raise SpecError(
             f"`solver` must be 'power' in a run among parties; got {mechanism.solver!r}: parties iterate, and "

@@ -171,13 +171,7 @@ def needs_norms(mechanism: Mechanism) -> bool:
 
 
 def check_program(mechanism: Mechanism) -> None:
-    """Refuse a mechanism that parties cannot run as it was audited.
-
-    Raises
-    ------
-    SpecError
-        Naming the mechanism or the parameter.
-    """
+    """Refuse a mechanism that parties cannot run as it was audited."""
     program = program_of(mechanism)
     if opens_final(mechanism):
         check_final(mechanism)
@@ -221,13 +215,7 @@ def sum_entries(mechanism: Mechanism, features: int) -> int:
 
 
 def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, parties: int) -> None:
-    """Refuse what would not be the audited mechanism, or would protect nobody.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter.
-    """
+    """Refuse what would not be the audited mechanism, or would protect nobody."""
     if mechanism.sampler != "discrete":
         raise SpecError("`sampler` must be 'discrete' in a run among parties: the other protects nobody.")
     if fraction_bits != FRACTION_BITS:

@@ -133,7 +133,7 @@ def _lines(path: Path) -> list[bytes]:
 def _parsed(line: bytes) -> tuple[Attempt, str]:
     try:
         values = json.loads(line)
-        if "hash" in values:  # lines of before had none
+        if "hash" in values:  # older lines had none
             if not is_whole(values):
                 raise ValueError("changed")
             del values["hash"]

@@ -53,24 +53,7 @@ def read_levers(
             "`corpus.vocabulary` or `corpus.columns`."
         )
     labels = [str(column) for column in range(features)] if names is None else list(names)
-    columns = np.arange(features)
-    if asked.terms is not None:
-        columns = _places(spec_path(base, asked.terms), labels, spec.encoding)
-    documents, frequency = 0, np.zeros(0, dtype=np.int64)
-    if asked.reference is not None:
-        documents, held = _reference(spec_path(base, asked.reference), spec.encoding)
-        frequency = np.array([held.get(labels[column], 0) for column in columns])
-        columns, frequency = columns[frequency > 0], frequency[frequency > 0]
-    if asked.most_frequent is not None:
-        if asked.reference is None:
-            if counts is None:
-                raise SpecError(
-                    "`corpus.levers.most_frequent` needs `reference` here: without one the choice is made from "
-                    'the documents, and parties would have to announce it, as the mechanism "counted" does.'
-                )
-            frequency = np.bincount(counts.indices, minlength=features)[columns]
-        chosen = most_frequent(frequency, asked.most_frequent)
-        columns, frequency = columns[chosen], frequency[chosen]
+    columns, frequency, documents = _chosen(spec, base, labels, counts)
     if not len(columns):
         raise SpecError("`corpus.levers` leave no column.")
     idf = None
@@ -87,6 +70,32 @@ def read_levers(
     basis = None if asked.basis is None else _basis(spec_path(base, asked.basis))[:, : asked.directions]
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
     return Levers(kept, idf, centre, scale, buckets, asked.hashed, basis, asked.clip)
+
+
+def _chosen(
+    spec: CorpusSpec, base: Path, labels: Sequence[str], counts: sp.csr_array | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The columns that stay; in how many documents of reference or corpus each is; the reference's size."""
+    asked = spec.levers
+    columns: NDArray[np.int64] = np.arange(len(labels))
+    if asked.terms is not None:
+        columns = _places(spec_path(base, asked.terms), labels, spec.encoding)
+    documents, frequency = 0, np.zeros(0, dtype=np.int64)
+    if asked.reference is not None:
+        documents, held = _reference(spec_path(base, asked.reference), spec.encoding)
+        frequency = np.array([held.get(labels[column], 0) for column in columns])
+        columns, frequency = columns[frequency > 0], frequency[frequency > 0]
+    if asked.most_frequent is not None:
+        if asked.reference is None:
+            if counts is None:
+                raise SpecError(
+                    "`corpus.levers.most_frequent` needs `reference` here: without one the choice is made from "
+                    'the documents, and parties would have to announce it, as the mechanism "counted" does.'
+                )
+            frequency = np.bincount(counts.indices, minlength=len(labels))[columns]
+        chosen = most_frequent(frequency, asked.most_frequent)
+        columns, frequency = columns[chosen], frequency[chosen]
+    return columns, frequency, documents
 
 
 def levered_names(spec: CorpusSpec, base: Path, names: Sequence[str]) -> tuple[str, ...]:

@@ -110,48 +110,58 @@ def append(
     for audit, mine in by_audit.items():
         _check_audit(store, audit, [proposal.document for proposal in mine])
     policy = read_policy(store)
-    four_eyes = policy.four_eyes
     if policy.signed and key is None:
         raise InputError("this store takes signed decisions only: `ksdp decide --key`.")
     with locked(store.root) as log, open_index(log) as index:
-        if index.torn:
-            raise StoreError(
-                f"the last line of the review log was cut short ({index.torn} bytes, no entry); nothing is added "
-                "behind it. `ksdp log --set-torn-aside` keeps the bytes in a file of their own."
-            )
-        for proposal in proposals:
-            if proposal.saw is not None and not 0 <= proposal.saw <= index.head.number:
-                raise InputError(
-                    f"`saw` must be in 0 to {index.head.number}, the newest entry; got {proposal.saw}."
-                )
+        _check_seen(index, proposals)
         versions: dict[tuple[str, str], int] = {}
         for audit, mine in by_audit.items():
-            current = _states(store, index, audit, [proposal.document for proposal in mine], four_eyes)
+            documents = [proposal.document for proposal in mine]
+            current = _states(store, index, audit, documents, policy.four_eyes)
             for proposal in mine:
-                check_proposal(proposal, current[proposal.document], four_eyes=four_eyes)
+                check_proposal(proposal, current[proposal.document], four_eyes=policy.four_eyes)
                 if policy.signed:
                     _check_second_key(log, proposal, current[proposal.document], key)
                 versions[audit, proposal.document] = current[proposal.document].version
-        entries: list[Entry] = []
-        newest = index.head
-        for proposal in proposals:
-            entry = make_entry(
-                newest,
-                audit=proposal.audit,
-                document=proposal.document,
-                decision=proposal.decision,
-                reason=proposal.reason.strip(),
-                reviewer=proposal.reviewer.strip(),
-                at=now,
-                saw=versions[proposal.audit, proposal.document],
-            )
-            entries.append(entry)
-            newest = LogHead(entry.number, entry.hash)
+        entries = _chained(index.head, proposals, versions, now)
         if entries:
             add_lines(log, entries)
             if key is not None:
                 sign_entries(log, entries, key)
             index.sync()
+    return entries
+
+
+def _check_seen(index: ReviewIndex, proposals: Sequence[Proposal]) -> None:
+    """Refuse what nothing can be added behind, and a `saw` that no entry has."""
+    if index.torn:
+        raise StoreError(
+            f"the last line of the review log was cut short ({index.torn} bytes, no entry); nothing is added "
+            "behind it. `ksdp log --set-torn-aside` keeps the bytes in a file of their own."
+        )
+    for proposal in proposals:
+        if proposal.saw is not None and not 0 <= proposal.saw <= index.head.number:
+            raise InputError(f"`saw` must be in 0 to {index.head.number}, the newest entry; got {proposal.saw}.")
+
+
+def _chained(
+    newest: LogHead, proposals: Sequence[Proposal], versions: Mapping[tuple[str, str], int], now: datetime
+) -> list[Entry]:
+    """The entries of some decisions, each with the hash of the one before; `versions` by audit and document."""
+    entries: list[Entry] = []
+    for proposal in proposals:
+        entry = make_entry(
+            newest,
+            audit=proposal.audit,
+            document=proposal.document,
+            decision=proposal.decision,
+            reason=proposal.reason.strip(),
+            reviewer=proposal.reviewer.strip(),
+            at=now,
+            saw=versions[proposal.audit, proposal.document],
+        )
+        entries.append(entry)
+        newest = LogHead(entry.number, entry.hash)
     return entries
 
 

@@ -19,13 +19,7 @@ DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
 
 
 def check_parameters(mechanism: Any) -> None:
-    """Check numbers, `start` and `weighted` of a PD-NMF, and make floats of the numbers that may be some.
-
-    Raises
-    ------
-    SpecError
-        Naming what is wrong.
-    """
+    """Check numbers, `start` and `weighted` of a PD-NMF, and make floats of the numbers that may be some."""
     check_least(mechanism, rank=1, sweeps=1, start_seed=0)
     for name in ("tolerance", *Penalties._fields):
         value = getattr(mechanism, name)
@@ -45,13 +39,7 @@ def _is_number(value: object, kind: type) -> bool:
 
 
 def check_views(mechanism: Any) -> None:
-    """Check `announce`, `at` and `opens` of a PD-NMF, and make tuples of the first two.
-
-    Raises
-    ------
-    SpecError
-        Naming what is wrong.
-    """
+    """Check `announce`, `at` and `opens` of a PD-NMF, and make tuples of the first two."""
     for name in ("announce", "at"):
         value = getattr(mechanism, name)
         least = 1 if name == "at" else 0

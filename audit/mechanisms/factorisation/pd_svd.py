@@ -237,7 +237,7 @@ class PDSVD:
 
 @dataclass(frozen=True)
 class SigmaSVD(PDSVD):
-    """PD-SVD with SecSum throughout: the protocols [63, 14] of PD-ML-Lite, which reveal Sigma besides V_k.
+    """PD-SVD with SecSum throughout: the protocols [63, 14] of PD-ML-Lite, which reveal Sigma as well as V_k.
 
     The yardstick of the paper's Figure 6 for what hiding Sigma is worth.
     """

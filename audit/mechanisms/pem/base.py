@@ -153,7 +153,7 @@ class PemMechanism(ABC):
 
     @property
     def statistics(self) -> tuple[ReleasesMatch, ...]:
-        """What the aggregator can look at besides: what all sums together hold of a record."""
+        """What the aggregator can look at as well: what all sums together hold of a record."""
         return (ReleasesMatch(self.summed),)
 
     def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> Equations:

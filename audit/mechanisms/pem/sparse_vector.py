@@ -8,7 +8,7 @@ rho by D and nu by 2 D, which are integers.
 
 In PEM the entries of a client's vector are the queries, in absolute value: |v_i| changes by no more than v_i.
 Nobody but the client sees v before it is shared, so this is done at the client; the choice is what the servers
-see besides shares. Clients have different records, so all their choices together cost a record what one costs.
+see beside shares. Clients have different records, so all their choices together cost a record what one costs.
 """
 
 from __future__ import annotations

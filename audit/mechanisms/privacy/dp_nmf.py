@@ -194,7 +194,7 @@ class DPNMF(GaussianReleases):
 
     @property
     def statistics(self) -> tuple[ReleasesMatch, ...]:
-        """What a party of a run can look at besides: what each sum holds of a document."""
+        """What a party of a run can look at as well: what each sum holds of a document."""
         return () if self.opens == OPENS[1] else (ReleasesMatch(("sums", "weights")),)
 
     def as_equations(

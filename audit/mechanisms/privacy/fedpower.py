@@ -171,7 +171,7 @@ class FedPower(PeriodicPower):
 
     @property
     def statistics(self) -> tuple[ReleasesMatch, ...]:
-        """What the server can look at besides: with `period` 1 uploads are sums over the victim's documents."""
+        """What the server can look at as well: with `period` 1 uploads are sums over the victim's documents."""
         shown = set(SENT) <= set(self.announce or self.opened)
         return (ReleasesMatch(SENT),) if shown and self.period == 1 else ()
 

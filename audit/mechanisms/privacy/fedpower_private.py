@@ -202,6 +202,6 @@ class PrivateFedPower(SummedPower):
         features += features % 2
         flat = np.full(features, 1 / math.sqrt(features))
         halves = flat * np.where(np.arange(features) < features // 2, 1.0, -1.0)
-        # Entries B^2 / d of each row: M_i just keeps within the bound, and half of it hangs on the first row.
+        # Entries B^2 / d of each row: M_i just keeps within the bound, and half of it depends on the first row.
         bound = math.sqrt(self.entry_bound * features)
         return worst_pair(features, 3, bound, self.adjacency, directions=(flat, halves))

@@ -169,7 +169,7 @@ class HardtRoth(GaussianReleases):
 
     @property
     def statistics(self) -> tuple[ReleasesMatch, ...]:
-        """What a party of a run can look at besides: what each sum holds of a document."""
+        """What a party of a run can look at as well: what each sum holds of a document."""
         shown = self.opens != OPENS[1] and "sums" in (self.announce or ("sums",))
         return (ReleasesMatch(),) if shown else ()
 

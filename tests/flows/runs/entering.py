@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec import Spec
 from ksdp.flows.runs.party_run import Entered, enter_documents
 from ksdp.flows.runs.terms import Run
+from ksdp.protocols.channel.rounds import run_together
+from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.programs import party_program
 from ksdp.storage.keys import load_private
 from ksdp.storage.screening.clearances import write_clearance
 
-__all__ = ["NOW", "enter", "signed_clearance"]
+__all__ = ["NOW", "enter", "run_of", "signed_clearance"]
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -26,6 +30,21 @@ def enter(run: Run, base: Path, name: str, **other: Any) -> Entered:
     key = load_private(base / f"{name}.key")
     said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
     return enter_documents(run, base / f"{name}.toml", **(said | other))
+
+
+def run_of(run: Run, base: Path, entered: Mapping[str, Entered]) -> dict[str, Any]:
+    """What every party has at the end of a run in this process, by name."""
+    parties = {
+        name: party_rounds(
+            run.terms,
+            name,
+            load_private(base / f"{name}.key"),
+            party_program(run.terms.mechanism, each.corpus.matrix, len(entered)),
+            each.statement,
+        )
+        for name, each in entered.items()
+    }
+    return dict(run_together(parties)[0])
 
 
 def signed_clearance(

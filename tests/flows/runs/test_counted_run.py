@@ -22,16 +22,14 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import open_purse
 from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run
 from ksdp.flows.screening.verify import verify
-from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.party_rounds import party_rounds
-from ksdp.protocols.runs.programs import check_program, needs_norms, party_program, sum_entries
+from ksdp.protocols.runs.programs import check_program, needs_norms, sum_entries
 from ksdp.protocols.runs.protocol_file import parse_run_spec
 from ksdp.protocols.runs.run_terms import DifferentTerms, Greeting
 from ksdp.storage.corpora import corpus_features, load_corpus
-from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.levers import rows_hash
 
-from .entering import NOW, enter, signed_clearance
+from .entering import NOW, enter, run_of, signed_clearance
 
 NAMES = ("ada", "bob", "cal")
 TERMS = [f"t{place:02d}" for place in range(14)]
@@ -93,18 +91,7 @@ def test_a_run_is_what_the_audit_simulates(base: Path, inside: str) -> None:
     run = agreed(base, counted(inside))
     entered = {name: enter(run, base, name) for name in NAMES}
     rows = {name: each.corpus.matrix for name, each in entered.items()}
-    outcomes, _ = run_together(
-        {
-            name: party_rounds(
-                run.terms,
-                name,
-                load_private(base / f"{name}.key"),
-                party_program(run.terms.mechanism, rows[name], len(NAMES)),
-                each.statement,
-            )
-            for name, each in entered.items()
-        }
-    )
+    outcomes = run_of(run, base, entered)
     public = outcomes["ada"].result.public
     table = counted(inside)
     simulated = make_mechanism("counted", {key: value for key, value in table.items() if key != "name"})
@@ -200,18 +187,7 @@ def test_a_run_that_keeps_too_few_columns_ends_at_every_party(base: Path) -> Non
     run = agreed(base, counted("sigma-svd", 59))
     entered = {name: enter(run, base, name) for name in NAMES}
     with pytest.raises(CorpusError, match="`at_least` = 59 leaves 1 of 14 columns, too few for sigma-svd"):
-        run_together(
-            {
-                name: party_rounds(
-                    run.terms,
-                    name,
-                    load_private(base / f"{name}.key"),
-                    party_program(run.terms.mechanism, each.corpus.matrix, len(NAMES)),
-                    each.statement,
-                )
-                for name, each in entered.items()
-            }
-        )
+        run_of(run, base, entered)
 
 
 def cleared(run: Run, base: Path, whole: Any, mechanism: Any) -> Path:

@@ -16,15 +16,12 @@ from ksdp.audit.spec import parse_spec
 from ksdp.audit.weighting import weighed
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.terms import Run, features_hash, read_run
-from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.party_rounds import party_rounds
-from ksdp.protocols.runs.programs import party_program
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.levers import rows_hash
 
-from .entering import enter, signed_clearance
+from .entering import enter, run_of, signed_clearance
 
 NAMES = ("ada", "bob")
 TERMS = [f"t{place:02d}" for place in range(12)]
@@ -100,18 +97,7 @@ def agreed(base: Path, mechanism: dict[str, Any], levers: dict[str, Any]) -> Run
 def test_a_run_is_what_the_audit_simulates(base: Path, mechanism: dict[str, Any], lever: str) -> None:
     run = agreed(base, mechanism, LEVERS[lever])
     entered = {name: enter(run, base, name) for name in NAMES}
-    outcomes, _ = run_together(
-        {
-            name: party_rounds(
-                run.terms,
-                name,
-                load_private(base / f"{name}.key"),
-                party_program(run.terms.mechanism, each.corpus.matrix, len(NAMES)),
-                each.statement,
-            )
-            for name, each in entered.items()
-        }
-    )
+    outcomes = run_of(run, base, entered)
     public = outcomes["ada"].result.public
     audited = tuple(
         load_corpus(
