@@ -12,7 +12,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["at_sigterm", "check_stopped", "die_with_parent", "interrupts_wait", "run_until_stopped"]
+__all__ = [
+    "at_sigterm",
+    "check_stopped",
+    "die_with_parent",
+    "interrupts_stay_here",
+    "interrupts_wait",
+    "run_until_stopped",
+]
 
 _Result = TypeVar("_Result")
 _halt: ContextVar[threading.Event | None] = ContextVar("ksdp-halt", default=None)
@@ -99,6 +106,30 @@ def interrupts_wait() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if came:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interrupts_stay_here() -> Iterator[None]:
+    """Keep Ctrl-C from children that are started here: a terminal sends it to all, and one that imports prints it.
+
+    Children inherit what the thread that starts them lets through, so that this one lets SIGINT wait and another,
+    which starts nothing, takes it. Whoever starts children ends them by other signals.
+    """
+    ready, over = threading.Event(), threading.Event()
+
+    def hear() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        ready.set()
+        over.wait()
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    threading.Thread(target=hear, name="ksdp-interrupts", daemon=True).start()
+    ready.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def die_with_parent() -> None:

@@ -142,6 +142,8 @@ def load_private(path: Path, *, passphrase: bytes | None = None) -> Ed25519Priva
         If it cannot be read, others may read it, it needs a passphrase or another one, or it is not Ed25519.
     """
     content = _read(path)
+    if b"-----BEGIN PUBLIC KEY-----" in content:
+        raise InputError(f"{path} is a public key; the private one that it belongs to must be named.")
     if path.stat().st_mode & 0o077:
         raise InputError(f"{path} may be read by others than its owner; `chmod 600` it.")
     try:
@@ -169,7 +171,9 @@ def load_public(path: Path) -> Ed25519PublicKey:
     try:
         key = pem.load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path} is not a public key.") from error
+        private = b" PRIVATE KEY-----" in content
+        more = ": it is a private one, which goes to nobody; name the `.pub` beside it" if private else ""
+        raise InputError(f"{path} is not a public key{more}.") from error
     if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"{path} must be an Ed25519 key; it is another kind.")
     return key

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.errors import ClearanceError, InputError, KsdpError
+from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.flows.runs.budget import open_purse, spent, spent_words
 from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, Meant, mend
 from ksdp.flows.runs.party_run import Entered, enter_documents
@@ -22,7 +22,7 @@ from ksdp.storage.runs.results import require_no_result
 
 __all__ = ["Here", "Question", "check_here", "check_key", "one_line"]
 
-_COLUMNS = ("features", "columns", "vocabulary", "rows are not made")
+_COLUMNS = {"rows are not made": "rows", "features": "columns", "columns": "columns", "vocabulary": "columns"}
 """Words of refusals that are about columns, not about the file."""
 
 
@@ -145,7 +145,7 @@ def _documents(
         findings.append(Finding(me, "clearance", one_line(str(error)), f"clearance-{error.failed}", what))
         return "not said"
     except KsdpError as error:
-        code = "columns" if any(word in str(error) for word in _COLUMNS) else "documents"
+        code = next((code for word, code in _COLUMNS.items() if word in str(error)), "documents")
         findings.append(Finding(me, "documents", one_line(str(error)), code, mend(code, protocol=protocol)))
         return "not said"
     _budget(question, run, entered, now, findings)
@@ -168,9 +168,9 @@ def _budget(question: Question, run: Run, entered: Entered, now: datetime, findi
         purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, question.budget, lambda: now)
         findings.append(Finding(me, "budget", spent_words(spent(purse.ledger), purse.budget.delta)))
     except KsdpError as error:
-        limits = question.budget or "--budget"
+        code, limits = "budget-file" if isinstance(error, SpecError) else "budget", question.budget or "--budget"
         findings.append(
-            Finding(me, "budget", one_line(str(error)), "budget", mend("budget", ledger=ledger, budget=limits))
+            Finding(me, "budget", one_line(str(error)), code, mend(code, ledger=ledger, budget=limits))
         )
 
 

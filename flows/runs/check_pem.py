@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
 from ksdp.flows.runs.check_here import Here, check_key, one_line
 from ksdp.flows.runs.check_words import Finding, mend
@@ -100,6 +100,7 @@ def _budget(question: PemQuestion, hosts: PemHosts, held: HeldRecords, now: date
         prices = PemPrices(hosts, hosts.spec.algorithm.name)
         purse = open_purse(prices, held.hash, held.count, ledger, limits, lambda: now)
     except KsdpError as error:
-        what = mend("budget", ledger=ledger, budget=limits or "--budget")
-        return Finding(me, "budget", one_line(str(error)), "budget", what)
+        code = "budget-file" if isinstance(error, SpecError) else "budget"
+        what = mend(code, ledger=ledger, budget=limits or "--budget")
+        return Finding(me, "budget", one_line(str(error)), code, what)
     return Finding(me, "budget", spent_words(spent(purse.ledger), purse.budget.delta))

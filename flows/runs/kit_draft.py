@@ -98,7 +98,9 @@ def draft_changes(before: Draft, after: Draft) -> tuple[str, ...]:
         old, new = (dict(_flat(tomllib.loads(draft.text))) for draft in (before, after))
     except (tomllib.TOMLDecodeError, RecursionError):
         return ("the draft is another, and cannot be read",)
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    keys = [key for key in {**new, **old} if old.get(key) != new.get(key)]
+    if "mechanism.name" in keys:  # what only the other one had says nothing of this one
+        keys = [key for key in keys if key in new or not key.startswith("mechanism.")]
     lines = [f"`{key}` is {new.get(key, 'left out')}, was {old.get(key, 'left out')}" for key in keys]
     if before.vocabulary != after.vocabulary:
         counts = [len((draft.vocabulary or "").splitlines()) for draft in (after, before)]

@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
-from ksdp.flows.interruption import run_until_stopped
+from ksdp.flows.interruption import interrupts_stay_here, run_until_stopped
 from ksdp.flows.prefect_server import Server, prefect_server, reached
 from ksdp.flows.progress import current
 from ksdp.flows.schedules.metrics import metrics_server
@@ -109,7 +109,7 @@ def _follow_until_told(store: Store, server: Server, ready: Path | None, json_lo
     os.environ[SERVED] = str(os.getpid())
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # days of workers coming and going
     try:
-        with reached(server):
+        with reached(server), interrupts_stay_here():
             asyncio.run(_follow(store, server, ready, json_log))
     finally:
         os.environ.pop(SERVED, None)

@@ -95,7 +95,9 @@ def read_sealed(path: Path, kind: str) -> Sealed:
     if not known:
         raise InputError(f"{path.name} is not {_a(kind)}.")
     if not canonical:
-        raise InputError(f"{path.name} was changed: it is not in the form it was written in.")
+        ends = raw.replace(b"\r\n", b"\n")
+        how = ": its line ends are those of another system; send it as a file, not as text" if ends != raw else ""
+        raise InputError(f"{path.name} was changed: it is not in the form it was written in{how}.")
     return open_sealed(whole, kind, path.name)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 
 import pytest
 
 from ksdp.flows import interruption
-from ksdp.flows.interruption import check_stopped, interrupts_wait, run_until_stopped
+from ksdp.flows.interruption import check_stopped, interrupts_stay_here, interrupts_wait, run_until_stopped
 
 
 def interrupt_soon() -> None:
@@ -57,6 +58,25 @@ def test_threads_that_wait_for_workers_hear_of_it() -> None:
         run_until_stopped(asyncio.to_thread(waiting))
     assert heard.is_set()
     check_stopped()  # the next run begins anew
+
+
+def test_a_child_does_not_hear_what_a_terminal_sends_to_all() -> None:
+    """And this process does, though the thread that starts children lets it wait."""
+    code = "import os, signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+
+    async def held() -> str:
+        told = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, told.set)
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+        said, _ = await child.communicate()
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.wait_for(told.wait(), 30)
+        return said.decode().strip()
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with interrupts_stay_here():
+        assert asyncio.run(held()) == "True"
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def test_an_interrupt_during_imports_comes_after_them() -> None:

@@ -282,6 +282,26 @@ def overspent(files: Files) -> dict[str, Path]:
     return {"ledger": files.folder / "ada.ledger", "budget": files.folder / "ada.budget.toml"}
 
 
+def misspelt(files: Files) -> dict[str, Path]:
+    (files.folder / "ada.budget.toml").write_text("[budget]\nepsilons = 3\n")
+    return {"ledger": files.folder / "ada.ledger", "budget": files.folder / "ada.budget.toml"}
+
+
+def made_another_way(files: Files) -> Path:
+    """A protocol file that says how rows are made, and not as ada's spec makes them."""
+    return written(files, 'vocabulary = "words.txt"', f'vocabulary = "words.txt"\nrows = "sha256:{64 * "0"}"')
+
+
+HERE += [
+    (
+        "the budget's file is misspelt",
+        lambda f: f.question(**misspelt(f)),
+        "budget-file",
+        "did you mean `epsilon`",
+    ),
+    ("rows made another way", lambda f: f.question(protocol=made_another_way(f)), "rows", "`features.rows`"),
+    ("a public key for a private one", lambda f: f.question(key=f.folder / "ada.pub"), "key", "is a public key"),
+]
 HERE += [("beyond the budget", lambda f: f.question(**overspent(f)), "budget", "beyond the budget")]
 
 

@@ -214,12 +214,22 @@ def test_a_changed_draft_needs_no_new_requests_and_says_what_changed(agreed: Pat
     third = packaged(agreed)
     assert accepted(agreed, "dan", third)["changes"][0] == "`mechanism.rank` is 3, was 2"
     assert [one[:10] for one in accepted(agreed, "bob", third)["changes"]] == ["dan joined"]
+    (agreed / "draft.toml").write_text(
+        DRAFT.replace('"pd-nmf"', '"sigma-svd"\nsolver = "power"\niterations = 3').replace("rank = 2", "rank = 3")
+    )
+    ksdp(*amended)
+    assert accepted(agreed, "dan", agreed / "ada/edition-4.kit")["changes"] == [
+        '`mechanism.name` is "sigma-svd", was "pd-nmf"',
+        '`mechanism.solver` is "power", was left out',
+        "`mechanism.iterations` is 3, was left out",
+        "`precision.fraction_bits` is left out, was 30",
+    ]
     # Back again: the invitation's own.
     (agreed / "words.txt").write_text("one\ntwo\nthree\n")
     (agreed / "draft.toml").write_text(DRAFT)
     ksdp(*amended)
-    assert "draft" not in read_sealed(agreed / "ada" / "edition-4.kit", "kit").said
-    assert "`mechanism.rank` is 2, was 3" in accepted(agreed, "cyd", agreed / "ada/edition-4.kit")["changes"]
+    assert "draft" not in read_sealed(agreed / "ada" / "edition-5.kit", "kit").said
+    assert "`mechanism.rank` is 2, was 3" in accepted(agreed, "cyd", agreed / "ada/edition-5.kit")["changes"]
 
 
 def test_a_draft_that_makes_no_run_of_the_parties_is_not_packaged(agreed: Path) -> None:
@@ -256,6 +266,11 @@ def resealed(path: Path, kind: str, key: Path, **said: Any) -> Path:
     return path.with_suffix(".other")
 
 
+def crlf(path: Path) -> Path:
+    path.with_suffix(".other").write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    return path.with_suffix(".other")
+
+
 Make = Callable[[Path], Path]
 
 
@@ -264,6 +279,7 @@ Make = Callable[[Path], Path]
     [
         (lambda f: changed(f / "ada/edition-1.kit", "7002", "7009"), "was changed after it was signed"),
         (lambda f: changed(f / "ada/edition-1.kit", "}\n", "} \n"), "not in the form it was written in"),
+        (lambda f: crlf(f / "ada/edition-1.kit"), "line ends are those of another system"),
         (lambda f: changed(f / "ada/edition-1.kit", '"kit"', '"clearance"'), "is a clearance, not a kit"),
         (lambda f: f / "ada/invitation.ksdp", "is an invitation, not a kit"),
         (lambda f: f / "ada/nothing.kit", "cannot be read"),
