@@ -81,7 +81,7 @@ def verify(
         "expires": cleared.expires.isoformat(),
         "corpus": cleared.corpus,
         "mechanism": cleared.mechanism.name,
-        "runs": None if words == cleared.mechanism.name else words,
+        "computes": None if words == cleared.mechanism.name else words,
         "spec": cleared.spec,
         "audits": list(cleared.audits),
         "listed": len(cleared.documents),

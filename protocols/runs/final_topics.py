@@ -29,7 +29,7 @@ from ksdp.protocols.channel.wire import number_of, pack_number
 from ksdp.protocols.runs.computing_side import ComputingSide, Entered
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.shared.field import BYTES, Residues, residues_of_bytes
-from ksdp.protocols.shared.topic_sizes import ROW_BITS, sizes_of
+from ksdp.protocols.shared.topic_sizes import ROW_BITS, AnySizes, sizes_of
 from ksdp.protocols.shared.topic_steps import SharedRows
 from ksdp.protocols.shared.topics import NotProjected, Sweeps, topics_of
 
@@ -37,6 +37,7 @@ __all__ = ["MOST_ENTRIES", "largest_rows_message", "topic_rounds"]
 
 MOST_ENTRIES = 1 << 25
 """Rows of all parties times features: 3 GB of residues at each computing party."""
+_ROUNDING = 1e-3
 _BLOCK = 1 << 19
 """Entries of a message of shares, unless a row is longer."""
 
@@ -65,7 +66,7 @@ def topic_rounds(
     InputError
         If this party's numbers are out of bounds, or all parties have too many rows.
     ProtocolError
-        If a topic could not be projected on the simplex.
+        If a topic could not be projected on the simplex, or what was opened is not of rows within bounds.
     """
     mechanism, final = terms.mechanism, terms.final
     assert isinstance(mechanism, PDNMF)
@@ -95,11 +96,25 @@ def topic_rounds(
             ) from None
 
     public = yield from side.learn(None if entered is None else work)
+    _check_within(public["T"], sizes)
     # Opened numbers are to 2^-40: what is below zero is zero.
     public["T"] = np.maximum(public["T"], 0.0)
     fit = fit_observed_coefficients if mechanism.weighted else fit_coefficients
     own_weights = fit(matrix, public["T"], gamma=mechanism.gamma, delta=mechanism.delta)
     return PartyResult(public, {"W": own_weights}), tuple(rows.values())
+
+
+def _check_within(topics: NDArray[np.float64], sizes: AnySizes) -> None:
+    """Void a run whose topics are longer than any rows within the agreed bound make them, whatever these are.
+
+    Numbers on shares that left their range are anything up to the field's size: what is opened of them is hardly
+    ever this small. All look at the same topics, so that it ends for all.
+    """
+    if not np.linalg.norm(topics, axis=1).max() <= sizes.tau * sizes.reach * (1.0 + _ROUNDING):
+        raise ProtocolError(
+            "The topics that were opened are longer than rows within `precision.bound` can make them: a party has "
+            "entered others, or computed something else, and the run is void."
+        )
 
 
 def _check(matrix: sp.csr_array, bound: float) -> None:

@@ -40,6 +40,8 @@ class SimplexSizes:
     features: int
 
     tau: ClassVar[float] = 1.0
+    reach: ClassVar[float] = 1.0
+    """No row of T is longer."""
     rho: ClassVar[float] = 0.0
     fixed_alpha: ClassVar[float] = 0.0
     fixed_gamma: ClassVar[float] = 0.0

@@ -179,7 +179,7 @@ def budget(
                 "time": entry.time,
                 "corpus": entry.corpus,
                 "mechanism": entry.mechanism,
-                "runs": entry.words,
+                "computes": entry.words,
                 "finished": entry.finished,
                 "mu": entry.price.mu,
                 "why": entry.price.why,

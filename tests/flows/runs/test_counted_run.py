@@ -169,11 +169,11 @@ def test_verify_and_the_ledger_name_what_is_counted_before(base: Path) -> None:
     clearance = cleared(run, base, whole, run.terms.mechanism)
     words = f"sigma-svd, columns in {LEAST} documents or more"
     about = verify(clearance, now=NOW)
-    assert (about["mechanism"], about["runs"]) == ("counted", words)
+    assert (about["mechanism"], about["computes"]) == ("counted", words)
     open_purse(run, whole.corpus.hash, 15, base / "ada.ledger", None, lambda: NOW).begin()
     assert words in CliRunner().invoke(app, ["budget", str(base / "ada.ledger")]).output
     plain = cleared(run, base, whole, make_mechanism("sigma-svd", POWER))
-    assert verify(plain, now=NOW)["runs"] is None
+    assert verify(plain, now=NOW)["computes"] is None
 
 
 def test_other_candidates_are_refused(base: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
@@ -18,6 +21,7 @@ from ksdp.protocols.runs.final_terms import FinalTerms, covers_final
 from ksdp.protocols.runs.handshake import Outcome
 from ksdp.protocols.runs.programs import Precision
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
+from ksdp.protocols.shared.topic_sizes import sizes_of
 
 from ..conftest import identity, participant, seeded
 
@@ -52,6 +56,32 @@ def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, Outcome
             for p, part in zip(terms.participants, rows, strict=True)
         }
     )
+
+
+@pytest.mark.parametrize(
+    "mechanism", [TOPICS, PDNMF(rank=2, sweeps=2, opens="final")], ids=["penalties", "simplex"]
+)
+def test_rows_far_beyond_the_bound_give_no_result(mechanism: PDNMF, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bob does not check his own: numbers on shares leave their range, and no topic is of anything."""
+    rows, whole = parts(9, 8, 7), final_topics._blocks
+
+    def blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[np.int64]]:
+        return whole(matrix, most, scale * (10.0 if matrix is rows[1] else 1.0))
+
+    assert np.isfinite(played(terms_of(mechanism), rows)[0]["ada"].result.public["T"]).all()
+    monkeypatch.setattr(final_topics, "_blocks", blocks)
+    with pytest.raises(ProtocolError, match="longer than rows within `precision.bound`|projected on the simplex"):
+        played(terms_of(mechanism), rows)
+
+
+def test_topics_as_long_as_any_can_be_are_a_result() -> None:
+    sizes = sizes_of(2, FEATURES, TOPICS.penalties, 64.0)
+    longest = np.zeros((2, FEATURES))
+    longest[0, 3] = sizes.tau * sizes.reach
+    final_topics._check_within(longest, sizes)
+    for wrong in (longest * 1.01, np.full_like(longest, np.nan)):
+        with pytest.raises(ProtocolError, match="entered others"):
+            final_topics._check_within(wrong, sizes)
 
 
 @pytest.mark.parametrize(
