@@ -14,7 +14,7 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, rounds_of
+from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted
 from ksdp.audit.statistics.ruled_out import Possible
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
@@ -120,7 +120,7 @@ def what_they_say(
         sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
         if fixed is not None:
             sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
-        fit = _outnumbered(made, shares, sums) if known.exact and isinstance(made, TermNumbers) else None
+        fit = _outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
         if fit is not None:
             said = np.full(rows.shape[0], RULED_OUT)
             said[slice(None) if left is None else may] = fit.said
@@ -201,14 +201,20 @@ def _of_unknown(pool: Pool, possible: NDArray[np.bool_], rows: int) -> NDArray[n
     return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 
 
-def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats) -> Fitted | None:
-    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many."""
+def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | None:
+    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
+
+    They begin with what the filter says: alone, rows that share many columns wait for one another for hundreds of
+    rounds, and where they share few the filter needs as many steps as its eigenvalues have clusters.
+    """
     pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
     used = _columns(made)
     if len(used) * made.weights.shape[1] < MORE * made.rows.shape[0] or pairs > MOST_PAIRS:
         return None
     narrow, at = made.within(used), _places(made, used)
-    return fitted(made, used, sums[at] - narrow.summed(shares), rounds_of(made.work))
+    direction, usual = _narrowly(made, shares, sums, 0.0, entries)
+    start = made.along(direction) - usual
+    return fitted(made, used, sums[at] - narrow.summed(shares + start), start)
 
 
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:
