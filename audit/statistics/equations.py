@@ -108,7 +108,7 @@ def what_they_say(
         fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
         left, may = None, None
         if pool.possible is not None:
-            before = _left(unknown, shares, _of_unknown(pool, pool.possible, unknown.shape[0]))
+            before = _left(unknown, shares, _of_unknown(pool.possible, unknown.shape[0]))
             unknown, shares, turned = (unknown, shares, turned) if before is None else (*before, None)
         rows = unknown
         if known.possible is not None:
@@ -195,7 +195,7 @@ def _left_before(documents: Documents) -> NDArray[np.bool_]:
     return np.ones(len(documents), np.bool_) if documents.possible is None else documents.possible
 
 
-def _of_unknown(pool: Pool, possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
+def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
     """The same, of those of whom nobody knows; of others' documents nobody is left out."""
     drawn = possible[:: even_step(len(possible), MOST_ROWS)]
     return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])

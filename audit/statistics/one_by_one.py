@@ -31,8 +31,8 @@ __all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted"]
 SETTLED = 0.02
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""
 MOST_ROUNDS = 64
-MOST_PAIRS = 2**23
-"""Products of a weight with another number, in all documents, that are kept for a fit: some 120 MB."""
+MOST_PAIRS = 2**25
+"""Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
 
 
 @dataclass(frozen=True, eq=False)
