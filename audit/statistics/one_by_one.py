@@ -121,7 +121,7 @@ def fitted(
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
     left = _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
-    parts = np.zeros(len(scaled.sizes)) if start is None else np.where(scaled.sizes > 0.0, start, 0.0)
+    parts = np.zeros(len(scaled.sizes)) if start is None else start.copy()
     for _ in range(rounds):
         before = parts.copy()
         _gone_through(scaled, left, parts, move=True)

@@ -828,8 +828,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/one_by_one.py",
-        ("np.where(scaled.sizes > 0.0, start, 0.0)", "start"),
-        ("np.where(scaled.sizes > 0.0, start, 0.0)", "np.zeros(len(start))"),
+        ("start.copy()", "np.zeros(len(start))"),
         ("<= settled**2 * np", "<= 4 * settled**2 * np"),
         ("<= settled**2 * np", "<= settled**2 / 9 * np"),
         ("parts[i] += step", "pass"),
