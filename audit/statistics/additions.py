@@ -92,8 +92,10 @@ class Additions:
             covariance += terms.T @ terms
             total += terms.sum(axis=0)
             count += len(terms)
+        rounding = _ROUNDING * covariance.trace()
         covariance -= np.outer(total, total) / max(count, 1)
-        covariance[np.diag_indices_from(covariance)] += _shrunk(covariance.trace() / entries)
+        # Where all documents are the same, rounding is all that is left.
+        covariance[np.diag_indices_from(covariance)] += max(_shrunk(covariance.trace() / entries), rounding)
         covariance /= float(covariance.diagonal().max())
         factor, _ = cast(Any, scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False))
         inverse, _ = dpotri(factor, lower=0, overwrite_c=True)
@@ -106,6 +108,10 @@ class Additions:
         for weights, left in self._terms(1):
             found += np.square(weights).T @ np.square(left)
         return np.asarray(found + _shrunk(found.mean(axis=1, keepdims=True)))
+
+
+_ROUNDING = 2.0**-44
+"""Of sums of squares, times what is added: below, a covariance is not positive definite."""
 
 
 def _shrunk(mean: Any) -> Any:

@@ -14,7 +14,7 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, rounds_of
+from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted
 from ksdp.audit.statistics.ruled_out import Possible
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
@@ -108,7 +108,7 @@ def what_they_say(
         fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
         left, may = None, None
         if pool.possible is not None:
-            before = _left(unknown, shares, _of_unknown(pool, pool.possible, unknown.shape[0]))
+            before = _left(unknown, shares, _of_unknown(pool.possible, unknown.shape[0]))
             unknown, shares, turned = (unknown, shares, turned) if before is None else (*before, None)
         rows = unknown
         if known.possible is not None:
@@ -120,7 +120,7 @@ def what_they_say(
         sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
         if fixed is not None:
             sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
-        fit = _outnumbered(made, shares, sums) if known.exact and isinstance(made, TermNumbers) else None
+        fit = _outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
         if fit is not None:
             said = np.full(rows.shape[0], RULED_OUT)
             said[slice(None) if left is None else may] = fit.said
@@ -195,20 +195,26 @@ def _left_before(documents: Documents) -> NDArray[np.bool_]:
     return np.ones(len(documents), np.bool_) if documents.possible is None else documents.possible
 
 
-def _of_unknown(pool: Pool, possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
+def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
     """The same, of those of whom nobody knows; of others' documents nobody is left out."""
     drawn = possible[:: even_step(len(possible), MOST_ROWS)]
     return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 
 
-def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats) -> Fitted | None:
-    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many."""
+def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | None:
+    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
+
+    They begin with what the filter says: alone, rows that share many columns wait for one another for hundreds of
+    rounds, and where they share few the filter needs as many steps as its eigenvalues have clusters.
+    """
     pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
     used = _columns(made)
     if len(used) * made.weights.shape[1] < MORE * made.rows.shape[0] or pairs > MOST_PAIRS:
         return None
     narrow, at = made.within(used), _places(made, used)
-    return fitted(made, used, sums[at] - narrow.summed(shares), rounds_of(made.work))
+    direction, usual = _narrowly(made, shares, sums, 0.0, entries)
+    start = made.along(direction) - usual
+    return fitted(made, used, sums[at] - narrow.summed(shares + start), start)
 
 
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:

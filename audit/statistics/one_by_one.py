@@ -2,9 +2,10 @@
 
 Of sums Z = sum of b_i a_i with more numbers than documents, b is what leaves least of Z, every number in units of
 its own deviation. A document's b is set to what leaves least, given everybody else's of the moment; so once
-around, and a few times: coordinate descent, or Gauss and Seidel's method on A A^T b = A Z, A the terms (Golub and
-Van Loan, Matrix Computations, section 11.2). It nears the least squares solution with every round, and rows that
-share few columns need few of them, where conjugate gradients need a step for each cluster of eigenvalues.
+around, and again until that changes little: coordinate descent, or Gauss and Seidel's method on A A^T b = A Z, A
+the terms (Golub and Van Loan, Matrix Computations, section 11.2). It nears the least squares solution with every
+round, and rows that share few columns need few of them, where conjugate gradients need a step for each cluster of
+eigenvalues; rows that share many need hundreds, so that it begins with what those found.
 
 What is said of a document is what it would get next, <a_x, Z - sum over i != x of b_i a_i> / |a_x|^2: about 1 for
 whom the run held, about 0 for others. It needs no b of its own, so that documents that nobody fitted have one too.
@@ -24,18 +25,13 @@ from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["MOST_PAIRS", "Fitted", "fitted", "rounds_of"]
+__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted"]
 
-WORK = 2**24
-"""Multiplications of a run's fit, about."""
-FEWEST_ROUNDS, MOST_ROUNDS = 4, 8
-MOST_PAIRS = 2**23
-"""Products of a weight with another number, in all documents, that are kept for a fit: some 120 MB."""
-
-
-def rounds_of(work: int) -> int:
-    """How often documents are gone through, where once costs so many multiplications."""
-    return int(np.clip(WORK // max(work, 1), FEWEST_ROUNDS, MOST_ROUNDS))
+SETTLED = 0.02
+"""Part of what documents have that a round changes, in the root mean square, below which there is no other."""
+MOST_ROUNDS = 64
+MOST_PAIRS = 2**25
+"""Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +88,24 @@ class Fitted:
         return _between(_gone_through(scaled, self._left, nobody, move=False))
 
 
-def fitted(made: TermNumbers, columns: NDArray[Any], apart: Floats, rounds: int) -> Fitted:
-    """Fit documents to what is left of sums, `rounds` times one after the other.
+def fitted(
+    made: TermNumbers,
+    columns: NDArray[Any],
+    apart: Floats,
+    start: Floats | None = None,
+    rounds: int = MOST_ROUNDS,
+    settled: float = SETTLED,
+) -> Fitted:
+    """Fit documents to what is left of sums, one after the other, until a round changes little.
 
     Parameters
     ----------
     made : their terms; no document has an entry outside of `columns`
     columns : ascending
     apart : the sums in these columns, less what is expected of them: rows, then the single numbers
+    start : what documents begin with, shape (n,); 0 where it is left out. `apart` is what that leaves of the sums.
+    rounds : at most
+    settled : part of what documents have that the last round changes, at most
 
     Notes
     -----
@@ -114,9 +120,12 @@ def fitted(made: TermNumbers, columns: NDArray[Any], apart: Floats, rounds: int)
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
     left = _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
-    parts = np.zeros(len(scaled.sizes))
+    parts = np.zeros(len(scaled.sizes)) if start is None else start.copy()
     for _ in range(rounds):
+        before = parts.copy()
         _gone_through(scaled, left, parts, move=True)
+        if np.square(parts - before).sum() <= settled**2 * np.square(parts).sum():
+            break
     return Fitted(_between(_gone_through(scaled, left, parts, move=False)), columns, units, left)
 
 

@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
-from ksdp.audit.statistics import terms
+from ksdp.audit.statistics import equations, terms
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
 from ksdp.audit.statistics.equations import RULED_OUT
@@ -210,11 +210,53 @@ def test_who_has_a_column_that_nobody_has_is_ruled_out_of_every_round(
     np.testing.assert_array_equal(out, alone.reshape(20, 2).any(axis=1))
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if databases had been made of these alone; also where it is approached."""
+    monkeypatch.setattr(terms, "DENSE", 0)
+    if not exact:
+        monkeypatch.setattr(equations, "MORE", 1e9)
+    matrix, mechanism = rows(40, 60, seed=4), make_mechanism("pd-svd", {"rank": 2})
+    possible = np.arange(40) % 3 == 0
+    seen = mechanism.run(Database((sp.csr_array(matrix[:15:3]),)), _rng())
+    whole = Pool(matrix, 5 / 40, mechanism=mechanism, possible=possible)
+    found = BlocksMatch().evaluate(Observables(seen), Documents(matrix, pool=whole, possible=possible))
+    few = sp.csr_array(matrix[possible])
+    alone = Pool(few, 5 / len(few.indptr[1:]), mechanism=mechanism)
+    wanted = BlocksMatch().evaluate(Observables(dict(seen)), Documents(few, pool=alone))
+    np.testing.assert_allclose(found[possible], wanted, atol=1e-6)
+    assert (found[~possible] == RULED_OUT).all()
+
+
+def test_who_is_left_out_is_left_out_where_nobody_is_by_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' documents touch every column, one of which none of the victim's has."""
+    monkeypatch.setattr(terms, "DENSE", 0)
+    monkeypatch.setattr(equations, "MORE", 1e9)
+    dense = rows(40, 20, seed=4).toarray()
+    dense[:, 19] = np.arange(40) >= 30
+    matrix, fixed = canonical(sp.csr_array(dense)), canonical(sp.csr_array(_rng().random((6, 20))))
+    counted = Counted("pd-svd", at_least=1, parameters={"rank": 2})
+    seen = counted.run(Database((sp.csr_array(matrix[:20]), fixed)), _rng())
+    assert seen["kept_columns"].all()
+    documents = Documents(matrix, pool=Pool(matrix, 0.5, fixed, counted))
+    out = evaluated(BlocksMatch(), seen, documents) == RULED_OUT
+    assert out[30:].all()
+    assert not out[:20].any()
+
+
+def test_of_others_nobody_is_left_out() -> None:
+    possible = np.array([True, False, False, True])
+    found = equations._of_unknown(possible, 7)
+    assert found.tolist() == [True, False, False, True, True, True, True]
+
+
 def test_without_counts_to_be_seen_nobody_is_ruled_out_by_them() -> None:
     _, seen, documents, _ = a_run("pd-svd")
     hidden = Observables({name: array for name, array in seen.items() if name != "document_counts"})
     assert as_in_run(BlocksMatch(), hidden, documents).possible is None
-    assert as_in_run(BlocksMatch(), seen, documents).possible is not None
+    cut = as_in_run(BlocksMatch(), seen, documents)
+    assert cut.possible is not None
+    np.testing.assert_array_equal(cut.possible, cut.made_of.possible)
 
 
 def test_columns_decide_who_is_possible() -> None:

@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.registry import statistics
+from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics import additions
 from ksdp.audit.statistics import expected as module
 from ksdp.audit.statistics.contract import Documents, Pool
@@ -251,3 +251,15 @@ def test_where_topics_cannot_be_expected_all_values_are_alike(mechanism: PDNMF |
     some = sp.csr_array(texts())
     documents = Documents(some, pool=Pool(some, 0.5, mechanism=mechanism))
     assert not TopicsMatch().evaluate(Observables({"T": np.ones((2, 40))}), documents).any()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 0.37])
+def test_documents_that_are_all_the_same_are_told_nothing_of(scale: float) -> None:
+    """Rounding is all that is left of their covariance, which broke off."""
+    row = scale * np.random.default_rng(1).poisson(1.0, 20).astype(float)
+    matrix = sp.csr_array(np.tile(row, (60, 1)))
+    mechanism = make_mechanism("pd-svd", {"rank": 2})
+    seen = Observables(mechanism.run(Database((sp.csr_array(matrix[:30]),)), np.random.default_rng(0)))
+    found = BasisMatch().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism)))
+    assert np.isfinite(found).all()
+    assert np.ptp(found) == 0.0

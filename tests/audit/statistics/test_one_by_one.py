@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from ksdp.audit.statistics import same_rows as places_of_rows
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.one_by_one import FEWEST_ROUNDS, MOST_ROUNDS, WORK, fitted, rounds_of
+from ksdp.audit.statistics.one_by_one import MOST_ROUNDS, SETTLED, fitted
 from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
@@ -102,7 +103,7 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, rounds:
     parts, left, terms = plainly(made, apart, rounds)
     columns, at = used_by(made)
     assert len(columns) < 40
-    fit = fitted(made, columns, apart[at], rounds)
+    fit = fitted(made, columns, apart[at], None, rounds, 0.0)
     np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-5)
     assert fit.said[3] == 0.0 or kind == "pd-pca"
     # Others have no part of their own in the sums.
@@ -125,15 +126,57 @@ def test_in_the_end_it_is_least_squares(kind: str) -> None:
     terms = made.written() * units(made)
     wanted = np.linalg.lstsq(terms.T, apart * units(made), rcond=None)[0]
     seen = np.square(terms).sum(axis=1) > 0
-    found = fitted(made, columns, apart[at], 3000).said
+    found = fitted(made, columns, apart[at], None, 3000, 0.0).said
     parts = found / (1 - np.abs(found))
     # Terms of the documents of a PD-SVD add up to 0, so that only what is explained is the same.
     np.testing.assert_allclose(terms[seen].T @ parts[seen], terms[seen].T @ wanted[seen], atol=2e-3)
     assert kind != "pd-nmf" or np.abs(parts - wanted)[seen].max() < 2e-3
 
 
-def test_rounds_follow_the_work() -> None:
-    assert [rounds_of(work) for work in (0, WORK // 6, WORK)] == [MOST_ROUNDS, 6, FEWEST_ROUNDS]
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_are_gone_through_until_a_round_changes_little(kind: str) -> None:
+    made = numbers_of(kind, rows(share=0.4))
+    apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
+    columns, at = used_by(made)
+    had = [plainly(made, apart, rounds)[0] for rounds in range(MOST_ROUNDS + 1)]
+    changes = [np.linalg.norm(now - before) / np.linalg.norm(now) for before, now in itertools.pairwise(had)]
+    wanted = next((number for number, change in enumerate(changes, start=1) if change <= SETTLED), MOST_ROUNDS)
+    assert wanted > 3
+    found = fitted(made, columns, apart[at]).said
+    np.testing.assert_array_equal(found, fitted(made, columns, apart[at], None, wanted, 0.0).said)
+    assert (found != fitted(made, columns, apart[at], None, wanted - 1, 0.0).said).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_begins_with_something_goes_on_from_there(kind: str) -> None:
+    """As if it had come from rounds before; what it is handed stays as it is."""
+    made = numbers_of(kind, rows())
+    apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
+    columns, at = used_by(made)
+    start, _, _ = plainly(made, apart, 2)
+    wanted = fitted(made, columns, apart[at], None, 5, 0.0).said
+    left = (apart - made.summed(start))[at]
+    before = start.copy()
+    np.testing.assert_allclose(fitted(made, columns, left, start, 3, 0.0).said, wanted, atol=2e-5)
+    np.testing.assert_array_equal(start, before)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+@pytest.mark.parametrize(
+    ("statistic", "mechanism"),
+    [(SumsMatch(), PDNMF(rank=5)), (BlocksMatch(), PDSVD(rank=5, solver="power", iterations=5))],
+)
+def test_rows_that_share_many_columns_are_told_apart_all_the_same(
+    statistic, mechanism, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exact sums of many more numbers than documents say who is in, however long rows wait for one another."""
+    monkeypatch.setattr(module, "DENSE", 0)
+    rng = np.random.default_rng(5)
+    matrix = sp.csr_array(rng.gamma(2.0, 1.0, (100, 12)) @ rng.gamma(0.5, 1.0, (12, 60)) + rng.random((100, 60)))
+    held = np.isin(np.arange(100), rng.choice(100, int(100 * share), replace=False))
+    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
+    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, share, mechanism=mechanism)))
+    assert (found[held][:, None] > found[~held]).mean() > 0.95
 
 
 def run_of(statistic, mechanism) -> tuple[Observables, np.ndarray, sp.csr_array]:
@@ -165,29 +208,29 @@ def test_documents_that_databases_are_not_drawn_from_are_told_too(
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows with every filter that is approached by steps, however small."""
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with everybody's fit, one by one; filters are approached, however small."""
     monkeypatch.setattr(module, "DENSE", 0)
-    asked, own = [], module.approached
+    asked, own = [], equations.fitted
 
     def counted(*of):
         asked.append(len(of))
         return own(*of)
 
-    monkeypatch.setattr(module, "approached", counted)
+    monkeypatch.setattr(equations, "fitted", counted)
     return asked
 
 
-def test_a_filter_is_approached_where_sums_are_not_known_to_be_exact(steps: list[int]) -> None:
+def test_a_filter_is_approached_where_sums_are_not_known_to_be_exact(fits: list[int]) -> None:
     statistic, mechanism = CASES[0]
     seen, _, matrix = run_of(statistic, mechanism)
     found = statistic.evaluate(Observables(dict(seen)), Documents(matrix, pool=Pool(matrix, 0.1)))
-    assert len(steps) == 1
+    assert not fits
     assert (found != RULED_OUT).all()
 
 
 @pytest.mark.parametrize("revealed", [False, True])
-def test_exact_sums_are_fitted_also_where_nobody_is_ruled_out(revealed: bool, steps: list[int]) -> None:
+def test_exact_sums_are_fitted_also_where_nobody_is_ruled_out(revealed: bool, fits: list[int]) -> None:
     matrix = sp.csr_array(np.random.default_rng(1).integers(1, 9, (20, 60)).astype(np.float64))
     mechanism = PDSVD(rank=3, reveal_sigma=revealed)
     statistic = BlockSumsMatch() if revealed else BlocksMatch()
@@ -195,26 +238,26 @@ def test_exact_sums_are_fitted_also_where_nobody_is_ruled_out(revealed: bool, st
     assert seen["first_blocks"][1:].any(axis=(0, 1)).all()
     documents = Documents(matrix, pool=Pool(matrix, 0.25, mechanism=mechanism))
     found = statistic.evaluate(Observables(dict(seen)), documents)
-    assert not steps
+    assert len(fits) == 1
     assert (found != RULED_OUT).all()
     assert found[:5].min() > found[5:].max()
 
 
 @pytest.mark.parametrize("limit", ["numbers", "pairs"])
 def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
-    limit: str, steps: list[int], monkeypatch: pytest.MonkeyPatch
+    limit: str, fits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statistic, mechanism = CASES[0]
     seen, _, matrix = run_of(statistic, mechanism)
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
     one_by_one = statistic.evaluate(Observables(dict(seen)), documents)
-    assert not steps
+    assert len(fits) == 1
     if limit == "numbers":
         monkeypatch.setattr(equations, "MORE", 1e6)
     else:
         monkeypatch.setattr(equations, "MOST_PAIRS", 3)
     by_steps = statistic.evaluate(Observables(dict(seen)), documents)
-    assert len(steps) == 1
+    assert len(fits) == 1
     assert ((one_by_one == RULED_OUT) == (by_steps == RULED_OUT)).all()
     assert (one_by_one != by_steps).any()
 
