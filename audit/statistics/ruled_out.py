@@ -24,6 +24,8 @@ Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-4
 """Of a sum; topics and sums are stored in single precision."""
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""Below it single precision rounds by more than any part: topics so small count as 0, sums as so large."""
 
 
 Once = Callable[[Hashable, Callable[[sp.csr_array], Floats]], Floats]
@@ -54,13 +56,13 @@ class FitsSum:
         key = ("first coefficient", self.topic.tobytes(), self.gamma, self.delta)
         weights = once(key, self._weights) if self.public else self._weights(rows)
         found = np.empty(rows.shape[0], np.bool_)
-        most = np.ascontiguousarray(self.total * (1 + TOLERANCE))
+        most = np.ascontiguousarray(_at_most(self.total))
         _fit(*arrays_of(rows), weights, most, found)
         return found
 
     def _weights(self, rows: sp.csr_array) -> Floats:
         found, below = np.empty((rows.shape[0], 1)), float(self.topic @ self.topic) + self.delta
-        csr_times_panel(*arrays_of(rows), panel_of(self.topic[None, :]), found)
+        csr_times_panel(*arrays_of(rows), panel_of(_at_least(self.topic)[None, :]), found)
         return np.asarray(_beyond(found[:, 0], self.gamma) / (below if below > 0.0 else np.inf))
 
 
@@ -84,15 +86,15 @@ class FitsRatings:
     def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
         indptr, indices, data = arrays_of(rows)
-        ones, panel = np.ones_like(data), panel_of(np.stack([self.topic, np.square(self.topic)]))
+        ones, panel = np.ones_like(data), panel_of(np.stack([_at_least(self.topic), np.square(self.topic)]))
         above, below = (np.empty((rows.shape[0], 2)) for _ in range(2))
         csr_times_panel(indptr, indices, data, panel, above)
         csr_times_panel(indptr, indices, ones, panel, below)
         reach, size = _beyond(above[:, 0], self.gamma), below[:, 1] + self.delta
         weights = np.divide(reach, size, out=np.zeros_like(reach), where=size > 0.0)
         by_sums, by_weights = (np.empty(rows.shape[0], np.bool_) for _ in range(2))
-        _fit(indptr, indices, data, weights, self.total * (1 + TOLERANCE), by_sums)
-        _fit(indptr, indices, ones, np.square(weights), self.squares * (1 + TOLERANCE), by_weights)
+        _fit(indptr, indices, data, weights, _at_most(self.total), by_sums)
+        _fit(indptr, indices, ones, np.square(weights), _at_most(self.squares), by_weights)
         return by_sums & by_weights
 
 
@@ -108,6 +110,14 @@ class WithinColumns:
         found = np.empty(rows.shape[0], np.bool_)
         _within(*arrays_of(rows), self.columns, found)
         return found
+
+
+def _at_least(topic: Floats) -> Floats:
+    return np.where(topic < SMALLEST, 0.0, topic)
+
+
+def _at_most(sums: Floats) -> Floats:
+    return np.asarray(sums * (1 + TOLERANCE) + SMALLEST)
 
 
 def _beyond(products: Floats, gamma: float) -> Floats:

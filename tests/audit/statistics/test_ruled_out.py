@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -349,3 +350,13 @@ def replace_first(sums: np.ndarray) -> np.ndarray:
     found = sums.copy()
     found[0, 0] = 0.0
     return found
+
+
+def test_who_adds_what_single_precision_hardly_holds_is_not_ruled_out() -> None:
+    """A start by nnsvd is so small in columns that no large document shares: rounded, it is off by a lot."""
+    for tiny, size in itertools.product(np.geomspace(1e-46, 1e-37, 100), (16.6, 1.66e7)):
+        x = sp.csr_array(np.array([[0.0, size], [3.0, 0.0]]))
+        topic = np.array([1.0, tiny])
+        total = (x @ topic / (topic @ topic)) @ x
+        kept, sums = (a.astype(np.float32).astype(np.float64) for a in (topic, total))
+        assert FitsSum(kept, sums, 0.0, 0.0, False)(x, lambda key, of, x=x: of(x)).all()
