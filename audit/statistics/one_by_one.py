@@ -30,7 +30,7 @@ __all__ = ["ALONE_ROUNDS", "ALONE_SETTLED", "MOST_PAIRS", "MOST_ROUNDS", "SETTLE
 SETTLED, MOST_ROUNDS = 0.02, 64
 """Part of what documents have that a round changes, in the root mean square, below which there is no other; and
 how many there are at most."""
-ALONE_SETTLED, ALONE_ROUNDS = 0.01, 24
+ALONE_SETTLED, ALONE_ROUNDS = 0.01, 40
 """The same, of documents that begin with nothing."""
 MOST_PAIRS = 2**25
 """Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
