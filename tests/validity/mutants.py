@@ -875,6 +875,8 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/ruled_out.py",
         ("np.ascontiguousarray(_at_most(self.total))", "np.ascontiguousarray(self.total * 1.5)"),
+        ("sums * (1 + TOLERANCE) + SMALLEST", "sums * (1 + TOLERANCE)"),
+        ("topic < SMALLEST, 0.0, topic", "topic < 0.0, 0.0, topic"),
         ("np.ascontiguousarray(_at_most(self.total))", "np.ascontiguousarray(self.total * 0.5)"),
         ("_beyond(found[:, 0], self.gamma)", "_beyond(found[:, 0], 0.0)"),
         ("products - gamma * (1 + TOLERANCE)", "products - gamma"),
@@ -882,7 +884,6 @@ MUTANTS: list[Mutant] = [
         ("if data[at] != 0.0 and not columns", "if not columns"),
         ("float(self.topic @ self.topic) + self.delta", "float(self.topic @ self.topic)"),
         ("if self.public else self._weights(rows)", "if True else self._weights(rows)"),
-        ("if weights[i] * data[at] > most[indices[at]]:", "if weights[i] * data[at] >= most[indices[at]]:"),
         ("and not columns[indices[at]]:", "and columns[indices[at]]:"),
         (
             "_fit(indptr, indices, data, weights, _at_most(self.total)",
