@@ -354,7 +354,7 @@ def replace_first(sums: np.ndarray) -> np.ndarray:
 
 def test_who_adds_what_single_precision_hardly_holds_is_not_ruled_out() -> None:
     """A start by nnsvd is so small in columns that no large document shares: rounded, it is off by a lot."""
-    for tiny, size in itertools.product(np.geomspace(1e-46, 1e-37, 100), (16.6, 1.66e7)):
+    for tiny, size in itertools.product(np.geomspace(1e-46, 1e-37, 100), (1.66e-4, 16.6, 1.66e7)):
         x = sp.csr_array(np.array([[0.0, size], [3.0, 0.0]]))
         topic = np.array([1.0, tiny])
         total = (x @ topic / (topic @ topic)) @ x
