@@ -293,8 +293,8 @@ def build_history(root: Path) -> Store:
 
     nmf = {"mechanism": {"name": "pd-nmf", "rank": 7}}
     store, _ = build_audit(root, spec=nmf, names=("mean-alignment", "sigma", "topics"), change=other, stored=True)
-    verdicts = read_verdicts(store.audit("svd-09"))
-    rounds = [round_of(n, audit=f"svd-0{n + 7}", among=60, documents=60, sensitive=12 * (2 - n), clear=40,
+    verdicts = read_verdicts(store.audit("svd-08"))
+    rounds = [round_of(n, audit=f"svd-0{n + 6}", among=60, documents=60, sensitive=12 * (2 - n), clear=40,
                        undecided=8, level=0.02, seed=n, runs=400) for n in (1, 2)]  # fmt: skip
     write_excluded(store, "screen01", [RoundVerdicts(1, verdicts)])
     write_screen(store, screened(
