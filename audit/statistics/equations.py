@@ -64,6 +64,8 @@ def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> flo
     around: Any = mechanism
     if not hasattr(around, "inner") or not hasattr(around, "deviation") or not getattr(around, "noise", 0.0):
         return 0.0
+    if not array.size:
+        return 0.0
     known = around.deviation(name)
     size = around.noise * float(np.sqrt(np.square(array).mean())) if known is None else known
     return float(size) ** 2

@@ -20,7 +20,7 @@ from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, remembered_sensitive
-from ksdp.storage.audits.views import views_of
+from ksdp.storage.audits.views import finished_views, views_of
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
@@ -29,6 +29,12 @@ from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
 
 __all__ = ["clearance_from_decisions"]
+
+_SIGN_A_VIEW = (
+    "Audit what the strongest of them sees by itself, with its size as `parties.coalition` and without `[views]`: "
+    "`ksdp audit SPEC`, then `ksdp clear` with that audit's id, or `ksdp screen SPEC --clearance FILE`. What its "
+    "view proved sensitive stays out."
+)
 
 
 def clearance_from_decisions(
@@ -55,8 +61,8 @@ def clearance_from_decisions(
     Raises
     ------
     InputError
-        If the audit is a round of a screen, a second person has not answered, a newer audit asked the same, no
-        document may be listed, or an argument is wrong. Nothing was written.
+        If the audit is one of several views or a round of a screen, a second person has not answered, a newer
+        audit asked the same, no document may be listed, or an argument is wrong. Nothing was written.
     InvalidAudit
         If the controls of the audit failed.
     StoreError
@@ -91,6 +97,8 @@ class _Decided:
 
 def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
     """What the store holds, unless nothing may be signed on it."""
+    if audit in finished_views(opened):
+        raise InputError(f"{audit} is an audit of several views, which nobody signs together. {_SIGN_A_VIEW}")
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary.valid:
@@ -171,21 +179,29 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
 
 
 def _check_by_itself(store: Store, audit: str) -> None:
-    """Refuse a round of a screen, or what continues one: its spec, and after the first its corpus, is no run's.
+    """Refuse one of several views, a round of a screen, or what continues one: its spec, and after the first its
+    corpus, is no run's.
 
     Raises
     ------
     InputError
-        Naming the screen, and the command that signs.
+        Naming the views or the screen, and the command that signs.
     """
     origin = read_origin(store, audit)
     first = origin.audits[0] if origin else audit
     started, screen = find_attempt(store, first), screen_of(store, first)
     alone = started is None or started.attempt == read_spec(store.audit(first)).hash
-    if (alone or views_of(store, first)) and screen is None:
+    if alone and screen is None:
         return
+    views = views_of(store, first)
+    if views and screen is None:
+        raise InputError(
+            f"audit {audit} is one of the views {views}: what it calls clear, another of them may call sensitive. "
+            f"{_SIGN_A_VIEW}"
+        )
     number = next((about.round for about in screen.rounds if about.audit == first), 0) if screen else 0
-    which = f"round {number} of screen {screen.screen}" if screen else "a round of a screen that has not finished"
+    unfinished = "a round of a screen, or one of several views, that have not finished"
+    which = f"round {number} of screen {screen.screen}" if screen else unfinished
     signed = f" It signed {screen.clearance}." if screen and screen.clearance else ""
     raise InputError(
         f"audit {audit} is {which}: no run would take what is signed for it.{signed} `ksdp screen SPEC "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import InputError, StoreError
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.audits.place import HERE
+from ksdp.flows.audits.views import run_views
 from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.screening.clear import clearance_from_decisions
+from ksdp.flows.screening.signing import Signing
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.audits.views import finished_views, read_views
 from ksdp.storage.checksums import write_sealed_json
@@ -188,6 +195,29 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     assert "void: outsider: <a test>" in look.words("/views")
     assert "No verdict on this page may be used" in look.words(here)
     assert "<a test>" not in text
+
+
+def test_what_holds_in_one_view_is_signed_by_nobody(folder: Path, tmp_path: Path, corpus_folder: Path) -> None:
+    """Else a clearance of what an outsider sees would list what a coalition of the same run sees."""
+    small = SPEC.format(counts=corpus_folder / "counts.npz").replace("margin = 0", "margin = 0.5")
+    (tmp_path / "views.toml").write_text(small.replace("with_runs = 80", "with_runs = 20"))
+    sys.path.insert(0, str(folder))
+    try:
+        out = run_views(*read_spec_file(tmp_path / "views.toml"), tmp_path / "store", HERE)
+    finally:
+        sys.path.remove(str(folder))
+    now, key = datetime(2100, 1, 1, tzinfo=UTC), Ed25519PrivateKey.generate()
+    signing = Signing(tmp_path / "one.clearance", key, "Ana", now, now + timedelta(days=9))
+    store = Store.open(tmp_path / "store")
+    for about in out.views:
+        with pytest.raises(InputError, match=rf"one of the views {out.audit}: .*`parties.coalition`"):
+            clearance_from_decisions(store.root, about.audit, signing)
+    with pytest.raises(InputError, match=rf"{out.audit} is an audit of several views.*`parties.coalition`"):
+        clearance_from_decisions(store.root, out.audit, signing)
+    (store.root / "views" / f"{out.audit}.json").unlink()  # as if it was stopped before its last step
+    with pytest.raises(InputError, match="one of several views, that have not finished"):
+        clearance_from_decisions(store.root, out.views[0].audit, signing)
+    assert not signing.path.exists()
 
 
 def test_the_forecast_is_of_all_views(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
