@@ -12,9 +12,11 @@ from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.queries import Filter, Findings, Row
+from ksdp.storage.audits.views import views_of
 from ksdp.storage.errors import InputError
 from ksdp.storage.findings import Summary, read_summary
 from ksdp.storage.reviews.decisions import LogHead, Policy, State, Status, head, read_policy, states
+from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
 
 __all__ = ["SHOWN", "Pending", "QueuePage", "read_queue_page"]
@@ -51,6 +53,8 @@ class QueuePage:
     """More runs for documents of the chosen audit."""
     wanted: bool = False
     """Some are wanted that are not under way."""
+    part_of: str | None = None
+    """What the chosen audit is a part of, which nobody signs by itself."""
 
     def at(self, page: int) -> dict[str, Any]:
         """What an address says of another page of it."""
@@ -160,4 +164,12 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         summary=read_summary(store.audit(audit)),
         more=more,
         wanted=idle and wanted(store, audit),
+        part_of=_part_of(store, audit),
     )
+
+
+def _part_of(store: Store, audit: str) -> str | None:
+    if screen := screen_of(store, audit):
+        return f"a round of screen {screen.screen}"
+    views = views_of(store, audit)
+    return f"one of the views {views}" if views else None

@@ -215,6 +215,14 @@ def test_a_void_audit_takes_no_decision(own_store: Store) -> None:
     assert read_log(own_store) == []
 
 
+def test_the_queue_says_which_audit_is_signed_by_itself(history_store: Store) -> None:
+    visit = client(history_store)
+    assert "ksdp clear svd-09" in visit.get("/queue?audit=svd-09").text
+    page = visit.get("/queue?audit=svd-08").text  # a round of a screen
+    assert "This audit is a round of screen screen01" in page
+    assert "ksdp clear" not in page
+
+
 def test_many_are_decided_at_once_from_the_queue(own_store: Store) -> None:
     visit = client(own_store)
     page = visit.get("/queue?audit=svd-09").text
