@@ -17,6 +17,7 @@ class Reading:
 
     Examples
     --------
+    >>> import numpy as np
     >>> reading = Reading(every=4, early=1000)
     >>> reading.runs(800), reading.runs(5000)
     (800, 2000)
