@@ -5,7 +5,7 @@ its own deviation. A document's b is set to what leaves least, given everybody e
 around, and again until that changes little: coordinate descent, or Gauss and Seidel's method on A A^T b = A Z, A
 the terms (Golub and Van Loan, Matrix Computations, section 11.2). It nears the least squares solution with every
 round, and rows that share few columns need few of them, where conjugate gradients need a step for each cluster of
-eigenvalues; rows that share many need hundreds, and begin with what those found.
+eigenvalues; rows that share many need hundreds, so that it begins with what those found.
 
 What is said of a document is what it would get next, <a_x, Z - sum over i != x of b_i a_i> / |a_x|^2: about 1 for
 whom the run held, about 0 for others. It needs no b of its own, so that documents that nobody fitted have one too.
@@ -25,13 +25,11 @@ from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["ALONE_ROUNDS", "ALONE_SETTLED", "MOST_PAIRS", "MOST_ROUNDS", "SETTLED", "Fitted", "fitted"]
+__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted"]
 
-SETTLED, MOST_ROUNDS = 0.02, 64
-"""Part of what documents have that a round changes, in the root mean square, below which there is no other; and
-how many there are at most."""
-ALONE_SETTLED, ALONE_ROUNDS = 0.01, 40
-"""The same, of documents that begin with nothing."""
+SETTLED = 0.02
+"""Part of what documents have that a round changes, in the root mean square, below which there is no other."""
+MOST_ROUNDS = 64
 MOST_PAIRS = 2**25
 """Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
 
@@ -82,8 +80,6 @@ class Fitted:
     """Columns of the sums that one of them has an entry in, ascending."""
     _units: _Units
     _left: _Left
-    settled: bool
-    """Whether the last round changed little."""
 
     def of(self, others: TermNumbers) -> Floats:
         """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
@@ -125,15 +121,12 @@ def fitted(
     across[:, 1] = (rows @ basis.T)[made.taken.T]
     left = _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
     parts = np.zeros(len(scaled.sizes)) if start is None else start.copy()
-    changes_little = False
     for _ in range(rounds):
         before = parts.copy()
         _gone_through(scaled, left, parts, move=True)
-        changes_little = bool(np.square(parts - before).sum() <= settled**2 * np.square(parts).sum())
-        if changes_little:
+        if np.square(parts - before).sum() <= settled**2 * np.square(parts).sum():
             break
-    said = _between(_gone_through(scaled, left, parts, move=False))
-    return Fitted(said, columns, units, left, changes_little)
+    return Fitted(_between(_gone_through(scaled, left, parts, move=False)), columns, units, left)
 
 
 def _between(found: Floats) -> Floats:
