@@ -124,7 +124,7 @@ def what_they_say(
             sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
         fit = _outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
         if fit is not None:
-            said = np.full(rows.shape[0], RULED_OUT)
+            said = np.empty(rows.shape[0])
             said[slice(None) if left is None else may] = fit.said
             if may is not None:
                 said[~may] = RULED_OUT

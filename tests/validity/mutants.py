@@ -824,7 +824,6 @@ MUTANTS: list[Mutant] = [
         ("whole = made.work // max(made.rows.nnz, 1) * entries", "whole = made.work"),
         ("if left is not None:\n            unknown, shares, turned = *left, None", "if False:\n            pass"),
         ("said = np.full(len(documents), RULED_OUT)", "said = np.zeros(len(documents))"),
-        ("said = np.full(rows.shape[0], RULED_OUT)", "said = np.zeros(rows.shape[0])"),
         ("said[~may] = RULED_OUT", "pass"),
         ("narrow.summed(shares + start), start)", "narrow.summed(shares))"),
         ("start = made.along(direction) - usual", "start = made.along(direction)"),
