@@ -131,7 +131,7 @@ def what_they_say(
             return _Told(rows, said, fit)
         noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
         if left is not None and isinstance(made, TermNumbers):
-            return _narrowly(made, shares, sums, noise, rows.nnz)
+            return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, rows.nnz)
         apart = sums - made.summed(shares)
         if known.shrink:
             noise = noise + known.shrink * made.variances
@@ -214,8 +214,8 @@ def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) 
     used = _columns(made)
     if len(used) * made.weights.shape[1] < MORE * made.rows.shape[0] or pairs > MOST_PAIRS:
         return None
-    narrow, at = made.within(used), _places(made, used)
-    direction, usual = _narrowly(made, shares, sums, 0.0, entries)
+    narrow, at = narrowed = _narrowed(made, used)
+    direction, usual = _narrowly(made, narrowed, shares, sums, 0.0, entries)
     start = made.along(direction) - usual
     return fitted(made, used, sums[at] - narrow.summed(shares + start), start)
 
@@ -228,15 +228,24 @@ def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[s
     return take_rows(rows, places), shares[places] * (shares.sum() / shares[places].sum())
 
 
+def _narrowed(made: TermNumbers, columns: NDArray[Any]) -> tuple[TermNumbers, NDArray[Any]]:
+    """The terms within some columns, and where their numbers stand among all."""
+    return made.within(columns), _places(made, columns)
+
+
 def _narrowly(
-    made: TermNumbers, shares: Floats, sums: Floats, noise: Floats | float, entries: int
+    made: TermNumbers,
+    narrowed: tuple[TermNumbers, NDArray[Any]],
+    shares: Floats,
+    sums: Floats,
+    noise: Floats | float,
+    entries: int,
 ) -> tuple[Floats, float]:
     """The filter, and its mean over documents, in the columns that one of the documents has an entry in.
 
     It takes the steps that all documents, with so many `entries`, would take: what is left of them costs less.
     """
-    used = _columns(made)
-    fewer, at = made.within(used), _places(made, used)
+    fewer, at = narrowed
     whole = made.work // max(made.rows.nnz, 1) * entries
     found = filtered(fewer, sums[at] - fewer.summed(shares), np.broadcast_to(noise, made.entries)[at], whole)
     direction = np.zeros(made.entries)
