@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.design import Design, Shared
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.verdicts.sequential import look_levels
 
@@ -28,10 +28,12 @@ __all__ = [
     "AGAIN",
     "DRAWN",
     "EARLY",
+    "FEWEST_WITH",
     "FIRST",
     "FRESH",
     "Look",
     "Stage",
+    "decides_on_the_way",
     "early_looks_pay",
     "fresh_seed",
     "plan_looks",
@@ -51,7 +53,7 @@ EARLY = {0.1: 0.1, 0.3: 0.1, 1.0: 0.8}
 is decided by little of it, and the last look's bands are within a hundredth of those of all of it."""
 _LARGE = 10**7
 """Documents that may be in, times runs: below, nobody waits."""
-_FEWEST_WITH = 8
+FEWEST_WITH = 8
 """Runs with a document at the first look, below which hardly anything is decided."""
 
 
@@ -81,15 +83,19 @@ class Stage:
     """The stage that measured the first of these runs."""
 
 
+def decides_on_the_way(rule: DecisionSpec) -> bool:
+    """Whether planned looks may decide documents before all runs are done."""
+    return rule.stopping == "planned" and rule.margin > 0 and not rule.joint
+
+
 def early_looks_pay(spec: Spec, design: Design, statistics: Sequence[Statistic]) -> bool:
     """Whether an audit whose spec leaves its looks open decides early, too: by sizes alone, never by a machine.
 
     Where every round is opened most documents are decided by a tenth of the runs, and the filters of rounds cost
     most of an audit. A look must be able to decide somebody, and what a spec asks for must go with looks.
     """
-    rule = spec.rule
-    few = min(design.share, 1 - design.share) * design.runs * min(EARLY) < _FEWEST_WITH
-    apart = spec.certificate is None and rule.stopping == "planned" and rule.margin > 0 and not rule.joint
+    few = min(design.share, 1 - design.share) * design.runs * min(EARLY) < FEWEST_WITH
+    apart = spec.certificate is None and decides_on_the_way(spec.rule)
     large = isinstance(design, Shared) and len(design.pool) * design.runs >= _LARGE
     rounds = any(statistic.family == "rounds" for statistic in statistics)
     return spec.design.looks == "needed" and apart and large and rounds and not few

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ksdp.audit.interim_looks import FEWEST_WITH, decides_on_the_way
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.verdicts.bands import band_width
@@ -14,8 +15,6 @@ from ksdp.flows.audits.calibration import Calibration
 __all__ = ["early_look"]
 
 LOOKS = (0.1, 1.0)
-FEWEST_WITH = 8
-"""Runs with a document at the first look, below which hardly anything is decided."""
 WORTH = 60.0
 """CPU seconds that it must be able to save."""
 
@@ -45,7 +44,7 @@ def _with_looks(plan: Plan) -> Plan | None:
     """The plan if it looked at a tenth of its runs, where it can."""
     spec = plan.spec
     few = min(plan.arms) * LOOKS[0] < FEWEST_WITH
-    if spec.rule.joint or spec.rule.stopping != "planned" or not spec.rule.margin or few:
+    if few or not decides_on_the_way(spec.rule):
         return None
     design = spec.design.model_copy(update={"looks": LOOKS})
     decision = spec.decision.model_copy(update={"spending": "pocock"})
