@@ -120,10 +120,10 @@ def test_control_bits_ignore_the_documents_and_repeat() -> None:
 
 
 def test_parties_are_disjoint_and_fixed() -> None:
-    pool, honest, coalition = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, 5)
+    pool, honest, coalition = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, np.random.default_rng(5))
     assert (len(pool), len(honest), len(coalition)) == (330, 40, 30)
     assert len(np.unique(np.concatenate([pool, honest, coalition]))) == 400
-    again = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, 5)
+    again = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, np.random.default_rng(5))
     assert all((a == b).all() for a, b in zip((pool, honest, coalition), again, strict=True))
 
 

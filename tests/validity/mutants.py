@@ -99,8 +99,8 @@ MUTANTS: list[Mutant] = [
         tests=PARTS,
     ),
     *_of(
-        "audit/planning.py",
-        ("own = reads_one_document(chosen) and not", "own = not"),
+        "audit/planned_runs.py",
+        ("return by_place or not reads_one_document(statistics)", "return by_place"),
         tests=PARTS,
     ),
     *_of(
@@ -124,8 +124,9 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/party_view.py",
-        ("if plan.spec.parties.me is not None:", "if False:"),
-        ("others = _entering(others, spec)", "pass"),
+        ("_entering(others, spec.corpus.levers.drawn, rng)", "others"),
+        ("len(units) if spec.parties.me is None else len(victim)", "len(units)"),
+        ("(len(self.honest) + 1) // 2 if self.drawn", "len(self.honest) if self.drawn"),
         ("if spec.parties.me is None or drawn is None else", "if True else"),
         tests=("tests/audit/test_party_view.py",),
     ),
