@@ -17,7 +17,7 @@ from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, read_source, weighed_corpus
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.labels import Labels
-from ksdp.storage.readers.sources import Source
+from ksdp.storage.readers.source import Source
 from ksdp.storage.readers.text import term_counts
 from ksdp.storage.source_file import SourceFile, column_names
 
