@@ -35,7 +35,6 @@ __all__ = [
     "Design",
     "Literal",
     "Shared",
-    "adversary_rows",
     "as_rows",
     "make_design",
     "split_parties",
@@ -216,23 +215,18 @@ class Literal:
         return np.asarray(np.arange(block.start, block.stop) % 2 == 0)[None, :]
 
 
-def adversary_rows(pool: Rows, size: int, seed: int) -> Rows:
-    """Documents of the adversary's own, from which it estimates what the protocol hides."""
-    return _subset(generator(seed, Purpose.ADVERSARY), pool, size)
-
-
 def as_rows(size: float | int, documents: int) -> int:
     """A party size in rows: a fraction of the corpus, or rows already."""
     return size if isinstance(size, int) else max(1, math.floor(size * documents))
 
 
-def split_parties(parties: PartiesSpec, documents: int, seed: int) -> tuple[Rows, Rows, Rows]:
-    """Draw the other parties' fixed rows from the seed: (victim's pool, honest rows, coalition rows)."""
+def split_parties(parties: PartiesSpec, documents: int, rng: np.random.Generator) -> tuple[Rows, Rows, Rows]:
+    """Draw the other parties' fixed rows: (victim's pool, honest rows, coalition rows)."""
     honest = 0 if parties.honest is None else as_rows(parties.honest, documents)
     coalition = 0 if parties.coalition is None else as_rows(parties.coalition, documents)
     if honest + coalition >= documents:
         raise SpecError(f"`parties` must leave documents to audit; they take {honest + coalition} of {documents}.")
-    order = generator(seed, Purpose.PARTIES).permutation(documents)
+    order = rng.permutation(documents)
     ends = np.sort(order[:honest]), np.sort(order[honest : honest + coalition])
     return np.sort(order[honest + coalition :]), *ends
 

@@ -9,25 +9,21 @@ from ksdp.audit.array_types import Bits
 from ksdp.audit.design import Block, Design, Rows
 from ksdp.audit.randomness import Purpose, generator
 
-__all__ = ["control_bits", "control_noise", "mechanism_rng", "permutation_rng", "shuffled_runs"]
+__all__ = ["drawn_controls", "mechanism_rng", "permutation_rng", "shuffled_runs"]
 
 
-def control_bits(design: Design, block: Block, controls: int) -> Bits:
-    """Inclusion bits of control documents, drawn independently of the data, shape (n_controls, n_runs)."""
-    columns = [
-        generator(design.seed, Purpose.CONTROL, block.lane, run).random(controls) < design.share
-        for run in range(block.start, block.stop)
-    ]
-    return np.stack(columns, axis=1)
+def drawn_controls(design: Design, block: Block, controls: int) -> tuple[Bits, NDArray[np.float64]]:
+    """Inclusion bits of control documents and standard normal noise, shape (n_controls, n_runs) each.
 
+    They are independent of the data and of each other.
+    """
 
-def control_noise(design: Design, block: Block, controls: int) -> NDArray[np.float64]:
-    """Standard normal noise of the control documents, independent of their bits, shape (n_controls, n_runs)."""
-    columns = [
-        generator(design.seed, Purpose.CONTROL, block.lane, run, 1).standard_normal(controls)
-        for run in range(block.start, block.stop)
-    ]
-    return np.stack(columns, axis=1)
+    def drawn(run: int, *place: int) -> np.random.Generator:
+        return generator(design.seed, Purpose.CONTROL, block.lane, run, *place)
+
+    runs = range(block.start, block.stop)
+    bits = np.stack([drawn(run).random(controls) < design.share for run in runs], axis=1)
+    return bits, np.stack([drawn(run, 1).standard_normal(controls) for run in runs], axis=1)
 
 
 def mechanism_rng(design: Design, lane: int, run: int) -> np.random.Generator:

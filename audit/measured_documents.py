@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.groups import Units
-from ksdp.audit.party_view import victim_units
 from ksdp.audit.statistics.contract import Documents, Pool
 
 if TYPE_CHECKING:
@@ -25,15 +24,14 @@ Rows = NDArray[np.int64]
 
 def pool_of(plan: Plan) -> Pool:
     """What databases are made of: some of the victim's units, and all or half of those of others."""
-    corpus, units, mine = plan.corpus, plan.units, victim_units(plan)
-    others = np.sort(np.concatenate([plan.honest, plan.coalition]))
-    share = plan.party_rows / max(len(mine), 1)
+    corpus, units, held = plan.corpus, plan.units, plan.holdings
+    mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
+    share = held.size / max(len(mine), 1)
     own = corpus.matrix if len(mine) == len(units) else _rows_of(corpus.matrix, units.rows(mine))
     if not len(others):
         return Pool(own, share, None, plan.mechanism)
     fixed = _rows_of(corpus.matrix, units.rows(others))
-    of_others = 0.5 if plan.spec.parties.others == "drawn" else 1.0
-    return Pool(own, share, fixed, plan.mechanism, of_others, bool(len(plan.coalition)))
+    return Pool(own, share, fixed, plan.mechanism, 0.5 if held.drawn else 1.0, bool(len(held.coalition)))
 
 
 def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
@@ -70,6 +68,7 @@ def measured_documents(
     if units.order is None:
         return Documents(matrix, background, population=everybody, pool=pool)
     members, starts = units.members(targets)
-    all_rows = Documents(take_rows(corpus.matrix, units.members(population)[0]), background)
+    standing, _ = units.members(population)
+    all_rows = Documents(take_rows(corpus.matrix, standing), background)
     rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows, pool=pool)
     return Documents(matrix, background, rows, starts, everybody, pool)

@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import split_parties
+from ksdp.audit.design import as_rows, split_parties
 from ksdp.audit.errors import SpecError
-from ksdp.audit.groups import Units, unit_count
+from ksdp.audit.groups import Units, make_units, unit_count
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import Spec
 
-if TYPE_CHECKING:
-    from ksdp.audit.plan import Plan
-
-__all__ = ["parties_key", "parties_of", "size_base", "victim_units"]
+__all__ = ["Holdings", "holdings_of", "parties_key", "size_base"]
 
 Rows = NDArray[np.int64]
 
 
-def parties_of(spec: Spec, corpus: Corpus, units: Units) -> tuple[Rows, Rows, Rows]:
-    """Units that the victim's databases are drawn from, that honest parties hold, and that the coalition holds.
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """Who holds which units; the victim is whose document is at stake."""
+
+    units: Units
+    """What has a verdict and is in or out as a whole: the documents of the corpus, or its groups."""
+    victim: Rows
+    """Units that the victim's databases are drawn from, sorted."""
+    honest: Rows
+    """Units that other parties, outside the coalition, hold."""
+    coalition: Rows
+    """Units that the coalition holds in every run."""
+    counted: int
+    """Units that sizes given as fractions refer to: of the whole corpus, or of the party that is named."""
+    size: int
+    """Units in the victim's part of a database."""
+    drawn: bool
+    """Whether honest parties enter half of their units, drawn anew in each run; all of them otherwise."""
+
+    @property
+    def entering(self) -> int:
+        """Units of honest parties in a run."""
+        return (len(self.honest) + 1) // 2 if self.drawn else len(self.honest)
+
+
+def holdings_of(spec: Spec, corpus: Corpus) -> Holdings:
+    """Who holds what, as a spec says it.
 
     With `parties.me` the victim is that party, and the others hold the rest of the corpus; without it they are
     drawn from the seed.
@@ -32,25 +55,28 @@ def parties_of(spec: Spec, corpus: Corpus, units: Units) -> tuple[Rows, Rows, Ro
     Raises
     ------
     SpecError
-        If the corpus names no parties, or not this one, or a group belongs to two.
+        If the corpus names no parties or groups that the spec asks for, or a group belongs to two parties.
     """
+    units = make_units(corpus, spec.design.unit)
+    rng = generator(spec.seed, Purpose.PARTIES)
     if spec.parties.me is None:
-        return split_parties(spec.parties, len(units), spec.seed)
-    held = _holder(corpus, units)
-    mine, others = np.flatnonzero(held == spec.parties.me), np.flatnonzero(held != spec.parties.me)
+        victim, honest, coalition = split_parties(spec.parties, len(units), rng)
+    else:
+        victim, others = _named_party(spec.parties.me, _holder(corpus, units))
+        others, none = _entering(others, spec.corpus.levers.drawn, rng), np.zeros(0, dtype=np.int64)
+        honest, coalition = (none, others) if spec.parties.others == "colluding" else (others, none)
+    counted = len(units) if spec.parties.me is None else len(victim)
+    size = as_rows(spec.design.party_size, counted)
+    return Holdings(units, victim, honest, coalition, counted, size, spec.parties.others == "drawn")
+
+
+def _named_party(me: str, holder: NDArray[np.str_]) -> tuple[Rows, Rows]:
+    """Units of the named party, and those of all others."""
+    mine = np.flatnonzero(holder == me)
     if not len(mine):
-        known = ", ".join(np.unique(held)[:20].tolist())
-        raise SpecError(f"`parties.me` must be a party of the corpus ({known}); got {spec.parties.me!r}.")
-    others = _entering(others, spec)
-    none = np.zeros(0, dtype=np.int64)
-    return (mine, none, others) if spec.parties.others == "colluding" else (mine, others, none)
-
-
-def victim_units(plan: Plan) -> Rows:
-    """Units that the victim's databases are drawn from: a named party's own, else whatever nobody else holds."""
-    if plan.spec.parties.me is not None:
-        return parties_of(plan.spec, plan.corpus, plan.units)[0]
-    return np.setdiff1d(np.arange(len(plan.units)), np.concatenate([plan.honest, plan.coalition]))
+        known = ", ".join(np.unique(holder)[:20].tolist())
+        raise SpecError(f"`parties.me` must be a party of the corpus ({known}); got {me!r}.")
+    return mine, np.flatnonzero(holder != me)
 
 
 def parties_key(spec: Spec) -> dict[str, Any]:
@@ -60,12 +86,10 @@ def parties_key(spec: Spec) -> dict[str, Any]:
     return spec.parties.model_dump(mode="json") | enter
 
 
-def _entering(others: Rows, spec: Spec) -> Rows:
+def _entering(others: Rows, drawn: float | None, rng: np.random.Generator) -> Rows:
     """Of the other parties' units those that enter: a draw of their own, where there is one."""
-    drawn = spec.corpus.levers.drawn
     if drawn is None:
         return others
-    rng = generator(spec.seed, Purpose.PARTIES)
     return np.sort(rng.choice(others, math.floor(drawn * len(others)), replace=False))
 
 
@@ -75,7 +99,7 @@ def size_base(spec: Spec, corpus: Corpus) -> int:
     Raises
     ------
     SpecError
-        As `parties_of`.
+        As `holdings_of`.
     """
     if spec.parties.me is None:
         return unit_count(corpus, spec.design.unit)

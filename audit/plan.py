@@ -24,7 +24,7 @@ from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
-from ksdp.audit.party_view import parties_key
+from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
@@ -71,8 +71,8 @@ class Plan:
 
     spec: Spec
     corpus: Corpus
-    units: Units
-    """What has a verdict and is in or out as a whole: the documents of the corpus, or its groups."""
+    holdings: Holdings
+    """Who holds which units."""
     mechanism: Mechanism
     announced: tuple[Announced, ...]
     seen: tuple[str, ...]
@@ -83,12 +83,6 @@ class Plan:
     skipped: dict[str, str]
     """Statistics that the mechanism's observables do not allow, and what they miss."""
     design: Design
-    party_rows: int
-    """Units in the victim's part of a database."""
-    honest: NDArray[np.int64]
-    """Units that other parties, outside the coalition, hold in every run."""
-    coalition: NDArray[np.int64]
-    """Units that the coalition holds in every run."""
     background: dict[str, NDArray[Any]]
     """What the adversary knows besides the observables."""
     learners: tuple[str, ...]
@@ -103,6 +97,11 @@ class Plan:
     """Which part of the runs a document's tests read (`ksdp.audit.kept_runs`)."""
     known_pool: Pool | None = None
     """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
+
+    @property
+    def units(self) -> Units:
+        """What has a verdict and is in or out as a whole: the documents of the corpus, or its groups."""
+        return self.holdings.units
 
     @property
     def tested(self) -> tuple[Statistic, ...]:
@@ -228,10 +227,10 @@ class Plan:
 
     def database(self, lane: int, run: int) -> Database:
         """The parties' matrices of a run."""
-        if self.spec.parties.others != "drawn":
+        if not self.holdings.drawn:
             return self.stacked(self.design.rows(lane, run))
-        rng, half = generator(self.design.seed, Purpose.OTHERS, lane, run), (len(self.honest) + 1) // 2
-        drawn = np.sort(rng.choice(self.honest, half, replace=False, shuffle=False))
+        rng, honest = generator(self.design.seed, Purpose.OTHERS, lane, run), self.holdings.honest
+        drawn = np.sort(rng.choice(honest, self.holdings.entering, replace=False, shuffle=False))
         return self.stacked(self.design.rows(lane, run), drawn)
 
     def stacked(self, units: NDArray[np.int64], honest: NDArray[np.int64] | None = None) -> Database:
@@ -240,12 +239,12 @@ class Plan:
         parties = [take_rows(self.corpus.matrix, held)]
         if honest is not None:
             parties.append(take_rows(self.corpus.matrix, self.units.rows(honest)))
-        elif len(self.honest):
+        elif len(self.holdings.honest):
             parties.append(self._fixed[0])
-        if len(self.coalition):
+        if len(self.holdings.coalition):
             parties.append(self._fixed[1])
-        coalition = frozenset({len(parties) - 1}) if len(self.coalition) else frozenset()
-        return Database(tuple(parties), coalition, held)
+            return Database(tuple(parties), frozenset({len(parties) - 1}), held)
+        return Database(tuple(parties), frozenset(), held)
 
     @cached_property
     def pool(self) -> Pool:
@@ -255,7 +254,7 @@ class Plan:
     @cached_property
     def _fixed(self) -> tuple[sp.csr_array, sp.csr_array]:
         matrix, rows = self.corpus.matrix, self.units.rows
-        return take_rows(matrix, rows(self.honest)), take_rows(matrix, rows(self.coalition))
+        return take_rows(matrix, rows(self.holdings.honest)), take_rows(matrix, rows(self.holdings.coalition))
 
     @cached_property
     def runs_identity(self) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,23 +13,18 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
-from ksdp.audit.design import Design, Shared, adversary_rows, as_rows, make_design
-from ksdp.audit.document_parts import reads_one_document
+from ksdp.audit.design import Design, make_design
 from ksdp.audit.errors import SpecError
-from ksdp.audit.groups import Units, make_units
-from ksdp.audit.interim_looks import Look, early_looks_pay, plan_looks
-from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, kept_of, opened
-from ksdp.audit.party_view import parties_of
-from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.party_view import Holdings, holdings_of
+from ksdp.audit.plan import Plan
+from ksdp.audit.planned_runs import planned_runs
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import mechanism_of, select_statistics
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.coefficients import COEFFICIENTS, coefficients
-from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.coefficients import coefficients
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
@@ -41,15 +34,8 @@ __all__ = ["make_plan"]
 
 # More would take longer than the runs themselves.
 _MOST_PERMUTATIONS = 200_000
-# A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
-_BLOCK_BYTES = 64 * 2**20
-_STATISTICS_GUESS = 8
 # A mean and a covariance of a few dozen coefficients need no more documents.
 _POPULATION = 1024
-# Families whose last bit depends on a document's place among others.
-_BY_PLACE = ("paper-blocks", COEFFICIENTS)
-# Strata of blocks before the first look, where a part of the without runs is kept.
-_FEWEST_STRATA = 4
 # A worker holds the announced numbers of all runs (4 GiB), and some matrices of runs by runs (512 MiB each).
 _MOST_RAW = 2**30
 _MOST_RAW_RUNS = 8192
@@ -67,82 +53,75 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if spec.views is not None:
         raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = mechanism_of(spec.mechanism)
-    units = make_units(corpus, spec.design.unit)
-    pool, honest, coalition = parties_of(spec, corpus, units)
-    whole = len(units) if spec.parties.me is None else len(pool)
-    size = as_rows(spec.design.party_size, whole)
+    holdings = holdings_of(spec, corpus)
     rank = getattr(mechanism, "rank", None)
     if rank is not None:
-        _check_rank(rank, int(np.sort(units.sizes[pool])[:size].sum()), corpus.features)
-    targets = _targets(spec.design.documents, units, pool)
-    design: Design
-    if isinstance(mechanism, RecordedRuns):
-        design = mechanism.design(pool if targets is None else targets, spec.seed)
-    else:
-        design = make_design(spec.design, pool, spec.seed, documents=whole, targets=targets)
+        _check_rank(rank, holdings, corpus.features)
+    design = _design(spec, holdings, mechanism)
     announced = _announced(mechanism, corpus.features)
-    seen = shown = opened(mechanism, corpus.features)
-    if spec.statistics.sees == "final":
-        seen = shown = final_output(mechanism)
-    seen = tuple(name for name in seen if name in {a.name for a in announced})
+    shown = final_output(mechanism) if spec.statistics.sees == "final" else opened(mechanism, corpus.features)
+    seen = tuple(name for name in shown if name in {a.name for a in announced})
     families, learners = requested_learners(spec.statistics)
-    background = _background(spec, corpus, units, mechanism, size, honest, coalition)
+    background = _background(holdings, corpus, rank, spec.seed)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     brought = getattr(mechanism, "statistics", ())
-    chosen, skipped = select_statistics(families, plain, seen, background, brought)
-    if units.word == "group":
-        chosen = (*chosen, *(OverRows(statistic) for statistic in chosen))
+    statistics, skipped = select_statistics(families, plain, seen, background, brought)
+    if holdings.units.word == "group":
+        statistics = (*statistics, *(OverRows(statistic) for statistic in statistics))
     if set(learners) - {RAW} and rank is not None:
-        chosen += coefficients(rank, seen)
+        statistics += coefficients(rank, seen)
+    kept = kept_of(announced, spec.store.observables)
     if RAW in learners:
         _check_raw(spec, [a for a in announced if a.name in seen], design.runs)
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
-        if spec.parties.others == "drawn":
+        if holdings.drawn:
             raise SpecError(
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
-    block_runs = _block_runs(design, kept_of(announced, spec.store.observables))
-    every = _every(spec, design, block_runs)
     exact = getattr(mechanism, "noise_free", False)
     numbers = sum(int(np.prod(a.shape)) for a in announced if exact and a.name in seen)
-    early = early_looks_pay(spec, design, chosen, numbers / (size + len(honest)))
-    if every > 1:
-        design = _with_more_runs(design, every, block_runs)
-    looks = plan_looks(spec, design.runs, block_runs * every, early)
+    a_document = numbers / (holdings.size + holdings.entering)
+    runs = planned_runs(spec, design, kept, statistics, learners, a_document)
     plan = Plan(
         spec=spec,
         corpus=corpus,
-        units=units,
+        holdings=holdings,
         mechanism=mechanism,
         announced=announced,
         seen=seen,
         opened=shown,
-        statistics=chosen,
+        statistics=statistics,
         skipped=skipped,
-        design=design,
-        party_rows=size,
-        honest=honest,
-        coalition=coalition,
+        design=runs.design,
         background=background,
         learners=learners,
-        block_runs=block_runs,
-        looks=looks,
-        population=_population(design, spec.seed),
-        reading=EVERY_RUN if _reads_all(spec, chosen) else _reading(every, looks, block_runs),
+        block_runs=runs.block_runs,
+        looks=runs.looks,
+        population=_population(runs.design, spec.seed),
+        reading=runs.reading,
     )
     _check_permutations(plan)
     return plan
 
 
-def _check_rank(rank: int, rows: int, features: int) -> None:
+def _check_rank(rank: int, held: Holdings, features: int) -> None:
+    rows = int(np.sort(held.units.sizes[held.victim])[: held.size].sum())  # of its smallest groups
     if rank >= min(rows, features):
         raise SpecError(
             f"`mechanism.rank` must be below the party's rows ({rows}) and the features ({features}); got {rank}."
         )
 
 
-def _targets(documents: object, units: Units, pool: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _design(spec: Spec, held: Holdings, mechanism: Mechanism) -> Design:
+    """Which documents are in which run; runs that were recorded say it themselves."""
+    targets = _targets(spec.design.documents, held)
+    if isinstance(mechanism, RecordedRuns):
+        return mechanism.design(held.victim if targets is None else targets, spec.seed)
+    return make_design(spec.design, held.victim, spec.seed, documents=held.counted, targets=targets)
+
+
+def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
     """Rows of the documents that are named; None where none are.
 
     Raises
@@ -152,13 +131,13 @@ def _targets(documents: object, units: Units, pool: NDArray[np.int64]) -> NDArra
     """
     if not isinstance(documents, tuple):
         return None
-    place = {str(name): row for row, name in enumerate(units.ids)}
+    place = {str(name): row for row, name in enumerate(held.units.ids)}
     if unknown := [name for name in documents if name not in place]:
         raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
     targets = np.unique([place[name] for name in documents])
-    elsewhere = np.setdiff1d(targets, pool)
+    elsewhere = np.setdiff1d(targets, held.victim)
     if len(elsewhere):
-        raise SpecError(f"`design.documents` names {units.ids[elsewhere[0]]!s}, which another party holds.")
+        raise SpecError(f"`design.documents` names {held.units.ids[elsewhere[0]]!s}, which another party holds.")
     return targets
 
 
@@ -197,47 +176,6 @@ def _population(design: Design, seed: int) -> NDArray[np.int64]:
     return np.sort(audited)
 
 
-def _every(spec: Spec, design: Design, block_runs: int) -> int:
-    """Of how many blocks of runs one may keep a document's without arm: by the design alone, so that audits of the
-    same runs under other statistics have the same number of them."""
-    needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
-    if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
-        return 1
-    asked = spec.design.looks
-    first = float(design.runs)
-    if asked != "needed":  # early looks of large audits read all of their runs where these are few
-        first *= 1 / asked if isinstance(asked, int) else asked[0]
-    every = best_every(design.share)
-    # With few blocks the draw is lumpy, and there is little to save: before a first look, or after it.
-    while every > 1 and max(first, design.runs - first) < _FEWEST_STRATA * every * block_runs:
-        every //= 2
-    return every
-
-
-def _reading(every: int, looks: Sequence[Look], block_runs: int) -> Reading:
-    """A first look of few blocks reads all of them."""
-    lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
-    return Reading(every, looks[0].runs if lumpy and every > 1 else 0)
-
-
-def _reads_all(spec: Spec, chosen: Sequence[Statistic]) -> bool:
-    """Whether tests need all runs of every document.
-
-    Learners and permutations read whole runs. Statistics of other packages may look at who else is measured, which
-    is then not the same in both arms.
-    """
-    own = reads_one_document(chosen) and not any(statistic.family in _BY_PLACE for statistic in chosen)
-    return not own or bool(requested_learners(spec.statistics)[1]) or spec.decision.joint
-
-
-def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
-    """Whole strata of blocks, and so many that the tests are as strong as if they read all runs."""
-    assert isinstance(design, Shared)
-    whole = every * block_runs
-    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
-    return dataclasses.replace(design, runs=runs)
-
-
 def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
     """What the mechanism says that it announces, in the contract's form."""
     try:
@@ -251,36 +189,22 @@ def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
     return announced
 
 
-def _block_runs(design: Design, announced: tuple[Announced, ...]) -> int:
-    """Runs in a block: a power of two from the sizes alone, so that audits of the same runs share blocks."""
-    audited = len(design.pool if isinstance(design, Shared) else design.targets(0)) + CONTROLS
-    observables = sum(int(np.prod(a.shape)) for a in announced)
-    fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
-    return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
-
-
-def _background(
-    spec: Spec,
-    corpus: Corpus,
-    units: Units,
-    mechanism: Mechanism,
-    size: int,
-    honest: NDArray[np.int64],
-    coalition: NDArray[np.int64],
-) -> dict[str, NDArray[Any]]:
+def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> dict[str, NDArray[Any]]:
     """The adversary's own singular values, from the coalition's data or from a sample of its own."""
-    known_units = coalition if len(coalition) else adversary_rows(np.arange(len(units)), size, spec.seed)
-    own = units.rows(known_units)
-    if spec.parties.others == "drawn":
-        honest = honest[: (len(honest) + 1) // 2]
-    victim = size + len(honest)
-    if units.word == "group":
-        victim = round(size * float(units.sizes.mean())) + int(units.sizes[honest].sum())
+    if len(held.coalition):
+        known_units = held.coalition
+    else:
+        rng = generator(seed, Purpose.ADVERSARY)
+        known_units = np.sort(rng.choice(len(held.units), held.size, replace=False, shuffle=False))
+    own = held.units.rows(known_units)
+    victim = held.size + held.entering
+    if held.units.word == "group":
+        of_others = int(held.units.sizes[held.honest[: held.entering]].sum())
+        victim = round(held.size * float(held.units.sizes.mean())) + of_others
     known: dict[str, NDArray[Any]] = {
         "adversary_rows": np.array(len(own)),
         "victim_rows": np.array(victim),
     }
-    rank = getattr(mechanism, "rank", None)
     if rank is not None and rank < min(len(own), corpus.features):
         matrix = take_rows(corpus.matrix, own)
         with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads

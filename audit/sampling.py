@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.canaries import HANDED, canary_values, handed_bits, handed_units
 from ksdp.audit.design import Block
-from ksdp.audit.design_streams import control_bits, control_noise, mechanism_rng
+from ksdp.audit.design_streams import drawn_controls, mechanism_rng
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
@@ -20,7 +20,7 @@ from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
 
-__all__ = ["BlockValues", "inclusion_with_controls", "measure", "run_observables", "sample"]
+__all__ = ["BlockValues", "measure", "run_observables", "sample"]
 
 # Shift of a planted control: D = 2 Phi(shift / 2) - 1 = 0.9.
 _PLANTED_SHIFT = 3.289707253902945
@@ -78,11 +78,6 @@ def sample(plan: Plan, block: Block) -> Iterator[Stored]:
         yield run_observables(plan, block.lane, run)
 
 
-def inclusion_with_controls(plan: Plan, block: Block) -> NDArray[np.bool_]:
-    """Bits of the audited documents and, below them, of the controls."""
-    return np.concatenate([plan.design.inclusion(block), control_bits(plan.design, block, CONTROLS)])
-
-
 def measure(
     plan: Plan,
     block: Block,
@@ -98,7 +93,9 @@ def measure(
     keep : called with what the store keeps of each run's observables
     """
     documents = plan.documents(block.lane)
-    inclusion = inclusion_with_controls(plan, block)
+    bits, controls = drawn_controls(plan.design, block, CONTROLS)
+    controls[NULL_CONTROLS:] += _PLANTED_SHIFT * bits[NULL_CONTROLS:]
+    inclusion = np.concatenate([plan.design.inclusion(block), bits])
     kept = plan.kept_runs(block, inclusion)
     precision = plan.spec.store.precision
     # Filled run by run, transposed once: rows of documents are what tests read.
@@ -106,8 +103,6 @@ def measure(
     shape = (len(block), len(documents) + CONTROLS)
     values = {s.name: np.full(shape, np.nan, dtype=precision) for s in statistics}
     canary = np.empty(shape, dtype=precision)
-    controls = control_noise(plan.design, block, CONTROLS)
-    controls[NULL_CONTROLS:] += _PLANTED_SHIFT * inclusion[len(documents) + NULL_CONTROLS :]
     parts = _Parts(documents, kept)
     done = 0
     for at, stored in enumerate(runs):

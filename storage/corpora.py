@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -18,27 +18,24 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.levers import finished, narrowed
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.weighting import weighed
-from ksdp.storage.readers.columns import Columns, open_columns
-from ksdp.storage.readers.counts import read_counts, read_docword, read_vocabulary
+from ksdp.storage.readers.counts import read_counts, read_docword
 from ksdp.storage.readers.demo import docstrings
-from ksdp.storage.readers.files import Refused, spec_path
+from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import Labels, read_labels
 from ksdp.storage.readers.levers import levered_names, read_levers
 from ksdp.storage.readers.ratings import read_ratings
 from ksdp.storage.readers.tables import chosen_columns, read_table
 from ksdp.storage.readers.text import read_texts, term_counts
-from ksdp.storage.source_file import DEMO, WEIGHTING, find_source
+from ksdp.storage.source_file import SourceFile, column_names, find_source
 
 __all__ = [
     "MEMORY",
     "RawCorpus",
-    "column_names",
     "corpus_columns",
     "corpus_features",
     "lent_corpus",
     "load_corpus",
     "load_drawn",
-    "read_columns",
     "read_source",
     "weighed_corpus",
 ]
@@ -89,19 +86,17 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     """
     if spec.path == MEMORY:
         return _handed_over(nonnegative)
-    source = read_source(spec, base, nonnegative=nonnegative)
-    return weighed_corpus(source, spec, base, nonnegative=nonnegative)
+    return weighed_corpus(read_source(find_source(spec, base), nonnegative=nonnegative), nonnegative=nonnegative)
 
 
 def load_drawn(
     spec: CorpusSpec, base: Path, enters: Callable[[Labels], NDArray[np.bool_]], *, nonnegative: bool
 ) -> tuple[Corpus, Corpus]:
     """As `load_corpus`, and besides some rows of the file alone: their weights do not count the others either."""
-    source = read_source(spec, base, nonnegative=nonnegative)
+    source = read_source(find_source(spec, base), nonnegative=nonnegative)
     rows = np.flatnonzero(enters(source.labels))
     part = replace(source, matrix=sp.csr_array(source.matrix[rows]), labels=source.labels.take(rows))
-    whole, some = (weighed_corpus(each, spec, base, nonnegative=nonnegative) for each in (source, part))
-    return whole, some
+    return weighed_corpus(source, nonnegative=nonnegative), weighed_corpus(part, nonnegative=nonnegative)
 
 
 def _handed_over(nonnegative: bool) -> Corpus:
@@ -113,23 +108,21 @@ def _handed_over(nonnegative: bool) -> Corpus:
     return corpus
 
 
-def weighed_corpus(source: RawCorpus, spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
-    """The corpus of what a reader found: weighed, its rows without features kept out."""
-    labels = source.labels
-    weighting = spec.weighting or WEIGHTING[source.kind]
-    rows = spec.rows or ("l2" if weighting == "tf-idf" else "none")
-    raw = source.matrix
-    levers = read_levers(spec, base, source.names, raw.shape[1], raw)
+def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
+    """The corpus of the rows that were read: weighed, those without features kept out."""
+    file, raw, labels = source.file, source.matrix, source.labels
+    rows = file.spec.rows or ("l2" if file.weighting == "tf-idf" else "none")
+    levers = read_levers(file.spec, file.base, source.names, raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
         raise SpecError(
             "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
         )
-    weighted = weighed(narrowed(raw, levers), labels.party, weighting, spec.idf, rows, levers.idf)
+    weighted = weighed(narrowed(raw, levers), labels.party, file.weighting, file.spec.idf, rows, levers.idf)
     matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
         why = "" if raw.nnz else " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
-        raise Refused(source.path, f"no feature is left in any of the {matrix.shape[0]} documents.{why}")
+        raise Refused(file.path, f"no feature is left in any of the {matrix.shape[0]} documents.{why}")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
     left_out = tuple(labels.ids[absent].tolist())
@@ -154,26 +147,17 @@ def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
 
 def corpus_columns(spec: CorpusSpec, base: Path) -> int:
     """How many columns there are before any lever."""
-    return int(read_source(spec, base, nonnegative=False).matrix.shape[1])
-
-
-def column_names(spec: CorpusSpec, base: Path, features: int | None = None) -> tuple[str, ...] | None:
-    """Names of the columns before any lever, where the spec says them; so many, where that is known."""
-    if spec.vocabulary is not None:
-        return read_vocabulary(spec_path(base, spec.vocabulary), spec.encoding, features)
-    return spec.columns
+    return int(read_source(find_source(spec, base), nonnegative=False).matrix.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
 class RawCorpus:
-    """What a reader found."""
+    """The rows of a file, before they are weighed."""
 
-    path: Path
+    file: SourceFile
     matrix: sp.csr_array
     """Canonical; a stored zero is a rating, and nothing elsewhere."""
     labels: Labels
-    kind: str
-    """The format, never `auto`."""
     names: tuple[str, ...] | None = None
     """Of the columns before any lever, where the spec says them."""
     taken: tuple[str, ...] = ()
@@ -181,14 +165,13 @@ class RawCorpus:
 
     @classmethod
     def of(
-        cls, path: Path, matrix: sp.csr_array, labels: Labels, kind: str, names: Sequence[str] | None = None
+        cls, file: SourceFile, matrix: sp.csr_array, labels: Labels, names: tuple[str, ...] | None = None
     ) -> RawCorpus:
         """The same of a matrix in any form."""
-        known = None if names is None else tuple(names)
-        return cls(path, canonical(matrix, keep_zeros=kind == "ratings"), labels, kind, known)
+        return cls(file, canonical(matrix, keep_zeros=file.kind == "ratings"), labels, names)
 
 
-def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus:
+def read_source(file: SourceFile, *, nonnegative: bool) -> RawCorpus:
     """What the file holds, before weighting; rows in its order.
 
     Raises
@@ -196,50 +179,61 @@ def read_source(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> RawCorpus
     InputError
         As for `load_corpus`.
     """
-    if nonnegative and spec.weighting == "standardised":
+    if nonnegative and file.spec.weighting == "standardised":
         raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
-    file = find_source(spec, base)
-    path, kind = file.path, file.kind
-    if kind == DEMO:
-        matrix, labels = _demo(spec)
-        return RawCorpus.of(path, matrix, labels, kind)
-    if kind not in ("counts", "docword"):
-        return read_columns(spec, kind, file.columns, column_names(spec, base), nonnegative=nonnegative)
-    matrix = read_counts(path) if kind == "counts" else read_docword(path, spec.encoding)
-    rows, features = matrix.shape
-    names = column_names(spec, base, features)
-    labelled = None if spec.labels is None else open_columns(spec_path(base, spec.labels), spec.encoding)
-    return RawCorpus.of(path, matrix, read_labels(spec, labelled, rows), kind, names)
+    # Weights of negative counts mean nothing.
+    return _READERS[file.kind](file, nonnegative or file.spec.weighting == "tf-idf")
 
 
-def read_columns(
-    spec: CorpusSpec, kind: str, columns: Columns, names: Sequence[str] | None = None, *, nonnegative: bool
-) -> RawCorpus:
-    """What named columns hold, as text, ratings or a table, before weighting.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-        The only terms of a text that are counted, or items whose ratings are read.
-    """
-    nonnegative = nonnegative or spec.weighting == "tf-idf"  # weights of negative counts mean nothing
-    if kind == "ratings":
-        matrix, labels = read_ratings(spec, columns, names, nonnegative=nonnegative)
-        return RawCorpus.of(columns.path, matrix, labels, kind, names)
-    labels = read_labels(spec, columns, len(columns))
-    if kind == "text":
-        return RawCorpus.of(columns.path, read_texts(spec, columns, names), labels, kind, names)
-    chosen = chosen_columns(spec, columns)
-    read = RawCorpus.of(columns.path, read_table(columns, chosen, nonnegative=nonnegative), labels, kind, names)
-    return read if spec.columns is not None else replace(read, taken=chosen)
-
-
-def _demo(spec: CorpusSpec) -> tuple[sp.csr_array, Labels]:
-    path = Path(DEMO)
+def _demo(file: SourceFile, nonnegative: bool) -> RawCorpus:
     if sys.flags.optimize > 1:
-        raise Refused(path, "most docstrings are stripped, because Python runs with -OO.")
+        raise Refused(file.path, "most docstrings are stripped, because Python runs with -OO.")
     documents = docstrings()
     ids = np.array([document.id for document in documents], dtype=np.str_)
     party = np.array([document.party for document in documents], dtype=np.str_)
-    matrix = term_counts([document.text for document in documents], spec, path)
-    return matrix, Labels(ids, party)
+    matrix = term_counts([document.text for document in documents], file.spec, file.path)
+    return RawCorpus.of(file, matrix, Labels(ids, party))
+
+
+def _counts(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    return _labelled(file, read_counts(file.path))
+
+
+def _docword(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    return _labelled(file, read_docword(file.path, file.spec.encoding))
+
+
+def _labelled(file: SourceFile, matrix: sp.csr_array) -> RawCorpus:
+    """A matrix of counts, whose columns and rows other files name."""
+    names = column_names(file.spec, file.base, matrix.shape[1])
+    return RawCorpus.of(file, matrix, read_labels(file.spec, file.labels, matrix.shape[0]), names)
+
+
+def _ratings(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    columns, names = file.columns, column_names(file.spec, file.base)
+    return RawCorpus.of(file, *read_ratings(file.spec, columns, names, nonnegative=nonnegative), names)
+
+
+def _text(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    columns, names = file.columns, column_names(file.spec, file.base)
+    labels = read_labels(file.spec, columns, len(columns))
+    return RawCorpus.of(file, read_texts(file.spec, columns, names), labels, names)
+
+
+def _table(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    columns, names = file.columns, column_names(file.spec, file.base)
+    labels = read_labels(file.spec, columns, len(columns))
+    chosen = chosen_columns(file.spec, columns)
+    read = RawCorpus.of(file, read_table(columns, chosen, nonnegative=nonnegative), labels, names)
+    return read if file.spec.columns is not None else replace(read, taken=chosen)
+
+
+_READERS: dict[str, Callable[[SourceFile, bool], RawCorpus]] = {
+    "demo": _demo,
+    "counts": _counts,
+    "docword": _docword,
+    "ratings": _ratings,
+    "text": _text,
+    "table": _table,
+}
+"""By format: what reads a file of it, whose entries must not be negative where that is said."""

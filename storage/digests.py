@@ -71,7 +71,7 @@ def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]
         columns = file.columns
         matrix, labels = read_ratings(spec, columns, nonnegative=False)
         return _digests(labels, _rated(canonical(matrix, keep_zeros=True), _items(spec, columns)), key)
-    source = read_source(spec, base, nonnegative=False)
+    source = read_source(file, nonnegative=False)
     return _digests(source.labels, _rows(source.matrix), key)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.spec import CorpusSpec
-from ksdp.storage.corpora import RawCorpus, column_names, read_columns, weighed_corpus
+from ksdp.storage.corpora import RawCorpus, read_source, weighed_corpus
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.labels import Labels
-from ksdp.storage.readers.sources import Source
+from ksdp.storage.readers.source import Source
 from ksdp.storage.readers.text import term_counts
+from ksdp.storage.source_file import SourceFile, column_names
 
 __all__ = ["corpus_in_memory"]
 
@@ -55,7 +55,7 @@ def corpus_in_memory(
     if isinstance(data, pa.Table) or hasattr(data, "columns"):
         if ids is not None or party is not None or group is not None:
             raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
-        return weighed_corpus(_table(data, spec), spec, Path(), nonnegative=False)
+        return weighed_corpus(read_source(_table(data, spec), nonnegative=False), nonnegative=False)
     if not sp.issparse(data) and _texts(data):
         texts = list(data)
         matrix, kind = term_counts(texts, spec, _WHERE), "text"
@@ -65,8 +65,9 @@ def corpus_in_memory(
     columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
     names = columns[0] if columns[0] is not None else np.arange(1, rows + 1).astype(np.str_)
     labels = Labels(names, columns[1], columns[2])
-    source = RawCorpus.of(_WHERE, matrix, labels, kind, column_names(spec, Path()))
-    return weighed_corpus(source, spec, Path(), nonnegative=False)
+    file = SourceFile(spec, Path(), _WHERE, kind)
+    source = RawCorpus.of(file, matrix, labels, column_names(spec, file.base))
+    return weighed_corpus(source, nonnegative=False)
 
 
 def _texts(data: Any) -> bool:
@@ -97,7 +98,7 @@ def _labels(column: Sequence[str] | None, rows: int, name: str) -> NDArray[np.st
     return np.array([str(entry) for entry in column], dtype=np.str_)
 
 
-def _table(data: Any, spec: CorpusSpec) -> RawCorpus:
+def _table(data: Any, spec: CorpusSpec) -> SourceFile:
     table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
     if not table.num_rows:
         raise CorpusError("the table has no rows.")
@@ -113,4 +114,4 @@ def _table(data: Any, spec: CorpusSpec) -> RawCorpus:
     columns = Columns(Source(_WHERE, "utf-8", tuple(table.column_names), table.num_rows, True, read, types))
     triplet = {spec.user, spec.item, spec.rating} <= set(columns.names)
     kind = "text" if spec.text else "ratings" if triplet and spec.columns is None else "table"
-    return replace(read_columns(spec, kind, columns, nonnegative=False), names=column_names(spec, Path()))
+    return SourceFile(spec, Path(), _WHERE, kind, columns)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, InputError
 from ksdp.storage.readers.files import require_file
-from ksdp.storage.readers.parquet import open_parquet
+from ksdp.storage.readers.parquet import checked_parquet
 
 __all__ = ["read_inclusion", "read_observables"]
 
@@ -32,7 +32,7 @@ def _table(given: Any, what: str) -> pa.Table:
 
 def _parquet(path: Path) -> pa.Table:
     require_file(path)
-    file = open_parquet(path)
+    file = checked_parquet(path)
     try:
         return file.read()
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -9,10 +9,11 @@ from pathlib import Path
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import extension, spec_path
 from ksdp.storage.readers.labels import named_columns
 
-__all__ = ["DEMO", "WEIGHTING", "SourceFile", "find_source"]
+__all__ = ["DEMO", "WEIGHTING", "SourceFile", "column_names", "find_source"]
 
 DEMO = "demo"
 WEIGHTING = {
@@ -28,14 +29,17 @@ WEIGHTING = {
 
 @dataclass(frozen=True, eq=False)
 class SourceFile:
-    """The file of a corpus, before its rows are read."""
+    """The file of a corpus: found and opened once, and read by whoever asks for its rows."""
 
+    spec: CorpusSpec
+    """How it is read."""
+    base: Path
+    """Folder that relative paths of the spec start from."""
     path: Path
     kind: str
     """The format, never `auto`."""
-    encoding: str
-    looked_at: Columns | None = None
-    """Its columns, where they decided the format."""
+    opened: Columns | None = None
+    """Its columns, where they are open already: they decided the format, or no file holds them."""
 
     @cached_property
     def columns(self) -> Columns:
@@ -46,7 +50,18 @@ class SourceFile:
         CorpusError
             If it has none.
         """
-        return self.looked_at or open_columns(self.path, self.encoding)
+        return self.opened or open_columns(self.path, self.spec.encoding)
+
+    @cached_property
+    def labels(self) -> Columns | None:
+        """The columns that label the rows of a matrix, which has none of its own, where the spec names them."""
+        name = self.spec.labels
+        return None if name is None else open_columns(spec_path(self.base, name), self.spec.encoding)
+
+    @property
+    def weighting(self) -> str:
+        """How its entries are weighed: as the spec says, else as is usual for the format."""
+        return self.spec.weighting or WEIGHTING[self.kind]
 
 
 def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
@@ -60,7 +75,7 @@ def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
     path = spec_path(base, spec.path)
     kind, columns = _kind(spec, path)
     _check_keys(spec, kind, path)
-    return SourceFile(path, kind, spec.encoding, columns)
+    return SourceFile(spec, base, path, kind, columns)
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -106,3 +121,10 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         raise SpecError(f"`corpus.weighting` standardised is for tables; {path.name} is read as {kind}.")
     if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
         raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
+
+
+def column_names(spec: CorpusSpec, base: Path, features: int | None = None) -> tuple[str, ...] | None:
+    """Names of the columns before any lever, where the spec says them; so many, where that is known."""
+    if spec.vocabulary is not None:
+        return read_vocabulary(spec_path(base, spec.vocabulary), spec.encoding, features)
+    return spec.columns

@@ -22,6 +22,7 @@ from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import evaluated
+from ksdp.audit.statistics.of_another import OfAnother
 
 __all__ = ["OfRun", "SumOverRuns", "Together"]
 
@@ -31,7 +32,7 @@ _MANY = 2**20
 
 
 @dataclass(frozen=True)
-class OfRun:
+class OfRun(OfAnother):
     """A statistic of one of the runs."""
 
     place: int
@@ -45,29 +46,19 @@ class OfRun:
         return f"run{self.place}-{self.statistic.name}"
 
     @property
-    def version(self) -> int:
-        """That of the statistic."""
-        return self.statistic.version
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """The run's arrays."""
-        return _named(self.place, self.statistic.needs)
+        return _named(self.place, super().needs)
 
     @property
     def needs_any(self) -> tuple[str, ...]:
         """The run's arrays."""
-        return _named(self.place, getattr(self.statistic, "needs_any", ()))
-
-    @property
-    def needs_background(self) -> tuple[str, ...]:
-        """What the adversary must know besides, as the statistic has it."""
-        return tuple(getattr(self.statistic, "needs_background", ()))
+        return _named(self.place, super().needs_any)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The run's arrays."""
-        return _named(self.place, getattr(self.statistic, "reads", ()))
+        return _named(self.place, super().reads)
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a document, from this run alone."""

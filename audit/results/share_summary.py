@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from ksdp.audit.interim_verdicts import InterimVerdicts
-from ksdp.audit.party_view import victim_units
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.parts import ShareSummary
 from ksdp.audit.verdicts.drawn_share import share_bounds
@@ -25,7 +24,7 @@ def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
     rule, decisions = plan.spec.rule, interim.decisions
     scale = np.array([math.log10(rule.level / look.level) for look in plan.looks])
     above = np.minimum(decisions.log10_p_above + scale[interim.look], 0.0)
-    population = len(victim_units(plan))
+    population = len(plan.holdings.victim)
     below = decisions.log10_p_below if rule.margin else np.zeros_like(above)
     low, high = share_bounds(above, below, population, rule.level)
     return ShareSummary(len(above), population, rule.level, low, high)

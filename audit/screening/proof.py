@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.kept_runs import more_runs
-from ksdp.audit.party_view import victim_units
 from ksdp.audit.plan import Plan
 from ksdp.audit.screening.rounds import proof_runs
 from ksdp.audit.verdicts.power import minimal_detectable
@@ -14,7 +13,7 @@ __all__ = ["check_undecided", "drawn_from", "runs_for_proof"]
 
 def drawn_from(plan: Plan) -> int:
     """Documents that the victim's databases are drawn from."""
-    return len(victim_units(plan))
+    return len(plan.holdings.victim)
 
 
 def check_undecided(plan: Plan) -> None:
@@ -51,5 +50,5 @@ def runs_for_proof(plan: Plan, listed: int) -> int:
     runs = plan.design.runs / more_runs(plan.design.share, plan.reading.every)
     held = runs * plan.design.share
     arms = (round(held), round(runs - held), each)
-    share = plan.party_rows / listed if plan.spec.design.kind == "shared" else plan.design.share
+    share = plan.holdings.size / listed if plan.spec.design.kind == "shared" else plan.design.share
     return proof_runs(arms, share, level / 2 / (listed * statistics))

@@ -15,6 +15,7 @@ import numpy as np
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.of_another import OfAnother
 
 __all__ = ["OfFirstRound", "first_rounds"]
 
@@ -34,7 +35,7 @@ def first_rounds(statistics: Iterable[Statistic]) -> tuple[OfFirstRound, ...]:
 
 
 @dataclass(frozen=True)
-class OfFirstRound:
+class OfFirstRound(OfAnother):
     """A filter of rounds, given the first one alone."""
 
     statistic: Statistic
@@ -46,24 +47,9 @@ class OfFirstRound:
         return f"first-{self.statistic.name}"
 
     @property
-    def version(self) -> int:
-        """That of the statistic."""
-        return self.statistic.version
-
-    @property
     def family(self) -> str:
         """That of the statistic."""
         return self.statistic.family
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """As the statistic."""
-        return self.statistic.needs
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """As the statistic."""
-        return tuple(getattr(self.statistic, "reads", ()))
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.of_another import OfAnother
 
 __all__ = ["OverRows"]
 
 
 @dataclass(frozen=True)
-class OverRows:
+class OverRows(OfAnother):
     """Mean of `statistic` over the documents of each group.
 
     The group vector (the sum of its documents) hides what its documents do not share; their mean does not. The
@@ -30,26 +31,6 @@ class OverRows:
     def name(self) -> str:
         """Its name and `-of-rows`."""
         return f"{self.statistic.name}-of-rows"
-
-    @property
-    def version(self) -> int:
-        """That of the statistic."""
-        return self.statistic.version
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Those of the statistic."""
-        return self.statistic.needs
-
-    @property
-    def needs_any(self) -> tuple[str, ...]:
-        """Those of the statistic."""
-        return tuple(getattr(self.statistic, "needs_any", ()))
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Those of the statistic."""
-        return tuple(getattr(self.statistic, "reads", ()))
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a group, shape (n_groups,).

@@ -106,7 +106,7 @@ def _with_runs(plan: Plan, runs: int) -> int:
 
 def _sentence(plan: Plan) -> str:
     """Who runs what on how much, as a person would say it."""
-    size, all_of_them, unit = plan.party_rows, len(plan.units), plan.units.word
+    size, all_of_them, unit = plan.holdings.size, len(plan.units), plan.units.word
     what = mechanism_words(plan.mechanism.name, plan.spec.mechanism.parameters)
     return (
         f"{what} among parties of which one holds {size} of {all_of_them} {unit}s "
@@ -172,7 +172,7 @@ def _enough(plan: Plan) -> dict[str, Any] | None:
         return None
     corpus = plan.corpus
     parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
-    hiding = plan.party_rows + len(plan.honest)
+    hiding = plan.holdings.size + len(plan.holdings.honest)
     found = documents_enough(
         plan.mechanism, corpus.matrix, in_a_run=hiding, parties=parties, margin=plan.spec.rule.margin
     )

@@ -159,7 +159,7 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
         statement=review_statement(
             margin=spec.rule.margin,
             levels=[level_of_clear(spec), *levels],
-            rows=plan.party_rows,
+            rows=plan.holdings.size,
             among=drawn_from(plan),
             selection=chosen,
             accepted_sensitive=sum(verdicts[name] == "sensitive" for name in chosen.accepted),

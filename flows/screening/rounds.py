@@ -10,7 +10,7 @@ from pathlib import Path
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.groups import restrict_to
-from ksdp.audit.party_view import size_base, victim_units
+from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
@@ -138,7 +138,7 @@ def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Pla
     series = _Series(spec, corpus, store, rules)
     prepared = series.prepared(1)
     remembered = series.remembered()
-    share = prepared.plan.party_rows / drawn_from(prepared.plan)
+    share = prepared.plan.holdings.size / drawn_from(prepared.plan)
     while True:
         number, plan = len(summaries) + 1, prepared.plan
         what = "the listed documents by themselves, " if proving else ""
@@ -163,7 +163,7 @@ def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Pla
                 number=number,
                 rounds=rules.rounds,
                 listed=len(done.listed),
-                rows=plan.party_rows,
+                rows=plan.holdings.size,
                 share=share,
                 others=bool(spec.parties.honest or spec.parties.coalition or spec.parties.me),
             )
@@ -192,8 +192,8 @@ def _ended(
             audited=len(plan.audited),
             sensitive=len(last.sensitive),
             before=sum(len(verdicts.sensitive) for verdicts in earlier),
-            left=len({*plan.units.ids[victim_units(plan)].tolist()} & {*stay}),
-            rows=plan.party_rows,
+            left=len({*plan.units.ids[plan.holdings.victim].tolist()} & {*stay}),
+            rows=plan.holdings.size,
             share=share,
             most=rules.most,
             unit=plan.units.word,

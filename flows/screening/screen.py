@@ -120,7 +120,7 @@ def screen(
         most=rules.most,
         level=spec.decision.level,
         margin=spec.rule.margin,
-        party_rows=rounds.plan.party_rows,
+        party_rows=rounds.plan.holdings.size,
         quality=quality,
         clearance=str(signing.path.resolve()) if outcome == "cleared" else None,
         fingerprint=fingerprint(signing.private_key),
@@ -175,7 +175,7 @@ def _grounds(store: Store, spec: Spec, corpus: Corpus, rounds: Rounds, rules: Ru
         statement=screen_statement(
             margin=spec.rule.margin,
             level=spec.decision.level,
-            rows=rounds.plan.party_rows,
+            rows=rounds.plan.holdings.size,
             among=rounds.among,
             allowed=rules.allowed,
             beside=rounds.beside,

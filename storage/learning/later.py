@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -12,9 +10,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.learning.measures import kept
 from ksdp.audit.levers import Levers
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import Spec
-from ksdp.storage.corpora import column_names
-from ksdp.storage.source_file import find_source
+from ksdp.storage.source_file import SourceFile, column_names
 
 __all__ = ["LATER", "earlier", "later_places"]
 
@@ -22,7 +18,7 @@ LATER = 0.2
 """Part of every user's ratings that is later."""
 
 
-def later_places(spec: Spec, base: Path, ids: NDArray[np.str_], features: int) -> sp.csr_array:
+def later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: int, seed: int) -> sp.csr_array:
     """Where the later ratings of the corpus are, in its columns without levers: 1 there.
 
     Of each user's ratings with a time the latest fifth (of equal times those further down in the file), and a
@@ -30,6 +26,10 @@ def later_places(spec: Spec, base: Path, ids: NDArray[np.str_], features: int) -
 
     Parameters
     ----------
+    file : SourceFile
+        The corpus.
+    time : str
+        The column that holds the times.
     ids : array of str
         Users, in the order of the rows wanted.
 
@@ -40,24 +40,22 @@ def later_places(spec: Spec, base: Path, ids: NDArray[np.str_], features: int) -
     CorpusError
         If the column is missing or holds no numbers.
     """
-    file = find_source(spec.corpus, base)
-    levers = spec.corpus.levers
-    plain = spec.corpus.weighting in (None, "counts") and spec.corpus.rows in (None, "none")
+    spec, levers = file.spec, file.spec.levers
+    plain = spec.weighting in (None, "counts") and spec.rows in (None, "none")
     if file.kind != "ratings" or not plain or levers.basis or levers.hashed or levers.clip:
         raise SpecError("`gain.time` needs ratings as they are: no weights, hashing, basis or clipping.")
-    assert spec.gain.time is not None
     columns = file.columns
-    times = columns.numbers(spec.gain.time, missing=True)
-    users, names = columns.coded(spec.corpus.user)
-    items, titles = columns.coded(spec.corpus.item)
-    agreed = column_names(spec.corpus, base) or tuple(map(str, titles))
+    times = columns.numbers(time, missing=True)
+    users, names = columns.coded(spec.user)
+    items, titles = columns.coded(spec.item)
+    agreed = column_names(spec, file.base) or tuple(map(str, titles))
     order = {name: column for column, name in enumerate(agreed)}
     of_item = np.array([order.get(str(title), -1) for title in titles])[items]
     row = {str(name): place for place, name in enumerate(ids)}
     of_user = np.array([row.get(str(name), -1) for name in names])[users]
     inside = np.flatnonzero((of_user >= 0) & (of_item >= 0))
     timed = np.isfinite(times[inside])
-    keys = np.where(timed, times[inside], generator(spec.seed, Purpose.LEARNING, 0, 3).random(len(inside)))
+    keys = np.where(timed, times[inside], generator(seed, Purpose.LEARNING, 0, 3).random(len(inside)))
     late = _latest(of_user[inside] * 2 + timed, keys)
     entries = np.ones(int(late.sum())), (of_user[inside][late], of_item[inside][late])
     later = sp.csr_array(entries, shape=(len(ids), features))

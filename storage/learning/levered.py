@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.levers import NONE, lift
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec, Spec
-from ksdp.storage.corpora import load_corpus, read_source
+from ksdp.storage.corpora import read_source, weighed_corpus
 from ksdp.storage.learning.later import earlier, later_places
 from ksdp.storage.readers.levers import read_levers
-from ksdp.storage.source_file import find_source
+from ksdp.storage.source_file import SourceFile, find_source
 
 __all__ = ["load_rows"]
 
@@ -31,13 +32,14 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     InputError
         If the corpus, a lever or `gain.target` is refused.
     """
-    with_levers = load_corpus(spec.corpus, base, nonnegative=nonnegative)
-    bare = _bare(spec.corpus)
-    without = load_corpus(bare, base, nonnegative=nonnegative)
+    file = find_source(spec.corpus, base)
+    source = read_source(file, nonnegative=nonnegative)
+    with_levers = weighed_corpus(source, nonnegative=nonnegative)
+    bare = replace(source, file=replace(file, spec=_bare(spec.corpus)))
+    without = weighed_corpus(bare, nonnegative=nonnegative)
     place = {str(name): row for row, name in enumerate(without.ids)}
     both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
     judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
-    source = read_source(spec.corpus, base, nonnegative=False)
     features = source.matrix.shape[1]
     levers = read_levers(spec.corpus, base, source.names, features, source.matrix)
     back = None
@@ -47,10 +49,10 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
         basis = back.toarray() if levers.basis is not None else None
     target = None
     if spec.gain.target is not None:
-        target = _target(spec, base, without.ids)[judged]
+        target = _target(file, spec.gain.target, without.ids)[judged]
     learn, judge, later = with_levers.matrix[both], without.matrix[judged], None
     if spec.gain.time is not None:
-        places = later_places(spec, base, without.ids[judged], features)
+        places = later_places(file, spec.gain.time, without.ids[judged], features, spec.seed)
         learn, _ = earlier(learn, places, levers)
         judge, later = earlier(judge, places, NONE)
     return GainRows(
@@ -59,7 +61,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
         back,
         None if without.party is None else without.party[judged],
         target,
-        source.kind == "ratings",
+        file.kind == "ratings",
         later,
         basis,
         spec.corpus.levers.drawn,
@@ -72,21 +74,18 @@ def _bare(spec: CorpusSpec) -> CorpusSpec:
     return spec.model_copy(update={"levers": kept, "idf": "global" if spec.idf == "public" else spec.idf})
 
 
-def _target(spec: Spec, base: Path, ids: NDArray[np.str_]) -> NDArray[np.float64]:
-    file = find_source(spec.corpus, base)
+def _target(file: SourceFile, name: str, ids: NDArray[np.str_]) -> NDArray[np.float64]:
     if file.kind != "table":
         raise SpecError("`gain.target` needs a table.")
-    name = spec.gain.target
-    assert name is not None
-    if spec.corpus.columns is None or name in spec.corpus.columns:
+    if file.spec.columns is None or name in file.spec.columns:
         raise SpecError(
             "`corpus.columns` must name the columns that are learnt from; `gain.target` is none of them."
         )
     columns = file.columns
     values = columns.numbers(name)
     labels = [str(row) for row in range(1, len(values) + 1)]
-    if spec.corpus.id is not None:
-        labels = [str(label) for label in columns.labels(spec.corpus.id, unique=True)]
+    if file.spec.id is not None:
+        labels = [str(label) for label in columns.labels(file.spec.id, unique=True)]
     value_of = dict(zip(labels, values.tolist(), strict=True))
     missing = [name for name in ids if str(name) not in value_of]
     if missing:

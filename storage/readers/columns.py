@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
 from ksdp.storage.readers.files import Refused, decoded
-from ksdp.storage.readers.sources import Source, open_source
+from ksdp.storage.readers.source import Source
+from ksdp.storage.readers.sources import open_source
 
 __all__ = ["Columns", "open_columns"]
 

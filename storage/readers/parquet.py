@@ -14,14 +14,42 @@ import pyarrow.parquet as pq
 
 from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.limits import MOST_ROWS, largest_input
+from ksdp.storage.readers.source import Source, one_array
 
-__all__ = ["open_parquet", "read_column"]
+__all__ = ["checked_parquet", "open_parquet"]
 
 _NUMBER = 8
 """Bytes of a number, at most."""
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
+def open_parquet(path: Path, encoding: str) -> Source:
+    """Open a file, whose columns are read one by one.
+
+    Raises
+    ------
+    CorpusError
+        If it is no Parquet, or says that it is larger than the limits.
+    """
+    damaged = Refused(path, "is damaged, cut short or not Parquet.")
+    file = checked_parquet(path)
+    schema, rows = pq.read_schema(path), int(file.metadata.num_rows)
+    names = tuple(schema.names)
+
+    def read(name: str) -> pa.Array:
+        try:
+            array = one_array(_read_column(path, file, name))
+        except Refused:
+            raise
+        except (pa.ArrowException, OSError, ValueError, KeyError):
+            raise damaged from None
+        if len(array) != rows:
+            raise damaged
+        return array
+
+    return Source(path, encoding, names, rows, True, read, dict(zip(names, schema.types, strict=True)))
+
+
+def checked_parquet(path: Path) -> pq.ParquetFile:
     """Open a file whose sizes are within the limits.
 
     Raises
@@ -46,7 +74,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     return file
 
 
-def read_column(path: Path, file: pq.ParquetFile, name: str) -> pa.ChunkedArray:
+def _read_column(path: Path, file: pq.ParquetFile, name: str) -> pa.ChunkedArray:
     """One column, its texts written out.
 
     Raises

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from ksdp.audit.design import Block, as_rows, make_design, split_parties
-from ksdp.audit.design_streams import control_bits
+from ksdp.audit.design_streams import drawn_controls
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import DesignSpec, PartiesSpec
 
@@ -115,15 +115,18 @@ def test_poisson_lets_the_size_vary() -> None:
 def test_control_bits_ignore_the_documents_and_repeat() -> None:
     made = design()
     block = Block(0, 0, 100)
-    assert (control_bits(made, block, 16) == control_bits(made, block, 16)).all()
-    assert control_bits(made, block, 16).mean() == pytest.approx(made.share, abs=0.06)
+    bits, noise = drawn_controls(made, block, 16)
+    again = drawn_controls(made, block, 16)
+    assert (again[0] == bits).all()
+    assert (again[1] == noise).all()
+    assert bits.mean() == pytest.approx(made.share, abs=0.06)
 
 
 def test_parties_are_disjoint_and_fixed() -> None:
-    pool, honest, coalition = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, 5)
+    pool, honest, coalition = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, np.random.default_rng(5))
     assert (len(pool), len(honest), len(coalition)) == (330, 40, 30)
     assert len(np.unique(np.concatenate([pool, honest, coalition]))) == 400
-    again = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, 5)
+    again = split_parties(PartiesSpec(honest=0.1, coalition=30), 400, np.random.default_rng(5))
     assert all((a == b).all() for a, b in zip((pool, honest, coalition), again, strict=True))
 
 

@@ -80,9 +80,9 @@ def test_a_group_is_in_or_out_as_a_whole(grouped: Corpus, kind: str, parties: di
     assert len(set(sizes)) > 1
     if parties:
         others = plan.database(0, 0).parties[1:]
-        assert len(plan.honest) == 5
-        assert len(plan.coalition) == 6
-        for part, units in zip(others, (plan.honest, plan.coalition), strict=True):
+        assert len(plan.holdings.honest) == 5
+        assert len(plan.holdings.coalition) == 6
+        for part, units in zip(others, (plan.holdings.honest, plan.holdings.coalition), strict=True):
             assert (part.toarray() == dense[np.isin(grouped.group, plan.units.ids[units])]).all()
 
 

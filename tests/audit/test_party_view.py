@@ -9,7 +9,7 @@ import pytest
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.party_view import size_base, victim_units
+from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec, parse_spec
@@ -40,7 +40,7 @@ def test_databases_are_drawn_from_the_party_and_the_others_stand_beside_them(nam
     mine = np.flatnonzero(named.party == "ada")
     found = plan(named, me="ada")
     assert found.audited.tolist() == mine.tolist()
-    assert found.party_rows == size_base(spec(me="ada"), named) // 2
+    assert found.holdings.size == size_base(spec(me="ada"), named) // 2
     database = found.database(0, 3)
     assert set(database.held) <= set(mine)
     others = named.matrix[np.flatnonzero(named.party != "ada")]
@@ -52,7 +52,7 @@ def test_others_may_collude_or_be_unknown(named: Corpus) -> None:
     assert plan(named, me="ada", others="colluding").database(0, 0).coalition == {1}
     drawn = plan(named, me="ada", others="drawn")
     first, again, second = drawn.database(0, 0), drawn.database(0, 0), drawn.database(0, 1)
-    assert first.parties[1].shape[0] == (len(drawn.honest) + 1) // 2
+    assert first.parties[1].shape[0] == (len(drawn.holdings.honest) + 1) // 2
     assert (first.parties[1] != again.parties[1]).nnz == 0
     assert (first.parties[1] != second.parties[1]).nnz > 0
 
@@ -76,8 +76,8 @@ def test_of_the_others_those_stand_beside_whom_their_draws_let_in(named: Corpus)
     tables["corpus"]["levers"]["drawn"] = 0.25
     found = make_plan(parse_spec(tables), named)
     others = np.flatnonzero(named.party != "ada")
-    assert len(found.honest) == len(others) // 4
-    assert set(found.honest) < set(others)
+    assert len(found.holdings.honest) == len(others) // 4
+    assert set(found.holdings.honest) < set(others)
     assert len(found.audited) == (named.party == "ada").sum(), "all of one's own are audited"
 
 
@@ -87,10 +87,10 @@ def test_who_is_not_let_in_is_not_taken_for_one_s_own(named: Corpus) -> None:
     tables["corpus"]["levers"]["drawn"] = 0.25
     found = make_plan(parse_spec(tables), named)
     mine = np.flatnonzero(named.party == "ada")
-    assert victim_units(found).tolist() == mine.tolist()
+    assert found.holdings.victim.tolist() == mine.tolist()
     assert (found.pool.drawn != named.matrix[mine]).nnz == 0
-    assert found.pool.share == found.party_rows / len(mine)
-    assert (found.pool.fixed != named.matrix[found.honest]).nnz == 0
+    assert found.pool.share == found.holdings.size / len(mine)
+    assert (found.pool.fixed != named.matrix[found.holdings.honest]).nnz == 0
 
 
 def test_runs_with_fewer_others_are_not_those_with_all(named: Corpus) -> None:

@@ -35,7 +35,7 @@ def test_refuses(corpus: Corpus, sections: dict, message: str) -> None:
 
 
 def test_a_document_that_another_party_holds_cannot_be_audited(corpus: Corpus) -> None:
-    held = plan_of(corpus, parties={"coalition": 30}).coalition
+    held = plan_of(corpus, parties={"coalition": 30}).holdings.coalition
     design = {"kind": "balanced", "party_size": 20, "documents": [str(corpus.ids[held[0]])]}
     with pytest.raises(SpecError, match="which another party holds"):
         plan_of(corpus, parties={"coalition": 30}, design=design)
@@ -60,7 +60,7 @@ def test_the_database_is_the_victim_s_and_the_others_are_fixed(corpus: Corpus) -
     assert (first.parties[1] != second.parties[1]).nnz == 0
     rows = plan.design.rows(0, 0)
     assert (first.parties[0].toarray() == corpus.matrix.toarray()[rows]).all()
-    assert not np.isin(rows, np.concatenate([plan.honest, plan.coalition])).any()
+    assert not np.isin(rows, np.concatenate([plan.holdings.honest, plan.holdings.coalition])).any()
     assert len(plan.audited) == 65
 
 
@@ -85,7 +85,7 @@ def test_runs_are_shared_by_what_does_not_change_them_only(corpus: Corpus) -> No
 
 def test_the_adversary_knows_singular_values_of_its_own(corpus: Corpus) -> None:
     plan = plan_of(corpus, parties={"coalition": 30})
-    exact = np.linalg.svd(corpus.matrix.toarray()[plan.coalition], compute_uv=False)[:2]
+    exact = np.linalg.svd(corpus.matrix.toarray()[plan.holdings.coalition], compute_uv=False)[:2]
     assert plan.background["adversary_sigma"] == pytest.approx(exact, rel=1e-9)
     assert int(plan.background["adversary_rows"]) == 30
 

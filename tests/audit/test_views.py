@@ -37,11 +37,13 @@ def test_each_view_is_an_audit_of_the_same_runs(corpus: Corpus) -> None:
     for plan in plans[1:]:
         assert (plan.audited == plans[0].audited).all()
         assert (plan.design.rows(0, 3) == plans[0].design.rows(0, 3)).all()
-        everybody, first = (sorted(np.concatenate([p.honest, p.coalition]).tolist()) for p in (plan, plans[0]))
+        everybody, first = (
+            sorted(np.concatenate([p.holdings.honest, p.holdings.coalition]).tolist()) for p in (plan, plans[0])
+        )
         assert everybody == first
         assert plan.database(0, 2).rows == plans[0].database(0, 2).rows == 15 + 25
-    assert [len(plan.coalition) for plan in plans] == [0, 9, 20, 0]
-    assert set(plans[1].coalition) < set(plans[2].coalition)
+    assert [len(plan.holdings.coalition) for plan in plans] == [0, 9, 20, 0]
+    assert set(plans[1].holdings.coalition) < set(plans[2].holdings.coalition)
     # The final output is measured on the runs of the smallest coalition, and kept apart from its values.
     assert plans[3].runs_identity == plans[0].runs_identity
     assert len({str(plan.runs_identity) for plan in plans}) == 3

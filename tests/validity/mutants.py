@@ -99,8 +99,8 @@ MUTANTS: list[Mutant] = [
         tests=PARTS,
     ),
     *_of(
-        "audit/planning.py",
-        ("own = reads_one_document(chosen) and not", "own = not"),
+        "audit/planned_runs.py",
+        ("return by_place or not reads_one_document(statistics)", "return by_place"),
         tests=PARTS,
     ),
     *_of(
@@ -124,8 +124,9 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/party_view.py",
-        ("if plan.spec.parties.me is not None:", "if False:"),
-        ("others = _entering(others, spec)", "pass"),
+        ("_entering(others, spec.corpus.levers.drawn, rng)", "others"),
+        ("len(units) if spec.parties.me is None else len(victim)", "len(units)"),
+        ("(len(self.honest) + 1) // 2 if self.drawn", "len(self.honest) if self.drawn"),
         ("if spec.parties.me is None or drawn is None else", "if True else"),
         tests=("tests/audit/test_party_view.py",),
     ),
@@ -1155,10 +1156,9 @@ MUTANTS: list[Mutant] = [
         ("derive((self, documents), compute)", 'derive("value", compute)'),
         ("derive((self, documents), compute)", "derive(self, compute)"),
         ("derive((self, documents), compute)", "derive((self.place, documents), compute)"),
-        ("_named(self.place, self.statistic.needs)", "_named(1, self.statistic.needs)"),
-        ('_named(self.place, getattr(self.statistic, "needs_any", ()))', "()"),
-        ('_named(self.place, getattr(self.statistic, "reads", ()))', "()"),
-        ('tuple(getattr(self.statistic, "needs_background", ()))', "()"),
+        ("_named(self.place, super().needs)", "_named(1, super().needs)"),
+        ("_named(self.place, super().needs_any)", "()"),
+        ("_named(self.place, super().reads)", "()"),
         ("for part in self.parts for name in part.needs)", "for part in self.parts[:1] for name in part.needs)"),
         ("return self.parts[0].needs_background", "return ()"),
         ("np.sum(values, axis=0)", "values[0]"),
@@ -1179,6 +1179,11 @@ MUTANTS: list[Mutant] = [
         ("pool.mechanism.inner[place - 1]", "pool.mechanism.inner[0]"),
         ('observables.derive(("together", place), cut)', 'observables.derive("together", cut)'),
         ("(_documents_of(taken[0], place), taken[1])", "taken"),
+        tests=TOGETHER,
+    ),
+    *_of(
+        "audit/statistics/of_another.py",
+        ('tuple(getattr(self.statistic, "needs_background", ()))', "()"),
         tests=TOGETHER,
     ),
 ]

@@ -210,7 +210,7 @@ def test_the_final_output_shows_which_columns_stayed() -> None:
 def test_one_column_that_only_one_document_has_tells_it_apart() -> None:
     """A planted leak: a count of one is that document."""
     made = plan()
-    target = int(np.flatnonzero(~np.isin(np.arange(40), made.honest))[0])
+    target = int(np.flatnonzero(~np.isin(np.arange(40), made.holdings.honest))[0])
     mark = np.zeros((40, 1))
     mark[target] = 1.0
     matrix = canonical(sp.csr_array(sp.hstack([made.corpus.matrix, sp.csr_array(mark)], format="csr")))

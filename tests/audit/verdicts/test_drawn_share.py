@@ -69,14 +69,11 @@ def test_everything_drawn_and_proved_is_known() -> None:
 
 def _audit(documents: int | None, rule: DecisionSpec) -> tuple[Any, Any]:
     looks = [SimpleNamespace(level=rule.level / 5), SimpleNamespace(level=rule.level)]
-    none = np.zeros(0, dtype=np.int64)
     design = SimpleNamespace(documents=documents)
     plan = SimpleNamespace(
-        spec=SimpleNamespace(design=design, rule=rule, parties=SimpleNamespace(me=None)),
+        spec=SimpleNamespace(design=design, rule=rule),
         looks=looks,
-        units=range(1000),
-        honest=none,
-        coalition=none,
+        holdings=SimpleNamespace(victim=range(1000)),
     )
     # Half at the first look, where p is worth a fifth: 0.0001 is 0.0005 there, which is above 0.0125 / 40.
     above, below = np.full(40, -4.0), np.zeros(40)

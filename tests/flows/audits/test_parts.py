@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import ksdp
-from ksdp.audit import planning
+from ksdp.audit import planned_runs
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.planning import make_plan
@@ -30,7 +30,7 @@ from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.e2e
 
-BLOCK_BYTES = planning._BLOCK_BYTES
+BLOCK_BYTES = planned_runs._BLOCK_BYTES
 DOCUMENTS = 1100
 TABLES: dict[str, Any] = {
     "seed": 5,
@@ -46,7 +46,7 @@ TABLES: dict[str, Any] = {
 def many_blocks() -> Iterator[None]:
     """So many blocks that tests read a part of the without runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "_BLOCK_BYTES", 2**16)
+        patch.setattr(planned_runs, "_BLOCK_BYTES", 2**16)
         yield
 
 
@@ -80,7 +80,7 @@ def runs(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            planning, "_BLOCK_BYTES", 2**16
+            planned_runs, "_BLOCK_BYTES", 2**16
         )  # many blocks, so that tests read a part of the without runs
         for name, store in ways.items():
             folder = tmp_path_factory.mktemp(name) / "store"
@@ -111,7 +111,7 @@ def test_tables_are_the_same_to_the_last_bit(runs: dict[str, tuple[Store, Summar
 
 
 def test_two_workers_give_the_same_tables(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
+    monkeypatch.setattr(planned_runs, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
     one = audited(corpus, tmp_path / "one", values="none")
     two = audited(corpus, tmp_path / "two", 2, values="none", values_at_once=1e-4)
     assert two.valid
