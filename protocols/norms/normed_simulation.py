@@ -60,7 +60,7 @@ def simulate_normed_sum(
     fraction_bits: int = 31,
     integer_bits: int = 16,
     floor_bits: int | None = None,
-    offline: Offline = "ot",
+    offline: Offline = "transfers",
     random_bytes: RandomBytes = os_random,
 ) -> NormedSum:
     """The whole protocol on the rows of a matrix, one party a row.
@@ -71,7 +71,7 @@ def simulate_normed_sum(
         Everybody's input.
     fraction_bits, integer_bits, floor_bits : int
         As in `NormedSumParameters`.
-    offline : {"ot", "dealer"}
+    offline : {"transfers", "dealer"}
         Where the material comes from.
     random_bytes : callable
         Source of secrets.

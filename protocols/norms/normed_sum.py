@@ -83,7 +83,7 @@ class NormedSum:
     error_bound: float
     """No entry is further than this from that of the sum on the grid 2^-f."""
     offline: Offline
-    """`ot`: no third party; `dealer`: somebody saw all masks, a test."""
+    """`transfers`: no third party; `dealer`: somebody saw all masks, a test."""
 
     @property
     def reveals(self) -> str:
