@@ -26,12 +26,12 @@ from .correlations import check_correlations
 
 @pytest.fixture(scope="module")
 def three() -> tuple[OtSetup, ...]:
-    return simulate_setup(3)
+    return simulate_setup(NormedSumParameters(3, 1))
 
 
 @pytest.fixture(scope="module")
 def two() -> tuple[OtSetup, ...]:
-    return simulate_setup(2, random_bytes=np.random.default_rng(6).bytes)
+    return simulate_setup(NormedSumParameters(2, 1), random_bytes=np.random.default_rng(6).bytes)
 
 
 @pytest.mark.parametrize(("dimension", "fraction_bits", "integer_bits"), [(1, 10, 0), (7, 20, 4), (30, 31, 16)])
