@@ -11,7 +11,7 @@ encrypted. For every sum:
 
 **Claim.** Parties that follow the protocol here, up to M - 1 of them together, learn nothing of another's masks
 beyond what their own shares are. Assumptions: those of `normed_offline` for the scalars, and ring LWE
-(`lattice_cipher`, where the argument is); all that is told is within 2^-42 of telling nothing. MACs are as strong:
+(`lattice_cipher`, where the argument is); all that is told is within 2^-41 of telling nothing. MACs are as strong:
 who holds the shares sees of a key an encryption.
 **Not claimed**: anything against a party that deviates *here*. One that encrypts with errors that are too large
 reads the masks of who answers, hence its input, and nothing notices: oblivious transfer, which is checked, is the

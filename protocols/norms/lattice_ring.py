@@ -67,26 +67,27 @@ _GUARD = 4
 _WORD = np.uint64(32)
 
 
-def _roots() -> tuple[Residues, Residues]:
-    """Powers of a 2 N-th root of unity modulo every prime, and of its inverse, in bit-reversed order."""
-    reversed_bits = [int(f"{i:014b}"[::-1], 2) for i in range(DEGREE)]
-    tables = np.empty((2, len(PRIMES), DEGREE), dtype=np.uint64)
-    for i, p in enumerate(PRIMES):
-        # x^((p - 1) / 2 N) has order 2 N just if its N-th power is -1.
-        candidates = (pow(x, (p - 1) // (2 * DEGREE), p) for x in range(2, p))
-        root = next(w for w in candidates if pow(w, DEGREE, p) == p - 1)
-        for table, base in zip(tables, (root, pow(root, -1, p)), strict=True):
-            powers = [1]
-            for _ in range(DEGREE - 1):
-                powers.append(powers[-1] * base % p)
-            table[i] = np.array(powers, dtype=np.uint64)[reversed_bits]
-    return tables[0], tables[1]
+def _powers(bases: Iterable[int]) -> Residues:
+    """The first N powers of a number modulo every prime, in bit-reversed order."""
+    step, powers = _column(bases), np.ones((len(PRIMES), 1), dtype=np.uint64)
+    while powers.shape[1] < DEGREE:
+        powers, step = np.concatenate([powers, powers * step % _COLUMN], axis=1), step * step % _COLUMN
+    order = [int(f"{i:014b}"[::-1], 2) for i in range(DEGREE)]
+    reversed_powers: Residues = powers[:, order]
+    return reversed_powers
 
 
 @cache
 def _tables() -> tuple[Residues, Residues, Residues, Residues]:
-    """Roots for both directions, each with floor(2^32 root / prime), by which products are reduced."""
-    ahead, back = _roots()
+    """Powers of a 2 N-th root of unity and of its inverse, each with floor(2^32 power / prime), by which products
+    are reduced.
+    """
+    roots = []
+    for p in PRIMES:
+        # x^((p - 1) / 2 N) has order 2 N just if its N-th power is -1.
+        candidates = (pow(x, (p - 1) // (2 * DEGREE), p) for x in range(2, p))
+        roots.append(next(w for w in candidates if pow(w, DEGREE, p) == p - 1))
+    ahead, back = _powers(roots), _powers(pow(w, -1, p) for w, p in zip(roots, PRIMES, strict=True))
     return ahead, (ahead << _WORD) // _COLUMN, back, (back << _WORD) // _COLUMN
 
 
@@ -235,7 +236,7 @@ def lowered(coefficients: Residues, limbs: int) -> Limbs:
 def uniform(label: bytes) -> Residues:
     """Public residues that nobody chose: AES-128-CTR under the hash of a label, 128 bits each modulo the prime.
 
-    Every residue is within 2^-98 of uniform.
+    Every residue is within 2^-98 of uniform, for AES as an ideal cipher and the hash as a random oracle.
     """
     stream = keystream(hashlib.sha256(b"ksdp lattice 1" + label).digest()[:16], 16 * len(PRIMES) * DEGREE)
     words = stream.view("<u8").reshape(2, len(PRIMES), DEGREE)

@@ -16,11 +16,13 @@ from ksdp.protocols.norms.lattice_cipher import Cipher, ProductTerms, Secret, an
 from ksdp.protocols.norms.lattice_ring import (
     DEGREE,
     MODULUS,
+    PRIMES,
     Residues,
     forward,
     inverse,
     lowered,
     raised,
+    shifted,
     times,
     total,
 )
@@ -117,10 +119,18 @@ def test_noise_stays_within_its_bound_whatever_is_drawn(
         error = phase(secret, body[:, :40], inverse(each.mask))
         assert max(map(abs, centred(error))) <= cipher._FRESH
     factors = [forward(part) if dense else part for part in terms.cut(largest)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            cipher, "random_vector", lambda ring, n, bits, source: np.zeros((ring.limbs, n), np.uint16)
+        )
+        body, mask = cipher._hidden(zero, zip(ciphers, factors, strict=True), masks, terms, worst)
+    body = shifted(body, 1 << terms.flood_bits - 1)
+    expected = lowered(total([body, inverse(times(forward(mask), secret._key))[:, :COUNT]]), 10)
+    noise = phase(secret, total([body, _negative(raised(expected))]), mask)
+    assert max(map(abs, centred(noise))) <= terms.noise
     body, mask = cipher._hidden(zero, zip(ciphers, factors, strict=True), masks, terms, worst)
     told = lowered(total([body, inverse(times(forward(mask), secret._key))[:, :COUNT]]), 10)
-    noise = phase(secret, total([body, _negative(raised(told))]), mask)
-    assert max(map(abs, centred(noise))) <= terms.noise + (1 << terms.flood_bits - 1)
+    assert (told == expected).all()
     data = answer(zero, zip(ciphers, factors, strict=True), masks, terms, worst)
     assert (secret.decrypt(data, 10, COUNT) == told).all()
     if not dense:
@@ -160,6 +170,21 @@ def test_answers_are_rerandomised(pair: tuple[Secret, Cipher]) -> None:
     for left, right in ((found[0], bare), (found[1], bare), (found[0], found[1])):
         top = (WideRing(11).subtract(left, right)[-1].astype(float) + 0.5) / 65536
         assert kstest(top, "uniform").pvalue > 1e-6
+
+
+def test_what_rerandomises_has_an_error_of_its_own(pair: tuple[Secret, Cipher]) -> None:
+    """Without e1, (a' - x a) / a0 would be v, with coefficients from -1 to 1."""
+    secret, zero = pair
+    terms = ProductTerms(10, 10, 1, 2 * COUNT)
+    (known,), factor = encrypted(secret, terms, drawn()), terms.cut(drawn(1))
+    _, mask = cipher._hidden(zero, [(known, factor[0])], drawn(), terms, os.urandom)
+    p = PRIMES[0]
+    left = total([forward(mask), _negative(times(known.mask, factor[0]))])
+    quotient = np.zeros((len(PRIMES), DEGREE), dtype=np.uint64)
+    quotient[0] = [
+        value * pow(a0, -1, p) % p for value, a0 in zip(left[0].tolist(), zero.mask[0].tolist(), strict=True)
+    ]
+    assert np.isin(inverse(quotient)[0], [0, 1, p - 1]).mean() < 0.01
 
 
 def test_encryptions_of_the_same_differ_and_bytes_are_what_they_are(pair: tuple[Secret, Cipher]) -> None:
