@@ -1,15 +1,16 @@
 """NormedSecSum among processes on this machine, beside the paper's Table 3.
 
 Every party is a process of its own, connected with every other by a local socket. Times are wall times of the
-slowest party. The base transfers are made once a session, the offline phase once a sum, without inputs; the
-paper's figures leave its offline phase out, so the online column is the one to set beside them, and the last one
-says what is left of the ratio if everything is counted. CPU seconds are those of all parties together, sockets
-included: what a busy machine does not distort. Machines and networks differ: a real network adds its round-trip
-time per round.
+slowest party. What is set up (base transfers; keys, for lattices) is made once a session, the offline phase once a
+sum, without inputs, in both ways that parties can choose; the paper's figures leave its offline phase out, so the
+online column is the one to set beside them, and the last one says what is left of the ratio if everything is
+counted. CPU seconds are those of all parties together, sockets included: what a busy machine does not distort.
+Machines and networks differ: a real network adds its round-trip time per round.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import queue
 import threading
@@ -22,11 +23,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ksdp.audit.randomness import os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Script
-from ksdp.protocols.norms.normed_offline import offline_script
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_sum import online_script
-from ksdp.protocols.norms.ot_setup import setup_script
+from ksdp.protocols.norms.offline_ways import OFFLINE_WAYS
 
 __all__ = ["PAPER_SECONDS", "run"]
 
@@ -50,15 +51,15 @@ PAPER_SECONDS = {
 
 
 def run(cell: tuple[int, int] | None = None, fraction_bits: int = 31, repeats: int = 5) -> None:
-    """Print the table, one row for each cell of the paper's; or for one of (parties, entries)."""
+    """Print the table, a row a way for each cell of the paper's; or for one of (parties, entries)."""
     cells = PAPER_SECONDS if cell is None else {cell: PAPER_SECONDS.get(cell, float("nan"))}
-    print(f"NormedSecSum, {fraction_bits} fraction bits, offline by oblivious transfer; seconds, slowest party:")
+    print(f"NormedSecSum, {fraction_bits} fraction bits; seconds, slowest party; MB and kB that one party sends:")
     print(
-        "  M      d  base OT (CPU)  offline (CPU)    online  (CPU) rounds offline MB online kB err/bound  paper "
-        "paper/online paper/all"
+        "  M      d offline     setup  (CPU)     MB offline  (CPU)      MB    online   (CPU) rounds        kB "
+        "err/bound  paper paper/online paper/all"
     )
-    for (parties, dimension), paper in cells.items():
-        rows = _measure(parties, dimension, fraction_bits, repeats)
+    for ((parties, dimension), paper), way in itertools.product(cells.items(), OFFLINE_WAYS):
+        rows = _measure(parties, dimension, fraction_bits, repeats, way)
         base, offline, online = (
             (
                 float(np.median([max(row[phase][i][0] for row in rows) for i in range(len(rows[0][phase]))])),
@@ -66,16 +67,16 @@ def run(cell: tuple[int, int] | None = None, fraction_bits: int = 31, repeats: i
             )
             for phase in ("base", "offline", "online")
         )
+        most = {phase: max(row[f"{phase}_bytes"] for row in rows) / 1e6 for phase in ("setup", "offline")}
         print(
-            f"  {parties} {dimension:6} {base[0]:7.2f} {base[1]:6.2f} {offline[0]:7.2f} {offline[1]:6.2f} "
-            f"{online[0]:9.4f} {online[1]:7.4f} {rows[0]['rounds']:5} "
-            f"{max(row['offline_bytes'] for row in rows) / 1e6:10.2f} {rows[0]['online_bytes'] / 1e3:9.1f} "
-            f"{max(row['error'] for row in rows):9.2f} {paper:6.1f} {paper / online[0]:12.0f} "
-            f"{paper / (base[0] + offline[0] + online[0]):9.0f}"
+            f"  {parties} {dimension:6} {way:9} {base[0]:7.2f} {base[1]:6.2f} {most['setup']:6.2f} "
+            f"{offline[0]:7.2f} {offline[1]:6.2f} {most['offline']:7.2f} {online[0]:9.4f} {online[1]:7.4f} "
+            f"{rows[0]['rounds']:6} {rows[0]['online_bytes'] / 1e3:9.1f} {max(row['error'] for row in rows):9.2f} "
+            f"{paper:6.1f} {paper / online[0]:12.0f} {paper / (base[0] + offline[0] + online[0]):9.0f}"
         )
 
 
-def _measure(parties: int, dimension: int, fraction_bits: int, repeats: int) -> list[dict[str, Any]]:
+def _measure(parties: int, dimension: int, fraction_bits: int, repeats: int, way: str) -> list[dict[str, Any]]:
     context = multiprocessing.get_context("spawn")
     ends: list[dict[int, Connection]] = [{} for _ in range(parties)]
     for one in range(parties):
@@ -84,7 +85,16 @@ def _measure(parties: int, dimension: int, fraction_bits: int, repeats: int) -> 
     barrier, results = context.Barrier(parties), context.Queue()
     processes = [
         context.Process(
-            target=_party, args=(me, parties, dimension, fraction_bits, repeats, ends[me], barrier, results)
+            target=_party,
+            args=(
+                me,
+                NormedSumParameters(parties, dimension, fraction_bits),
+                repeats,
+                way,
+                ends[me],
+                barrier,
+                results,
+            ),
         )
         for me in range(parties)
     ]
@@ -98,18 +108,17 @@ def _measure(parties: int, dimension: int, fraction_bits: int, repeats: int) -> 
 
 def _party(
     me: int,
-    parties: int,
-    dimension: int,
-    fraction_bits: int,
+    terms: NormedSumParameters,
     repeats: int,
+    way: str,
     peers: dict[int, Connection],
     barrier: Barrier,
     results: Any,
 ) -> None:
     lines = {peer: _Line(connection) for peer, connection in peers.items()}
-    terms = NormedSumParameters(parties, dimension, fraction_bits)
-    vectors = np.random.default_rng(0).normal(size=(parties, dimension))
-    total = np.rint(np.ldexp(vectors, fraction_bits)).sum(axis=0)
+    vectors = np.random.default_rng(0).normal(size=(terms.parties, terms.dimension))
+    total = np.rint(np.ldexp(vectors, terms.fraction_bits)).sum(axis=0)
+    prepared = OFFLINE_WAYS[way]
 
     def timed(make: Callable[[], Script[Result]]) -> tuple[Result, int, tuple[float, float]]:
         barrier.wait()
@@ -118,16 +127,17 @@ def _party(
         return result, sent, (time.perf_counter() - begin, time.process_time() - cpu)
 
     row: dict[str, Any] = {"party": me, "offline": [], "online": [], "error": 0.0}
-    setup, _, spent = timed(partial(setup_script, b"benchmark".ljust(32), me, parties))
+    setup, setup_bytes, spent = timed(partial(prepared.setup, b"benchmark".ljust(32), me, terms, os_random))
     row["base"] = [spent]
     for number in range(repeats):
-        material, offline_bytes, spent = timed(partial(offline_script, setup, terms, number))
+        material, offline_bytes, spent = timed(partial(prepared.material, setup, terms, number, os_random))
         row["offline"].append(spent)
         found, online_bytes, spent = timed(partial(online_script, material, vectors[me]))
         row["online"].append(spent)
         error = np.abs(found.values - total / np.linalg.norm(total)).max() / found.error_bound
         row["error"] = max(row["error"], float(error))
     row |= {"rounds": terms.rounds, "online_bytes": online_bytes, "offline_bytes": offline_bytes}
+    row["setup_bytes"] = setup_bytes
     results.put(row)
     barrier.wait()
 

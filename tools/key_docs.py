@@ -28,6 +28,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
             "[precision]": protocol_file.PrecisionSpec,
             "[timeouts]": protocol_file.TimeoutsSpec,
             "[final]": protocol_file.FinalSpec,
+            "[norms]": protocol_file.NormsSpec,
             "[[parties]], [server]": protocol_file.PartySpec,
         },
     ),

@@ -261,6 +261,7 @@ def _about(run: Run, name: str, outcome: Outcome) -> dict[str, Any]:
         "asked": dict(outcome.asked),
         "opens": opens_of(mechanism),
         "sum_error": None if terms.final else terms.precision.coding(terms.parties).error,
+        "offline": terms.offline or None,
         "reveals": outcome.reveals,
     }
 

@@ -116,7 +116,15 @@ def read_run(path: Path) -> Run:
     elif spec.final is not None:
         raise SpecError('`final` must be left out unless `mechanism.opens` is "final".')
     terms = RunTerms(
-        mechanism, count, vocabulary, precision, participants, server, rows=spec.features.rows or "", final=final
+        mechanism,
+        count,
+        vocabulary,
+        precision,
+        participants,
+        server,
+        rows=spec.features.rows or "",
+        final=final,
+        offline=spec.norms.offline if spec.norms is not None else "",
     )
     if needs_norms(mechanism):
         from ksdp.protocols.runs.normed_rounds import check_normed

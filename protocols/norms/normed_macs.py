@@ -35,6 +35,7 @@ __all__ = [
     "cut_of_y",
     "deal_macs",
     "mac_bytes",
+    "macs_of_numbers",
     "masked_product",
     "scalars_of",
     "shares_of",
@@ -177,10 +178,11 @@ def mac_bytes(p: NormedSumParameters) -> int:
 
 
 def _scalar_bytes(p: NormedSumParameters) -> int:
-    return long_bytes(p.checked_scalar_ring, _count(p), _GROUPS)
+    return long_bytes(p.checked_scalar_ring, macs_of_numbers(p), _GROUPS)
 
 
-def _count(p: NormedSumParameters) -> int:
+def macs_of_numbers(p: NormedSumParameters) -> int:
+    """How many numbers carry MACs (`scalars_of`)."""
     return _BEFORE + _PER_STEP * len(p.steps)
 
 
@@ -213,7 +215,7 @@ class MacsInTheMaking:
         """From a peer; the transfers' choices are the own key's bits."""
         p, end = self._p, _scalar_bytes(self._p)
         wide, wider = p.checked_scalar_ring, p.checked_ring
-        scalars = vector_receive(wide, rows, first, _count(p), announced[:end], _GROUPS, _SCALARS)
+        scalars = vector_receive(wide, rows, first, macs_of_numbers(p), announced[:end], _GROUPS, _SCALARS)
         vectors = vector_receive(wider, rows, first, 2 * p.dimension, announced[end:], _GROUPS, _VECTORS)
         self._betas[peer] = PairMacs(tuple(-value for value in wide.ints(scalars)), wider.multiply(-1, vectors))
 

@@ -1,7 +1,8 @@
 """What a party holds before a normed sum begins: its own masks, and shares of products of masks.
 
 The own masks are drawn by each party alone. The shares of products come from the parties themselves
-(`normed_offline`, by oblivious transfer, `offline="ot"`), or from a dealer who sees every mask (`deal`,
+(by oblivious transfer, `normed_offline`, `offline="transfers"`; by lattices, `lattice_offline`,
+`offline="lattice"`), or from a dealer who sees every mask (`deal`,
 `offline="dealer"`): a dealer learns no input, but together with any one party it learns all of them. It is here
 for tests. Every material and every result says which it was.
 
@@ -24,7 +25,7 @@ from ksdp.protocols.norms.wide_ring import Limbs, WideRing
 
 __all__ = ["NormedMaterial", "Offline", "OwnMasks", "check_material", "deal"]
 
-Offline = Literal["ot", "dealer"]
+Offline = Literal["transfers", "lattice", "dealer"]
 """Where shares of products come from."""
 
 

@@ -32,9 +32,11 @@ import numpy as np
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import Exchange, Script
-from ksdp.protocols.norms.normed_macs import Macs, MacsInTheMaking, mac_bytes, scalars_of, vectors_of
+from ksdp.protocols.norms.normed_macs import MacsInTheMaking, mac_bytes
 from ksdp.protocols.norms.normed_material import NormedMaterial
 from ksdp.protocols.norms.normed_parameters import MAC_BITS, NormedSumParameters
+from ksdp.protocols.norms.offline_scalars import ScalarTransfers
+from ksdp.protocols.norms.offline_shares import OfflineShares
 from ksdp.protocols.norms.ot_extension import (
     Bytes,
     ReceiverRows,
@@ -49,19 +51,13 @@ from ksdp.protocols.norms.ot_products import (
     inner_receive,
     inner_send,
     long_bytes,
-    scalars_receive,
-    scalars_send,
     vector_receive,
     vector_send,
 )
 from ksdp.protocols.norms.ot_setup import OtSetup
 from ksdp.protocols.norms.own_masks import OwnMasks
-from ksdp.protocols.norms.wide_ring import Limbs
 
 __all__ = ["batch_of", "largest_offline", "offline_script"]
-
-_SQUARE, _CROSS, _CUBE = range(3)
-"""Slots: products of the same choice bits."""
 
 
 def batch_of(setup: OtSetup, parameters: NormedSumParameters, number: int) -> bytes:
@@ -118,13 +114,12 @@ class _Layout:
 
     def __init__(self, parameters: NormedSumParameters) -> None:
         p = self.parameters = parameters
-        self.steps = len(p.steps)
-        self.step_bits = p.t_mask_bits - p.t_shift
-        """Of a lambda."""
-        self.vector_at = (self.steps + 1) * self.step_bits
+        self.scalars = ScalarTransfers(p)
+        self.vector_at = self.scalars.transfers
         self.key_at = self.vector_at + p.ring.bits
         self.inner_at = self.key_at + MAC_BITS
         self.inner = p.ring.bits * p.dimension
+        self.vector_bytes = long_bytes(p.ring, p.dimension)
 
     def transfers(self, with_inner: bool) -> int:
         """A multiple of 8."""
@@ -135,23 +130,15 @@ class _Layout:
         """Bytes of the first message."""
         return announced_bytes(self.transfers(with_inner))
 
-    def scalars(self, count: int) -> int:
-        """Bytes announced for products with `count` lambdas."""
-        return count * self.step_bits * self.parameters.scalar_ring.width
-
     def announced(self, with_inner: bool) -> int:
         """Bytes of the second message."""
-        p = self.parameters
-        long = long_bytes(p.ring, p.dimension)
-        return self.scalars(2 * self.steps + 1) + long * (2 if with_inner else 1)
+        return self.scalars.first_bytes + self.vector_bytes * (2 if with_inner else 1)
 
     def choices(self, own: OwnMasks, with_inner: bool) -> Bytes:
         """All choice bits of a receiver."""
         p = self.parameters
         bits = np.zeros(self.transfers(with_inner), dtype=np.uint8)
-        for k in range(self.steps + 1):
-            at = k * self.step_bits
-            bits[at : at + self.step_bits] = bits_of_int(own.t_part(k), self.step_bits)
+        bits[: self.vector_at] = self.scalars.choices(own)
         bits[self.vector_at : self.key_at] = bits_of_int(own.output_part(), p.ring.bits)
         bits[self.key_at : self.inner_at] = bits_of_int(own.key, MAC_BITS)
         if with_inner:
@@ -159,78 +146,10 @@ class _Layout:
         return bits
 
 
-class _Shares:
-    """A party's shares while they are being collected: first its own terms, then those with each peer."""
-
-    def __init__(self, own: OwnMasks) -> None:
-        p = own.parameters
-        self.own, self.ring, self.modulus = own, p.ring, p.scalar_ring.modulus
-        self.beta = [step.beta for step in p.steps]
-        n = len(p.steps)
-        self.lam = [own.t_part(k) for k in range(n + 1)]
-        self.crossed = [self.beta[k] * own.y_part(k) for k in range(n)]
-        """beta_k mu_k, what this party sends against the others' lambda_k."""
-        self.square = p.ring.dot(own.vector, own.vector)
-        self.squares = [lam * lam for lam in self.lam[:-1]]
-        self.crosses = [lam * other for lam, other in zip(self.lam, self.crossed, strict=False)]
-        self.test = own.factor * self.lam[-1]
-        self.product = [p.ring.multiply(own.output_part(), own.vector)]
-
-    def first(self, squares: list[int], crosses: list[int], vector: Limbs, inner: int) -> None:
-        """Take in the shares of one direction with one peer; the last of `squares` is the test's."""
-        *squares, test = squares
-        self.squares = [a + b for a, b in zip(self.squares, squares, strict=True)]
-        self.crosses = [a + b for a, b in zip(self.crosses, crosses, strict=True)]
-        self.test += test
-        self.product.append(vector)
-        self.square += inner
-
-    def begin_cubes(self) -> list[int]:
-        """beta_k^2 times the shares of lambda_k^2, what this party sends; its own terms of the cubes."""
-        factors = [b * b * square % self.modulus for b, square in zip(self.beta, self.squares, strict=True)]
-        self.cubes = [factor * lam for factor, lam in zip(factors, self.lam, strict=False)]
-        return factors
-
-    def second(self, cubes: list[int]) -> None:
-        """Take in the shares of one direction with one peer."""
-        self.cubes = [a + b for a, b in zip(self.cubes, cubes, strict=True)]
-
-    def reduce(self) -> None:
-        """All are collected."""
-        for name in ("squares", "cubes", "crosses"):
-            setattr(self, name, [value % self.modulus for value in getattr(self, name)])
-        self.square, self.test = self.square % self.ring.modulus, self.test % self.modulus
-        self.whole = self.ring.add(*self.product)
-
-    def begin_macs(self) -> MacsInTheMaking:
-        """Of all that is collected."""
-        self.reduce()
-        scalars = scalars_of(self.own, self.square, self.squares, self.cubes, self.crosses, self.test)
-        return MacsInTheMaking(self.own, scalars, vectors_of(self.own, self.whole))
-
-    def material(self, batch: bytes, party: int, macs: Macs) -> NormedMaterial:
-        """All together."""
-        squares, cubes, crosses = tuple(self.squares), tuple(self.cubes), tuple(self.crosses)
-        return NormedMaterial(
-            self.own.parameters,
-            batch,
-            party,
-            "ot",
-            self.own,
-            self.square,
-            squares,
-            cubes,
-            crosses,
-            self.test,
-            self.whole,
-            macs,
-        )
-
-
 def _script(
     setup: OtSetup, layout: _Layout, number: int, batch: bytes, own: OwnMasks, random_bytes: RandomBytes
 ) -> Script[NormedMaterial]:
-    me, shares = setup.party, _Shares(own)
+    me, shares, scalars = setup.party, OfflineShares(own), layout.scalars
     peers = [peer for peer in range(setup.parties) if peer != me]
 
     # The inner product is symmetric: the lower number of a pair receives, and the sender doubles.
@@ -246,53 +165,44 @@ def _script(
     sending: dict[int, SenderRows] = {}
     announced: dict[int, bytes] = {}
     for peer in peers:
-        sending[peer] = extend_sender(setup.seeds[peer], setup.deltas[peer], arrived.pop(peer), number)
-        announced[peer] = _send_first(layout, shares, sending[peer], peer < me)
+        rows = extend_sender(setup.seeds[peer], setup.deltas[peer], arrived.pop(peer), number)
+        announced[peer] = scalars.send_first(shares, rows) + _send_long(layout, shares, rows, peer < me)
+        sending[peer] = rows
     arrived = yield Exchange(announced, {peer: layout.announced(me < peer) for peer in peers})
 
     for peer in peers:
-        _receive_first(layout, shares, receiving[peer], arrived.pop(peer), me < peer)
+        message, end = arrived.pop(peer), scalars.first_bytes
+        scalars.receive_first(shares, receiving[peer], message[:end])
+        _receive_long(layout, shares, receiving[peer], message[end:], me < peer)
 
-    q, size, steps = own.parameters.scalar_ring, layout.step_bits, layout.steps
-    factors, announced = shares.begin_cubes(), {}
+    factors = shares.begin_cubes()
+    announced = {peer: scalars.send_second(shares, sending[peer], factors) for peer in peers}
+    arrived = yield Exchange(announced, dict.fromkeys(peers, scalars.second_bytes))
     for peer in peers:
-        sent, announced[peer] = scalars_send(q, sending[peer], 0, size, _CUBE, factors)
-        shares.second(sent)
-    arrived = yield Exchange(announced, dict.fromkeys(peers, layout.scalars(steps)))
-    for peer in peers:
-        shares.second(scalars_receive(q, receiving[peer], 0, size, _CUBE, steps, arrived[peer]))
+        scalars.receive_second(shares, receiving[peer], arrived[peer])
 
-    macs = shares.begin_macs()
+    macs = MacsInTheMaking(own, *shares.held())
     announced = {peer: macs.send(peer, sending[peer], layout.key_at) for peer in peers}
     arrived = yield Exchange(announced, dict.fromkeys(peers, mac_bytes(own.parameters)))
     for peer in peers:
         macs.receive(peer, receiving[peer], layout.key_at, arrived.pop(peer))
-    return shares.material(batch, me, macs.macs())
+    return shares.material(batch, me, "transfers", macs.macs())
 
 
-def _send_first(layout: _Layout, shares: _Shares, rows: SenderRows, with_inner: bool) -> bytes:
-    p, size = layout.parameters, layout.step_bits
-    lambdas = [*shares.lam[:-1], shares.own.factor]
-    squares, first = scalars_send(p.scalar_ring, rows, 0, size, _SQUARE, lambdas)
-    crosses, second = scalars_send(p.scalar_ring, rows, 0, size, _CROSS, shares.crossed)
-    vector, third = vector_send(p.ring, rows, layout.vector_at, shares.own.vector)
-    inner, fourth = 0, b""
+def _send_long(layout: _Layout, shares: OfflineShares, rows: SenderRows, with_inner: bool) -> bytes:
+    ring, vector = layout.parameters.ring, shares.own.vector
+    product, announced = vector_send(ring, rows, layout.vector_at, vector)
+    inner, more = 0, b""
     if with_inner:
-        doubled = p.ring.add(shares.own.vector, shares.own.vector)
-        inner, fourth = inner_send(p.ring, rows, layout.inner_at, doubled)
-    shares.first(squares, crosses, vector, inner)
-    return b"".join((first, second, third, fourth))
+        inner, more = inner_send(ring, rows, layout.inner_at, ring.add(vector, vector))
+    shares.long(product, inner)
+    return announced + more
 
 
-def _receive_first(
-    layout: _Layout, shares: _Shares, rows: ReceiverRows, announced: bytes, with_inner: bool
+def _receive_long(
+    layout: _Layout, shares: OfflineShares, rows: ReceiverRows, announced: bytes, with_inner: bool
 ) -> None:
-    p, size, n = layout.parameters, layout.step_bits, layout.steps
-    ends = np.cumsum([layout.scalars(n + 1), layout.scalars(n), long_bytes(p.ring, p.dimension)]).tolist()
-    first, second = announced[: ends[0]], announced[ends[0] : ends[1]]
-    third, fourth = announced[ends[1] : ends[2]], announced[ends[2] :]
-    squares = scalars_receive(p.scalar_ring, rows, 0, size, _SQUARE, n + 1, first)
-    crosses = scalars_receive(p.scalar_ring, rows, 0, size, _CROSS, n, second)
-    vector = vector_receive(p.ring, rows, layout.vector_at, p.dimension, third)
-    inner = inner_receive(p.ring, rows, layout.inner_at, p.dimension, fourth) if with_inner else 0
-    shares.first(squares, crosses, vector, inner)
+    p, end = layout.parameters, layout.vector_bytes
+    product = vector_receive(p.ring, rows, layout.vector_at, p.dimension, announced[:end])
+    inner = inner_receive(p.ring, rows, layout.inner_at, p.dimension, announced[end:]) if with_inner else 0
+    shares.long(product, inner)

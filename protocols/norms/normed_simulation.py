@@ -7,7 +7,7 @@ gives back everything that a listener on all lines would have seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,10 +16,9 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import Round, RoundEngine, Script, run_together
 from ksdp.protocols.norms.normed_material import NormedMaterial, Offline, deal
-from ksdp.protocols.norms.normed_offline import offline_script
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_sum import NormedSum, online_script
-from ksdp.protocols.norms.ot_setup import OtSetup, setup_script
+from ksdp.protocols.norms.offline_ways import OFFLINE_WAYS
 
 __all__ = ["deliver", "simulate_material", "simulate_normed_sum", "simulate_setup"]
 
@@ -37,21 +36,25 @@ def deliver(scripts: Sequence[Script[_Result]]) -> tuple[tuple[_Result, ...], li
     return tuple(results[name][0] for name in places), sent
 
 
-def simulate_setup(parties: int, *, random_bytes: RandomBytes = os_random) -> tuple[OtSetup, ...]:
-    """Base transfers between all pairs."""
-    session = random_bytes(32)
-    return deliver([setup_script(session, me, parties, random_bytes=random_bytes) for me in range(parties)])[0]
+def simulate_setup(
+    parameters: NormedSumParameters, *, offline: Offline = "transfers", random_bytes: RandomBytes = os_random
+) -> tuple[Any, ...]:
+    """What all pairs do once a session."""
+    session, way = random_bytes(32), OFFLINE_WAYS[offline]
+    return deliver([way.setup(session, me, parameters, random_bytes) for me in range(parameters.parties)])[0]
 
 
 def simulate_material(
     parameters: NormedSumParameters,
-    setups: Sequence[OtSetup],
+    setups: Sequence[Any],
     number: int = 0,
     *,
+    offline: Offline = "transfers",
     random_bytes: RandomBytes = os_random,
 ) -> tuple[NormedMaterial, ...]:
-    """Everybody's material for sum `number`, by oblivious transfer."""
-    return deliver([offline_script(setup, parameters, number, random_bytes=random_bytes) for setup in setups])[0]
+    """Everybody's material for sum `number`, with what was set up in the same way."""
+    way = OFFLINE_WAYS[offline]
+    return deliver([way.material(setup, parameters, number, random_bytes) for setup in setups])[0]
 
 
 def simulate_normed_sum(
@@ -60,7 +63,7 @@ def simulate_normed_sum(
     fraction_bits: int = 31,
     integer_bits: int = 16,
     floor_bits: int | None = None,
-    offline: Offline = "ot",
+    offline: Offline = "transfers",
     random_bytes: RandomBytes = os_random,
 ) -> NormedSum:
     """The whole protocol on the rows of a matrix, one party a row.
@@ -71,7 +74,7 @@ def simulate_normed_sum(
         Everybody's input.
     fraction_bits, integer_bits, floor_bits : int
         As in `NormedSumParameters`.
-    offline : {"ot", "dealer"}
+    offline : {"transfers", "lattice", "dealer"}
         Where the material comes from.
     random_bytes : callable
         Source of secrets.
@@ -89,6 +92,6 @@ def simulate_normed_sum(
     if offline == "dealer":
         materials = deal(parameters, random_bytes)
     else:
-        setups = simulate_setup(parameters.parties, random_bytes=random_bytes)
-        materials = simulate_material(parameters, setups, random_bytes=random_bytes)
+        setups = simulate_setup(parameters, offline=offline, random_bytes=random_bytes)
+        materials = simulate_material(parameters, setups, offline=offline, random_bytes=random_bytes)
     return deliver([online_script(material, row) for material, row in zip(materials, rows, strict=True)])[0][0]

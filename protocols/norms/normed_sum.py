@@ -29,8 +29,8 @@ a vector of small integers, and M - 1 parties learn the line that the last one's
 (`NormedSum.reveals`).
 
 **Claim.** Parties that follow the protocol but remember and combine all they see, up to M - 1 of them. With
-material from oblivious transfer under the assumptions of `normed_offline`; with a dealer only while it colludes
-with nobody.
+material from oblivious transfer under the assumptions of `normed_offline`, by lattices under those of
+`lattice_offline`; with a dealer only while it colludes with nobody.
 
 **Parties that lie from here on.** With material as it should be and an input of at most the length agreed on, a
 party can tell nobody a false share, in no round, but with probability 2^-48 a share: who hears it ends the run,
@@ -69,7 +69,12 @@ from ksdp.protocols.norms.normed_material import NormedMaterial, Offline, check_
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.wide_ring import Limbs
 
-__all__ = ["NormedSum", "encode", "online_script"]
+__all__ = ["PREPARED_BY_LATTICES", "NormedSum", "encode", "online_script"]
+
+PREPARED_BY_LATTICES = (
+    "The masks were prepared by lattices: a party that deviated there can have read them, and the others' shares "
+    "with them, and nothing shows it."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +88,14 @@ class NormedSum:
     error_bound: float
     """No entry is further than this from that of the sum on the grid 2^-f."""
     offline: Offline
-    """`ot`: no third party; `dealer`: somebody saw all masks, a test."""
+    """`transfers`, `lattice`: no third party; `dealer`: somebody saw all masks, a test."""
 
     @property
     def reveals(self) -> str:
         """What somebody who took part can compute from it, in plain words."""
         who = "each of the two parties" if self.parties == 2 else f"any {self.parties - 1} of the {self.parties}"
-        return f"The direction of the sum, not its length: {who} can tell the line that the last input is on."
+        line = f"The direction of the sum, not its length: {who} can tell the line that the last input is on."
+        return f"{line} {PREPARED_BY_LATTICES}" if self.offline == "lattice" else line
 
 
 def online_script(material: NormedMaterial, vector: ArrayLike) -> Script[NormedSum]:

@@ -1,4 +1,4 @@
-"""Normed sums within a run: base transfers once, then for every share the scripts of all its rows.
+"""Normed sums within a run: what is set up once, then for every share the scripts of all its rows.
 
 The rows of one iteration do not depend on each other, so that the online phases of all of them share rounds.
 Offline phases follow one another, because their messages are large.
@@ -15,10 +15,9 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import pack
-from ksdp.protocols.norms.normed_offline import batch_of, largest_offline, offline_script
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_sum import online_script
-from ksdp.protocols.norms.ot_setup import OtSetup, setup_script
+from ksdp.protocols.norms.offline_ways import OFFLINE_WAYS
 from ksdp.protocols.runs.run_terms import RunTerms
 
 __all__ = ["NormedRounds", "check_normed", "largest_batch"]
@@ -52,7 +51,7 @@ def largest_batch(terms: RunTerms) -> int:
     p = _parameters(terms)
     rank = int(getattr(terms.mechanism, "rank", 1))
     online = max(p.ring.width * p.dimension, 2 * p.scalar_ring.width)
-    return max(_BASE, largest_offline(p), rank * (online + _HEADERS)) + (1 << 12)
+    return max(_BASE, OFFLINE_WAYS[terms.offline].largest(p), rank * (online + _HEADERS)) + (1 << 12)
 
 
 class NormedRounds:
@@ -75,16 +74,16 @@ class NormedRounds:
         self._parameters = _parameters(terms)
         self._session = hashlib.sha256(pack("normed-rounds", session)).digest()
         self._engine, self._random_bytes = engine, random_bytes
-        self._setup: OtSetup | None = None
+        self._way, self._setup = OFFLINE_WAYS[terms.offline], None
         self.taken = 0
         """Normed sums so far, of one row each."""
         self.reveals = ""
         """What follows from them, in plain words."""
 
     def begin(self) -> Rounds[None]:
-        """Base transfers between all pairs."""
+        """Base transfers between all pairs, and keys where the terms say so."""
         me = self._names.index(self._engine.name)
-        script = setup_script(self._session, me, len(self._names), random_bytes=self._random_bytes)
+        script = self._way.setup(self._session, me, self._parameters, self._random_bytes)
         (self._setup,) = yield from self._engine.play("base transfers", self._session, self._names, [script])
 
     def total(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
@@ -100,8 +99,8 @@ class NormedRounds:
         assert self._setup is not None
         scripts, batches = [], []
         for row in share:
-            batches.append(batch_of(self._setup, self._parameters, self.taken))
-            offline = offline_script(self._setup, self._parameters, self.taken, random_bytes=self._random_bytes)
+            batches.append(self._way.batch(self._setup, self._parameters, self.taken))
+            offline = self._way.material(self._setup, self._parameters, self.taken, self._random_bytes)
             (material,) = yield from self._engine.play("normed offline", batches[-1], self._names, [offline])
             scripts.append(online_script(material, row))
             self.taken += 1

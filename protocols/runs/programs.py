@@ -28,19 +28,24 @@ from ksdp.protocols.sums.fixed_point import FixedPoint
 
 __all__ = [
     "LARGEST",
+    "OFFLINE",
     "PROGRAMS",
     "Precision",
     "Program",
     "check_audited",
     "check_noisy",
     "check_program",
+    "how_summed",
     "is_noisy",
     "needs_norms",
     "party_program",
     "program_of",
+    "settled_offline",
     "sum_entries",
 ]
 
+OFFLINE = ("transfers", "lattice")
+"""How parties can prepare normed sums (`norms.offline_ways`), the default first."""
 LARGEST = 2.0**22
 """No share with its noise may be larger: in steps of 2^-31 it is then a float64 without rounding."""
 
@@ -168,6 +173,30 @@ def needs_norms(mechanism: Mechanism) -> bool:
     """Whether a run takes normed sums."""
     inner = mechanism.inner if isinstance(mechanism, Counted) else mechanism
     return isinstance(inner, PDSVD) and not inner.reveal_sigma and not opens_final(inner)
+
+
+def how_summed(mechanism: Mechanism) -> str:
+    """What a run is made of, in one word."""
+    if opens_final(mechanism):
+        return "shares"
+    return "secsum+normedsecsum" if needs_norms(mechanism) else "secsum"
+
+
+def settled_offline(mechanism: Mechanism, offline: str) -> str:
+    """How normed sums are prepared, `OFFLINE[0]` unless given; empty where there are none.
+
+    Raises
+    ------
+    InputError
+        If there are none, or it is no such way.
+    """
+    if not needs_norms(mechanism):
+        if offline:
+            raise InputError("`norms` must be left out: this mechanism takes no normed sums.")
+        return ""
+    if offline and offline not in OFFLINE:
+        raise InputError(f"`norms.offline` must be {' or '.join(OFFLINE)}; got {offline!r}.")
+    return offline or OFFLINE[0]
 
 
 def check_program(mechanism: Mechanism) -> None:

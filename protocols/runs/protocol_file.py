@@ -14,6 +14,7 @@ __all__ = [
     "DraftSpec",
     "FeaturesSpec",
     "FinalSpec",
+    "NormsSpec",
     "PartySpec",
     "PrecisionSpec",
     "RunSpec",
@@ -80,6 +81,14 @@ class FinalSpec(Section, frozen=True):
     """Iterations. Default: 22 + rank, from 28 to 56."""
 
 
+class NormsSpec(Section, frozen=True):
+    """How sums are prepared whose length stays hidden, where the mechanism takes some."""
+
+    offline: Literal["transfers", "lattice"] = "transfers"
+    """`transfers`: oblivious transfers, each receiver's checked. `lattice`: homomorphic encryption, a fifteenth of
+    the bytes for long vectors; a party that deviates there can read the others' shares, and nothing shows it."""
+
+
 class PartySpec(Section, frozen=True):
     """One party, or the server."""
 
@@ -100,6 +109,7 @@ class DraftSpec(Section, frozen=True):
     precision: PrecisionSpec = PrecisionSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
     final: FinalSpec | None = None
+    norms: NormsSpec | None = None
 
 
 class RunSpec(DraftSpec, frozen=True):

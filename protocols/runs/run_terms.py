@@ -19,7 +19,15 @@ from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.one_noise.paillier import KEY_BITS
 from ksdp.protocols.runs.final_terms import FinalTerms, check_sizes, final_terms, opens_final
-from ksdp.protocols.runs.programs import Precision, check_noisy, check_program, is_noisy, needs_norms, program_of
+from ksdp.protocols.runs.programs import (
+    Precision,
+    check_noisy,
+    check_program,
+    how_summed,
+    is_noisy,
+    program_of,
+    settled_offline,
+)
 
 __all__ = [
     "COLLECTS",
@@ -64,6 +72,8 @@ class RunTerms:
         `sha256:` of how every party makes its rows; empty where that is not agreed.
     final : FinalTerms, optional
         How it is computed on shares, where the mechanism opens its final output alone; the default unless given.
+    offline : str
+        How normed sums are prepared, where the mechanism takes some; the default unless given.
 
     Raises
     ------
@@ -81,6 +91,7 @@ class RunTerms:
     key_bits: int = KEY_BITS
     rows: str = ""
     final: FinalTerms | None = None
+    offline: str = ""
 
     def __post_init__(self) -> None:
         check_participants(self.participants, 2)
@@ -90,6 +101,7 @@ class RunTerms:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
         self.mechanism.observables(self.features)
         self._settle_final()
+        object.__setattr__(self, "offline", settled_offline(self.mechanism, self.offline))
         check_sizes(self.mechanism, self.features, self.parties * self.precision.bound)
         self.precision.coding(self.parties)
         self.precision.integer_bits(self.parties)
@@ -141,7 +153,7 @@ class RunTerms:
             "vocabulary": self.vocabulary,
             "precision.fraction_bits": self.precision.fraction_bits,
             "precision.bound": self.precision.bound,
-            "sums": _how(self.mechanism),
+            "sums": how_summed(self.mechanism),
             "parties": [[p.name, p.identity.hex()] for p in self.participants],
             "server": [self.server.name, self.server.identity.hex()] if self.server else None,
         }
@@ -149,6 +161,8 @@ class RunTerms:
             said["rows"] = self.rows
         if program_of(self.mechanism).one_noise:
             said["server.key_bits"] = self.key_bits
+        if self.offline:
+            said["norms.offline"] = self.offline
         if self.final is not None:
             said |= {f"final.{name}": value for name, value in asdict(self.final).items()}
         for field in fields(self.mechanism):
@@ -263,12 +277,6 @@ def session_seed(terms: RunTerms, nonces: Mapping[str, bytes], statements: Mappi
     """32 bytes that only the nodes of this one run share, with all that was said so far."""
     said = (pack("said", p.name.encode(), nonces[p.name], statements[p.name].to_bytes()) for p in terms.nodes)
     return hashlib.sha256(pack("run", terms.digest, *said)).digest()
-
-
-def _how(mechanism: Mechanism) -> str:
-    if opens_final(mechanism):
-        return "shares"
-    return "secsum+normedsecsum" if needs_norms(mechanism) else "secsum"
 
 
 def _json(value: Any) -> bytes:

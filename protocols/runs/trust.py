@@ -16,4 +16,10 @@ def who_must_be_trusted(terms: RunTerms) -> str:
         return trusted_words(terms.final.computing, terms.mechanism)
     if is_noisy(terms.mechanism):
         return "Every round is opened, with noise; `ksdp party` says at the end against whom its guarantee holds."
-    return f"Every round is opened: all parties see every sum. {what_follows(terms.parties)}"
+    opened = f"Every round is opened: all parties see every sum. {what_follows(terms.parties)}"
+    if terms.offline != "lattice":
+        return opened
+    return (
+        f"{opened} A party that deviates while normed sums are prepared by lattices (`norms.offline`) can read "
+        "every other's share of them, and nothing shows it."
+    )

@@ -26,12 +26,12 @@ from .correlations import check_correlations
 
 @pytest.fixture(scope="module")
 def three() -> tuple[OtSetup, ...]:
-    return simulate_setup(3)
+    return simulate_setup(NormedSumParameters(3, 1))
 
 
 @pytest.fixture(scope="module")
 def two() -> tuple[OtSetup, ...]:
-    return simulate_setup(2, random_bytes=np.random.default_rng(6).bytes)
+    return simulate_setup(NormedSumParameters(2, 1), random_bytes=np.random.default_rng(6).bytes)
 
 
 @pytest.mark.parametrize(("dimension", "fraction_bits", "integer_bits"), [(1, 10, 0), (7, 20, 4), (30, 31, 16)])
@@ -41,18 +41,18 @@ def test_three_parties_make_what_a_dealer_would(
     terms = NormedSumParameters(3, dimension, fraction_bits, integer_bits)
     materials = simulate_material(terms, three, dimension)
     check_correlations(materials)
-    assert {material.offline for material in materials} == {"ot"}
+    assert {material.offline for material in materials} == {"transfers"}
     vectors = np.random.default_rng(dimension).uniform(-1, 1, size=(3, dimension)) / (4 * dimension)
     results, _ = deliver([online_script(m, v) for m, v in zip(materials, vectors, strict=True)])
     bound = terms.error_bound_at(float(np.linalg.norm(vectors.sum(axis=0))))
     for result in results:
-        assert result.offline == "ot"
+        assert result.offline == "transfers"
         assert np.abs(result.values - normed_sec_sum(list(vectors[:, None]))[0][0]).max() <= bound
 
 
 def test_the_whole_protocol_needs_no_third_party_by_default() -> None:
     found = simulate_normed_sum([[3.0, 0.0], [0.0, 4.0]])
-    assert found.offline == "ot"
+    assert found.offline == "transfers"
     assert np.abs(found.values - [0.6, 0.8]).max() <= found.error_bound
 
 
