@@ -46,10 +46,10 @@ ANYWHERE = Place()
 HERE = Place(here=True)
 
 
-def chosen_place(said: Place, store: Store, plans: Sequence[Plan]) -> Place:
+def chosen_place(asked: Place, store: Store, plans: Sequence[Plan]) -> Place:
     """What was said; else here, if all audits together take seconds and no Prefect server would miss them."""
-    if said != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store) or not fits_here(plans):
-        return said
+    if asked != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store) or not fits_here(plans):
+        return asked
     current().say("a small audit: in this process, without Prefect and Dask (`--workers` asks for them)")
     return HERE
 
