@@ -83,7 +83,7 @@ def seal(*paths: Path) -> None:
 
 
 def unseal(path: Path) -> None:
-    """Drop a file's checksum: what it says does not hold any more, until it is written again."""
+    """Drop a file's checksum: its content is no longer valid until it is written again."""
     if path.name in _sums(path.parent):
         _change(path.parent, {path.name: None})
 
@@ -159,7 +159,7 @@ def read_sealed(path: Path, whose: str, remedy: str = "run it again") -> bytes:
 
 
 def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
-    """`write_json` of an object, with the checksum of what it says."""
+    """`write_json` of an object, with the checksum of its content."""
     write_json(path, dict(content) | {_SUM: _sum(content)})
 
 

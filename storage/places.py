@@ -53,7 +53,7 @@ class RemotePlace:
         return RemotePlace(self.url, self.below.rpartition("/")[0])
 
     def is_file(self) -> bool:
-        """Whether there is such a file.
+        """Whether the file exists.
 
         Raises
         ------

@@ -20,7 +20,7 @@ WORTH = 60.0
 
 
 def early_look(plan: Plan, costs: Calibration) -> dict[str, Any] | None:
-    """What an audit costs if its first look decides everybody, where it has one by default or could have one.
+    """The cost of an audit whose first look decides every document, if it has an early look or could have one.
 
     Returns
     -------
