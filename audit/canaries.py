@@ -101,7 +101,7 @@ def handed_units(stored: Mapping[str, NDArray[Any]], corpus: Corpus, units: Unit
 
 
 def canary_values(handed: Bits, seed: int, lane: int, run: int) -> NDArray[np.float32]:
-    """Every unit's canary in one run, shape (n_units,); the same whoever is audited."""
+    """Every unit's canary in one run, shape (n_units,). It does not depend on which units are audited."""
     noise = generator(seed, Purpose.CANARY, lane, run).standard_normal(len(handed), dtype=np.float32)
     return np.asarray(noise + np.float32(SHIFT) * handed)
 

@@ -86,7 +86,7 @@ def check_certifiable(mechanism: Mechanism, design: object, features: int) -> No
 
 
 def knows_all(mechanism: Mechanism) -> float | None:
-    """The advantage of whoever knows all other documents of a run, where it is the same for every document.
+    """The advantage of an adversary who knows all other documents of a run, if it is the same for every document.
 
     1 where nothing but the database is random: run the mechanism twice and compare. None where it depends on the
     document (paired runs tell) or is not known.

@@ -11,6 +11,6 @@ __all__ = ["content_key"]
 
 
 def content_key(identity: Mapping[str, Any]) -> str:
-    """A short name for everything that `identity` says, independent of the order of its keys."""
+    """A hash of `identity` that does not depend on the order of its keys."""
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:20]

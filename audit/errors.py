@@ -44,7 +44,7 @@ class KsdpError(Exception):
 
 
 class InputError(KsdpError, ValueError):
-    """The input is refused before any work; the message says where and why."""
+    """Input that is refused before any work; the message names the place and the reason."""
 
 
 class SpecError(InputError):

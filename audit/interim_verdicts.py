@@ -34,7 +34,7 @@ _Table = TypeVar("_Table", ArmTests, Decisions)
 
 @dataclass(frozen=True)
 class Counted:
-    """What a look must know of the audit besides its own tests.
+    """What a look needs of the audit beyond its own tests.
 
     In the shared design every document can be tested in the same runs, whoever is audited, and in the literal one
     a document's runs are the same whoever else is. Ids may have been named because of what was seen there, so
@@ -89,7 +89,7 @@ def after_look(
     counted: Counted | None = None,
     may_clear: bool = True,
 ) -> InterimVerdicts:
-    """Decide the documents that were open, and keep what was said of the others.
+    """Decide the documents that were open, and keep the verdicts of the others.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ _SCALED = ("log10_adjusted", "log10_adjusted_above", "log10_adjusted_below", "lo
 
 
 def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> Decisions:
-    """The same where something announced was looked at by nobody: "at least the margin" has p = 1 throughout.
+    """The same if no statistic reads some announced array: "at least the margin" has p = 1 for every document.
 
     So no document is clear, here or with other views, and no number of runs decides one that does not seem to be
     above the margin.

@@ -54,7 +54,7 @@ def measured_documents(
     background: Mapping[str, NDArray[Any]],
     pool: Pool | None = None,
 ) -> Documents:
-    """The target units with what the adversary knows besides.
+    """The target units, with the adversary's background knowledge.
 
     Parameters
     ----------

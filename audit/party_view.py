@@ -47,7 +47,7 @@ class Holdings:
 
 
 def holdings_of(spec: Spec, corpus: Corpus) -> Holdings:
-    """Who holds what, as a spec says it.
+    """Derive from a spec who holds which units.
 
     With `parties.me` the victim is that party, and the others hold the rest of the corpus; without it they are
     drawn from the seed.

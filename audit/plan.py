@@ -281,7 +281,7 @@ class Plan:
 
 
 def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
-    """Every parameter of a mechanism, defaults included, as JSON knows values."""
+    """Every parameter of a mechanism, defaults included, as JSON values."""
     if not is_dataclass(mechanism):
         return {}
     given = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Design, make_design
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, kept_of, opened
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.shown import Shown, shown_by
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planned_runs import planned_runs
@@ -58,39 +58,36 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if rank is not None:
         _check_rank(rank, holdings, corpus.features)
     design = _design(spec, holdings, mechanism)
-    announced = _announced(mechanism, corpus.features)
-    shown = final_output(mechanism) if spec.statistics.sees == "final" else opened(mechanism, corpus.features)
-    seen = tuple(name for name in shown if name in {a.name for a in announced})
+    sees, keeps = spec.statistics.sees, spec.store.observables
+    shown = shown_by(mechanism, corpus.features, sees=sees, keeps=keeps)
     families, learners = requested_learners(spec.statistics)
     background = _background(holdings, corpus, rank, spec.seed)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     brought = getattr(mechanism, "statistics", ())
-    statistics, skipped = select_statistics(families, plain, seen, background, brought)
+    statistics, skipped = select_statistics(families, plain, shown.seen, background, brought)
     if holdings.units.word == "group":
         statistics = (*statistics, *(OverRows(statistic) for statistic in statistics))
     if set(learners) - {RAW} and rank is not None:
-        statistics += coefficients(rank, seen)
-    kept = kept_of(announced, spec.store.observables)
+        statistics += coefficients(rank, shown.seen)
     if RAW in learners:
-        _check_raw(spec, [a for a in announced if a.name in seen], design.runs)
+        _check_raw(shown, keeps, design.runs)
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if holdings.drawn:
             raise SpecError(
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
-    exact = getattr(mechanism, "noise_free", False)
-    numbers = sum(int(np.prod(a.shape)) for a in announced if exact and a.name in seen)
-    a_document = numbers / (holdings.size + holdings.entering)
-    runs = planned_runs(spec, design, kept, statistics, learners, a_document)
+    exact = shown.numbers if getattr(mechanism, "noise_free", False) else 0
+    a_document = exact / (holdings.size + holdings.entering)
+    runs = planned_runs(spec, design, shown.kept, statistics, learners, a_document)
     plan = Plan(
         spec=spec,
         corpus=corpus,
         holdings=holdings,
         mechanism=mechanism,
-        announced=announced,
-        seen=seen,
-        opened=shown,
+        announced=shown.announced,
+        seen=shown.seen,
+        opened=shown.opened,
         statistics=statistics,
         skipped=skipped,
         design=runs.design,
@@ -153,10 +150,10 @@ def _check_permutations(plan: Plan) -> None:
     )
 
 
-def _check_raw(spec: Spec, read: Sequence[Announced], runs: int) -> None:
+def _check_raw(shown: Shown, keeps: str, runs: int) -> None:
     """Refuse a learner on raw announcements that are not kept, or that no worker can hold."""
-    lost = [a.name for a in read if a not in kept_of(tuple(read), spec.store.observables)]
-    if lost or spec.store.observables == "none":
+    read = [array for array in shown.announced if array.name in shown.seen]
+    if keeps == "none" or any(array not in shown.kept for array in read):
         raise SpecError(
             f'`store.observables` must be "all" with {LEARNED_PREFIX}{RAW}, which reads every announced array.'
         )
@@ -174,19 +171,6 @@ def _population(design: Design, seed: int) -> NDArray[np.int64]:
     if len(audited) > _POPULATION:
         audited = generator(seed, Purpose.POPULATION).choice(audited, _POPULATION, replace=False)
     return np.sort(audited)
-
-
-def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
-    """What the mechanism says that it announces, in the contract's form."""
-    try:
-        announced = tuple(mechanism.observables(features))
-    except TypeError as error:
-        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`.") from error
-    wrong = [type(array).__name__ for array in announced if not isinstance(array, Announced)]
-    if wrong or not announced:
-        got = f"one holds a {wrong[0]}" if wrong else "it is empty"
-        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`; {got}.")
-    return announced
 
 
 def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> dict[str, NDArray[Any]]:

@@ -77,7 +77,7 @@ def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
 
 
 def derived_seed(seed: int, purpose: Purpose, *place: int) -> int:
-    """A seed for something that has streams of its own: 53 bits, so that JSON and TOML keep it exactly."""
+    """A seed from which further streams are derived: 53 bits, so that JSON and TOML store it exactly."""
     drawn = np.random.SeedSequence(seed, spawn_key=(int(purpose), *place)).generate_state(1, np.uint64)
     return int(drawn[0] >> np.uint64(11))
 

@@ -36,12 +36,12 @@ class Reading:
         return self.every == 1
 
     def runs(self, done: int) -> int:
-        """Runs that tests read when so many are done."""
+        """Runs that tests read once `done` runs are made."""
         early = min(self.early, done)
         return early + (done - early) // self.every
 
     def total(self, read: Floats) -> Floats:
-        """Runs that must be done for tests to read so many; infinite for infinitely many."""
+        """Runs that must be made for tests to read `read` of them; infinite if `read` is."""
         return read if self.all else read + (read > self.early) * (read - self.early) * (self.every - 1)
 
     def arms(self, done: int, share: float) -> tuple[int, int]:

@@ -97,7 +97,7 @@ def _parameters(factory: Any) -> list[str]:
 
 
 def mechanism_of(asked: MechanismSpec, *, installed: bool = False) -> Mechanism:
-    """The mechanism that a spec asks for; `make_mechanism` says what is refused."""
+    """The mechanism that a spec names; refused as by `make_mechanism`."""
     return make_mechanism(asked.name, asked.parameters, installed=installed)
 
 

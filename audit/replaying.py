@@ -20,7 +20,7 @@ __all__ = ["measured_again", "narrowed_to", "values_again"]
 
 
 def narrowed_to(plan: Plan, look: Stage, row: int, statistics: Sequence[str]) -> Plan:
-    """The plan of a look for one document and some statistics, as far as its design can do without the others."""
+    """The plan of a look for one document and some statistics. Designs that need the other targets keep them."""
     return plan.narrowed(dataclasses.replace(look, rows=np.array([row]), statistics=tuple(statistics)))
 
 

@@ -51,7 +51,7 @@ LONGEST_NAME = 200
 
 
 class Decision(StrEnum):
-    """What a reviewer says about a document."""
+    """A reviewer's decision about a document."""
 
     EXCLUDE = "exclude"
     """It may not enter a protocol run."""

@@ -25,7 +25,7 @@ def names_own_code(spec: Spec) -> bool:
 
 
 def try_own_code(plan: Plan) -> None:
-    """Run the mechanism once and every statistic on what it announced, where the spec names somebody's own.
+    """If the spec names a user's own code, run the mechanism once and evaluate every statistic on that run.
 
     Raises
     ------

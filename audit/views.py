@@ -117,7 +117,7 @@ def _check_final(spec: Spec, corpus: Corpus) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ViewVerdicts:
-    """What one view's audit says, one entry a document, in the order of all views."""
+    """Verdicts of one view's audit, one entry per document, in the order that all views share."""
 
     verdict: NDArray[np.str_]
     log10_adjusted: Floats

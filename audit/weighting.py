@@ -137,7 +137,7 @@ def weighed(
     rows: str,
     public: NDArray[np.float64] | None = None,
 ) -> sp.csr_array:
-    """Entries weighed and rows made as long as a spec says.
+    """Weigh the entries and normalise the rows.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ class Listing:
         return replace(self, verdict=verdict, page=1).query
 
     def order(self, sort: str) -> str:
-        """What a screen reader is told of a column's order; growing D is what a click turns it to."""
+        """A column's order as a screen reader announces it."""
         if self.sort != sort:
             return "none"
         falls = sort in ("advantage", "band", "bound")

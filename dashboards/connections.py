@@ -22,7 +22,7 @@ class PatientProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Somebody is there."""
+        """A client has connected."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
             transport.abort()
@@ -38,7 +38,7 @@ class PatientProtocol(H11Protocol):
             self._stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """The client is gone."""
         self._stop()
         super().connection_lost(exc)
 

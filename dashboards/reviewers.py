@@ -44,19 +44,19 @@ class ReviewerSource(Protocol):
         ...
 
     def reviewer(self, request: Request) -> str | None:
-        """The name, or None where nobody may look."""
+        """The reviewer's name, or None if the request is not allowed."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalReviewer:
-    """Whoever reaches this machine's loopback as the user who started the dashboard is that person."""
+    """Requests over this machine's loopback by the user who started the dashboard are that person's."""
 
     name: str
     signs_in = False
 
     def reviewer(self, request: Request) -> str | None:
-        """The name given; nobody for another user of this machine."""
+        """The name given; None for another user of this machine."""
         server = request.scope.get("server")
         if (
             request.client is not None
@@ -118,7 +118,7 @@ class Guesses:
 
 @dataclass(frozen=True)
 class TokenReviewers:
-    """Whoever shows a token of the file is the person it was given to.
+    """A request with a token of the file is of the person it was given to.
 
     A token is shown once; a cookie that only this process can sign then names its holder for twelve hours, or
     until the process ends.
@@ -148,7 +148,7 @@ class TokenReviewers:
         return name
 
     def end(self, request: Request) -> None:
-        """Sign out: the cookie names nobody from now on, wherever a copy of it is."""
+        """Sign out: the cookie and every copy of it are no longer valid."""
         cookie = request.cookies.get(COOKIE, "")
         if self._holder(cookie) is not None:
             now = int(self.clock())

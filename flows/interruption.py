@@ -31,7 +31,7 @@ _GRACE_SECONDS = 10.0
 
 
 def check_stopped() -> None:
-    """Raise KeyboardInterrupt where this context's run was told to stop; for threads that wait for workers."""
+    """Raise KeyboardInterrupt if this context's run was asked to stop; for threads that wait for workers."""
     halt = _halt.get()
     if halt is not None and halt.is_set():
         raise KeyboardInterrupt

@@ -67,7 +67,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever hangs up is no error of ours."""
+        """Ignore clients that close the connection."""
 
 
 class _Server6(_Server):

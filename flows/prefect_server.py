@@ -157,7 +157,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
 
 
 def within_a_run() -> bool:
-    """Whether a flow is being run here already: then its server is the one, whoever started it."""
+    """Whether this process already runs a flow, whose server is then used."""
     if "prefect" not in sys.modules:
         return False
     from prefect.context import FlowRunContext

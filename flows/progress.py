@@ -51,7 +51,7 @@ def current() -> Listener:
 
 
 def advance(units: int) -> None:
-    """Units of the present stage are done; a run that was told to stop stops here."""
+    """Count units of the current stage as done; a run that was asked to stop stops here."""
     check_stopped()
     current().advance(units)
 

@@ -83,7 +83,7 @@ def seal(*paths: Path) -> None:
 
 
 def unseal(path: Path) -> None:
-    """Drop a file's checksum: what it says does not hold any more, until it is written again."""
+    """Drop a file's checksum: its content is no longer valid until it is written again."""
     if path.name in _sums(path.parent):
         _change(path.parent, {path.name: None})
 
@@ -99,8 +99,8 @@ def _sums(folder: Path) -> dict[str, str | None]:
         lines = (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines()
     except OSError:
         return {}
-    found = (_LINE.fullmatch(line) for line in lines)
-    return {match[2]: match[1] for match in found if match}
+    matches = (_LINE.fullmatch(line) for line in lines)
+    return {match[2]: match[1] for match in matches if match}
 
 
 def _digest(path: Path) -> str:
@@ -116,8 +116,8 @@ def _known(path: Path, _inode: int, _size: int, _written: int, _changed: int) ->
 def _fails(path: Path) -> str | None:
     """What is wrong with a file; None where nothing is. It is read once a process, as long as nobody writes it."""
     try:
-        about = path.stat()
-        digest = _known(path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        status = path.stat()
+        digest = _known(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     except OSError as error:
         return os.strerror(error.errno or 0).lower()
     return None if _sums(path.parent).get(path.name) == digest else "it is not what was written"
@@ -159,7 +159,7 @@ def read_sealed(path: Path, whose: str, remedy: str = "run it again") -> bytes:
 
 
 def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
-    """`write_json` of an object, with the checksum of what it says."""
+    """`write_json` of an object, with the checksum of its content."""
     write_json(path, dict(content) | {_SUM: _sum(content)})
 
 
@@ -173,12 +173,12 @@ def read_checked_json(path: Path) -> dict[str, Any]:
     ValueError
         If it is no JSON object, or was changed.
     """
-    said = json.loads(path.read_bytes())
-    if not isinstance(said, dict):
+    content = json.loads(path.read_bytes())
+    if not isinstance(content, dict):
         raise ValueError("no object")
-    if said.pop(_SUM, None) not in (None, digest := _sum(said)):
+    if content.pop(_SUM, None) not in (None, digest := _sum(content)):
         raise ValueError(f"it was changed ({digest[:8]})")
-    return said
+    return content
 
 
 def _sum(content: Mapping[str, Any]) -> str:

@@ -92,7 +92,7 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
 def load_drawn(
     spec: CorpusSpec, base: Path, enters: Callable[[Labels], NDArray[np.bool_]], *, nonnegative: bool
 ) -> tuple[Corpus, Corpus]:
-    """As `load_corpus`, and besides some rows of the file alone: their weights do not count the others either."""
+    """As `load_corpus`, and also a corpus of some of the rows, weighed without the others."""
     source = read_source(find_source(spec, base), nonnegative=nonnegative)
     rows = np.flatnonzero(enters(source.labels))
     part = replace(source, matrix=sp.csr_array(source.matrix[rows]), labels=source.labels.take(rows))
@@ -130,7 +130,7 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
 
 
 def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
-    """Names of a corpus's columns in their order, as far as its spec says them; those that its levers leave.
+    """Names of the columns that a corpus's levers leave, in order, if its spec determines them.
 
     Raises
     ------

@@ -56,17 +56,21 @@ def corpus_in_memory(
         if ids is not None or party is not None or group is not None:
             raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
         return weighed_corpus(read_source(_table(data, spec), nonnegative=False), nonnegative=False)
+    agreed = column_names(spec, Path())
     if not sp.issparse(data) and _texts(data):
-        texts = list(data)
-        matrix, kind = term_counts(texts, spec, _WHERE), "text"
+        matrix, kind = term_counts(list(data), spec, _WHERE, agreed), "text"
     else:
         matrix, kind = _matrix(data), "table"
+        if agreed is not None and len(agreed) != matrix.shape[1]:
+            raise CorpusError(
+                f"`vocabulary` or `columns` must name every column of the data ({matrix.shape[1]}); "
+                f"got {len(agreed)} names."
+            )
     rows = matrix.shape[0]
     columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
     names = columns[0] if columns[0] is not None else np.arange(1, rows + 1).astype(np.str_)
     labels = Labels(names, columns[1], columns[2])
-    file = SourceFile(spec, Path(), _WHERE, kind)
-    source = RawCorpus.of(file, matrix, labels, column_names(spec, file.base))
+    source = RawCorpus.of(SourceFile(spec, Path(), _WHERE, kind), matrix, labels, agreed)
     return weighed_corpus(source, nonnegative=False)
 
 

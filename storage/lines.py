@@ -36,7 +36,7 @@ def _is_json(part: bytes) -> bool:
 
 
 def line_hash(line: Mapping[str, Any], prefix: bytes = b"") -> str:
-    """Of what a line says, its own hash left out; a prefix says which kind of file it is in."""
+    """Hash of a line's content without its own hash; a prefix separates kinds of files."""
     said = {name: value for name, value in line.items() if name != _HASH}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(prefix + text.encode()).hexdigest()

@@ -63,7 +63,7 @@ def lock(path: Path, *, busy: str | None = None, waiting: Callable[[], None] | N
 
 @contextlib.contextmanager
 def shared_lock(path: Path) -> Iterator[None]:
-    """Hold a lock beside others who read, while the context lasts; wait for whoever writes.
+    """Hold a lock for reading while the context lasts; wait for a writer, not for other readers.
 
     Nothing is made: without the lock's file nobody has written, and there is nobody to wait for.
 
@@ -145,7 +145,7 @@ def held_until_closed(descriptor: int) -> bool:
 
 
 def unlink_unlocked(path: Path) -> bool:
-    """Remove a file that nobody holds; whether it was.
+    """Remove a file that no process has locked, and return whether it was removed.
 
     Raises
     ------

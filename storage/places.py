@@ -53,7 +53,7 @@ class RemotePlace:
         return RemotePlace(self.url, self.below.rpartition("/")[0])
 
     def is_file(self) -> bool:
-        """Whether there is such a file.
+        """Whether the file exists.
 
         Raises
         ------
@@ -182,8 +182,8 @@ def _reaching(place: RemotePlace) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        said = str(error).partition("Details:")[0].strip().rstrip(";")
-        raise Unreachable(f"{place} cannot be reached or used ({said[-300:]}).") from error
+        reason = str(error).partition("Details:")[0].strip().rstrip(";")
+        raise Unreachable(f"{place} cannot be reached or used ({reason[-300:]}).") from error
 
 
 class _Source(io.RawIOBase):

@@ -41,7 +41,7 @@ def open_log(home: Path) -> tuple[Path, BinaryIO]:
 
 @contextlib.contextmanager
 def sharing_address(home: Path, url: str) -> Iterator[None]:
-    """Say where the server is; the lock says that whoever said so lives, and is gone with its process."""
+    """Publish the server's address; a lock shows that the publishing process is alive, and goes with it."""
     file = home / "serving"
     with lock(file):
         file.touch(mode=0o600)

@@ -29,7 +29,7 @@ WEIGHTING = {
 
 @dataclass(frozen=True, eq=False)
 class SourceFile:
-    """The file of a corpus: found and opened once, and read by whoever asks for its rows."""
+    """The file of a corpus, found and opened once."""
 
     spec: CorpusSpec
     """How it is read."""
@@ -54,13 +54,13 @@ class SourceFile:
 
     @cached_property
     def labels(self) -> Columns | None:
-        """The columns that label the rows of a matrix, which has none of its own, where the spec names them."""
+        """The columns that label the rows of a matrix; None if the spec names no file of labels."""
         name = self.spec.labels
         return None if name is None else open_columns(spec_path(self.base, name), self.spec.encoding)
 
     @property
     def weighting(self) -> str:
-        """How its entries are weighed: as the spec says, else as is usual for the format."""
+        """How its entries are weighed: `corpus.weighting`, or the default of the format."""
         return self.spec.weighting or WEIGHTING[self.kind]
 
 
@@ -124,7 +124,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
 
 
 def column_names(spec: CorpusSpec, base: Path, features: int | None = None) -> tuple[str, ...] | None:
-    """Names of the columns before any lever, where the spec says them; so many, where that is known."""
+    """Names of the columns before any lever, if the spec gives them; `features` of them, if that is known."""
     if spec.vocabulary is not None:
         return read_vocabulary(spec_path(base, spec.vocabulary), spec.encoding, features)
     return spec.columns

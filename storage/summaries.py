@@ -38,7 +38,7 @@ def read_summary(folder: Path) -> Summary:
 
 
 def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
-    """Parse a stored summary; a `StoreError` says what is wrong with it."""
+    """Parse a stored summary; raises `StoreError` if it is not valid."""
     try:
         return parse(told)
     except ValidationError as error:

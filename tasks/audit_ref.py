@@ -83,7 +83,7 @@ def open_audit(ref: AuditRef) -> Plan:
 
 @lru_cache(maxsize=8)
 def open_stage(ref: AuditRef) -> Stage:
-    """The stage that a reference names; the first look is what the plan says."""
+    """The stage that a reference names; the first look follows from the plan."""
     if ref.part is not None:
         whole = open_stage(ref.whole)
         # What an earlier look measured was other documents beside one another, and is gone.

@@ -53,7 +53,7 @@ def _publish(ref: AuditRef) -> None:
 
 
 def check_shared(client: Any, ref: AuditRef) -> None:
-    """See that all workers of somebody's cluster find the audit, in a folder that they share or at its URL.
+    """Check that all workers of an external cluster can read the audit, in a shared folder or at its URL.
 
     Raises
     ------

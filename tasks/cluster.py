@@ -42,7 +42,7 @@ class Workers:
 
 
 def dask_address(address: str | None, insecure: bool) -> str | None:
-    """The address of somebody's scheduler, as `open_workers` takes it.
+    """The address of an external scheduler, as `open_workers` takes it.
 
     Raises
     ------

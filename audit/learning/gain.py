@@ -186,24 +186,24 @@ def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, j
     if not (split.test & of).any():
         return {}
     test = _rows(rows.judge, split.test & of)
-    found = {"energy": energy(learnt, test)}
+    measured = {"energy": energy(learnt, test)}
     if rows.target is not None and (split.train & of).sum() > len(learnt.rows) + 1:
         train = _rows(rows.judge, split.train & of), rows.target[split.train & of]
-        found["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
+        measured["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
     if rows.later is not None:
         later = _rows(rows.later, split.test & of)
-        found["later ratings (minus RMSE)"], found["NDCG@10"] = foretold(learnt, test, later)
+        measured["later ratings (minus RMSE)"], measured["NDCG@10"] = foretold(learnt, test, later)
     elif rows.ratings:
         rng = generator(0, Purpose.LEARNING, split.number, 2)  # everybody is asked for the same ratings
-        found["ratings (minus RMSE)"], found["NDCG@10"] = rated(learnt, test, rng)
+        measured["ratings (minus RMSE)"], measured["NDCG@10"] = rated(learnt, test, rng)
     if learnt.nonnegative and judged == ALL:
-        found |= {
+        measured |= {
             "coherence (NPMI)": coherence(learnt, rows.judge),
             "diversity": diversity(learnt),
         }
         if best is not None:
-            found["topic match"] = topic_match(learnt, best)
-    return found
+            measured["topic match"] = topic_match(learnt, best)
+    return measured
 
 
 def _rows(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:

@@ -63,7 +63,7 @@ def exact_of(mechanism: Mechanism) -> Mechanism:
 
 
 def quickly(mechanism: Mechanism) -> Mechanism:
-    """The same result, without what only somebody who watches every round needs."""
+    """The same result, without what only an observer of every round needs."""
     changes: dict[str, Any] = {}
     if isinstance(mechanism, Noisy):
         if "opens" in mechanism.parameters:

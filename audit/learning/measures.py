@@ -100,7 +100,7 @@ def topic_match(learnt: Learnt, exact: Learnt) -> float:
 
 
 def rated(learnt: Learnt, documents: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
-    """Minus the error of predicted ratings, and NDCG@10 of their order, of users that nobody learnt from.
+    """Minus the error of predicted ratings, and NDCG@10 of their order, of users who were not learnt from.
 
     A part of each user's ratings is hidden, at random. The others, less their mean, are fitted by the basis
     (ridge), and what that says of the hidden ones is clipped to the range of ratings. Users with fewer than ten

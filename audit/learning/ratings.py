@@ -83,8 +83,8 @@ class Predictor:
         found = np.einsum("ij,ji->i", W[users], self.T[:, wanted.indices])
         means = np.asarray(given.sum(axis=1)) / np.maximum(np.diff(given.indptr), 1)
         found = np.where(np.max(self.T, axis=0)[wanted.indices] > 0, found, means[users])
-        said = np.clip(found, self.low, self.high)
-        return sp.csr_array((said, wanted.indices, wanted.indptr), shape=wanted.shape)
+        predicted = np.clip(found, self.low, self.high)
+        return sp.csr_array((predicted, wanted.indices, wanted.indptr), shape=wanted.shape)
 
     def suggested(self, given: sp.csr_array, most: int) -> Iterator[Suggested]:
         """For every user at most so many items that are not among the given; equal ones in the columns' order."""

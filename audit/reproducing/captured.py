@@ -44,8 +44,8 @@ def synthetic(rows: int, seed: int, features: int = 200) -> Matrix:
     rng = np.random.default_rng(seed)
     directions, _ = np.linalg.qr(rng.normal(size=(features, features)))
     drawn = rng.normal(size=(rows, features)) * np.exp(-np.arange(features) / 50)
-    found = drawn @ directions.T
-    return np.asarray(found / np.linalg.norm(found, axis=1).max())
+    captured = drawn @ directions.T
+    return np.asarray(captured / np.linalg.norm(captured, axis=1).max())
 
 
 def captured(
@@ -60,7 +60,7 @@ def captured(
     """
     asked = [("epsilon", epsilon, curve.size) for epsilon in curve.epsilons]
     asked += [("site size", curve.epsilon, size) for size in curve.sizes if SITES * size <= len(rows)]
-    found = []
+    captured = []
     for axis, epsilon, size in asked:
         say(f"epsilon {epsilon:g}, {size:,} rows a site")
         data = rows[: SITES * size]
@@ -79,15 +79,15 @@ def captured(
                 ("one site, private", DPdisPCA(rank=rank, intermediate=2 * rank, epsilon=epsilon), parts[:1]),
             )
         } | {"one site": captured_energy(vectors.T, moments)}
-        found.append((axis, epsilon, size, {name: value / best for name, value in energies.items()}))
-    return found
+        captured.append((axis, epsilon, size, {name: value / best for name, value in energies.items()}))
+    return captured
 
 
-def captured_outcome(found: dict[str, list[tuple[str, float, int, dict[str, float]]]]) -> Outcome:
+def captured_outcome(captured: dict[str, list[tuple[str, float, int, dict[str, float]]]]) -> Outcome:
     """One row a point, one panel a data set and axis."""
     rows: list[tuple[Cell, ...]] = []
-    lines, said = [], []
-    for name, points in found.items():
+    lines, notes = [], []
+    for name, points in captured.items():
         learners = tuple(points[0][3])
         rows += [
             (name, axis, f"{epsilon:g}", size, *(round(shares[one], 3) for one in learners))
@@ -101,12 +101,18 @@ def captured_outcome(found: dict[str, list[tuple[str, float, int, dict[str, floa
         bare = sum(point[3]["DPdisPCA"] > point[3]["one site"] for point in points)
         own = np.mean([point[3]["one site"] for point in points])
         lost = float(np.mean([point[3]["full"] - point[3]["DPdisPCA"] for point in points]))
-        said.append(
+        notes.append(
             f"{name}: DPdisPCA is above one site with the same noise at {better} of {len(points)} points, but one "
             f"site alone needs no noise, and without it reaches {own:.3f} in the mean: DPdisPCA is above that at "
             f"{bare}. Sending P in place of the whole noisy matrix costs {lost:.3f}."
         )
-    columns = ("data", "axis", "epsilon", "rows a site", *next(iter(found.values()))[0][3])
+    columns = ("data", "axis", "epsilon", "rows a site", *next(iter(captured.values()))[0][3])
     return Outcome(
-        columns, tuple(rows), tuple(said), tuple(lines), "epsilon; rows a site", "captured energy, share", ("x",)
+        columns,
+        tuple(rows),
+        tuple(notes),
+        tuple(lines),
+        "epsilon; rows a site",
+        "captured energy, share",
+        ("x",),
     )

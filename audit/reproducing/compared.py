@@ -182,7 +182,7 @@ def _outcome(title: str, found: Sequence[Compared]) -> Outcome:
     better = [
         one.name for one in found if one.certified is not None and one.certified <= 0.25 and one.gain.gain.mean > 0
     ]
-    said = (
+    notes = (
         f"{title}: a party alone reaches {first.alone.mean:.4f} of the held-out energy, the exact run "
         f"{first.exact.mean:.4f} ({exact:+.4f}){public}.",
         f"Certified at 0.25 or less and better than alone: {', '.join(better) if better else 'none'}.",
@@ -200,5 +200,5 @@ def _outcome(title: str, found: Sequence[Compared]) -> Outcome:
         "CPU s a run",
     )
     return Outcome(
-        columns, tuple(rows), said, tuple(lines), "advantage (D below which 95 % lie)", "gain over alone"
+        columns, tuple(rows), notes, tuple(lines), "advantage (D below which 95 % lie)", "gain over alone"
     )

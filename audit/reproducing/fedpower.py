@@ -84,19 +84,21 @@ def figure_2(
     matrix = sp.csr_array(np.random.default_rng(_SEED).integers(0, 6, (30 * devices, 100)).astype(float))
     parts = split(matrix, devices)
     values, true = top(parts)
-    found = [dict(errors(parts, true, forms(4, count, ("1",))))["1"] for count in iterations]
-    still = [count for count, one in zip(iterations, found, strict=True) if abs(one / found[-1] - 1) < 0.01]
-    said = (
+    distances = [dict(errors(parts, true, forms(4, count, ("1",))))["1"] for count in iterations]
+    still = [
+        count for count, one in zip(iterations, distances, strict=True) if abs(one / distances[-1] - 1) < 0.01
+    ]
+    notes = (
         "The paper sees changes below 1 % from round 92 on. Here, of the numbers of iterations tried, those "
-        f"within 1 % of the last value are: {_counted(still)} ({found[0]:.3f} after {iterations[0]}, "
-        f"{found[-1]:.3f} after {iterations[-1]}; no two bases are {np.sqrt(2 * RANK):.2f} apart).",
+        f"within 1 % of the last value are: {_counted(still)} ({distances[0]:.3f} after {iterations[0]}, "
+        f"{distances[-1]:.3f} after {iterations[-1]}; no two bases are {np.sqrt(2 * RANK):.2f} apart).",
         f"Such a matrix has one direction: eigenvalues {values[0]:.0f}, {values[1]:.1f} ... {values[-2]:.1f}, "
         f"{values[-1]:.1f}. The other nine hardly differ, so that the true basis is no stable target: T says "
         "nothing about ratings.",
     )
-    line = Line("3,000 x 100 integers", "Algorithm 1", tuple(map(float, iterations)), tuple(found))
-    rows = tuple((count, round(one, 4)) for count, one in zip(iterations, found, strict=True))
-    return Outcome(("iterations", "distance"), rows, said, (line,), "iterations", "distance to the true basis")
+    line = Line("3,000 x 100 integers", "Algorithm 1", tuple(map(float, iterations)), tuple(distances))
+    rows = tuple((count, round(one, 4)) for count, one in zip(iterations, distances, strict=True))
+    return Outcome(("iterations", "distance"), rows, notes, (line,), "iterations", "distance to the true basis")
 
 
 def _counted(some: Sequence[int]) -> str:
@@ -117,13 +119,13 @@ def figure_3(
     """Distance to the true basis by iterations, of each form."""
     parts = split(matrix, devices)
     true = top(parts)[1]
-    rows, lines, said = [], [], []
+    rows, lines, notes = [], [], []
     for period in periods:
         curves: dict[str, list[float]] = {name: [] for name in NAMES}
         for count in iterations:
             say(f"period {period}, {count} iterations")
-            for name, found in errors(parts, true, forms(period, count)):
-                curves[name].append(found)
+            for name, distance in errors(parts, true, forms(period, count)):
+                curves[name].append(distance)
         base, last = curves["1"][-1], iterations[-1]
         for name, values in curves.items():
             printed = _PAPER_3[name]
@@ -131,18 +133,18 @@ def figure_3(
             rows.append((period, name, printed, round(values[-1], 4), *smaller))
             panel = f"MovieLens-1M, period {period}"
             lines.append(Line(panel, f"Algorithm {name}", tuple(map(float, iterations)), tuple(values)))
-        said.append(
+        notes.append(
             f"Period {period}, T = {last}: Algorithm 2 ends {base / curves['2'][-1]:.2f} times nearer than "
             f"Algorithm 1 "
             f"(paper: 2.74), Algorithm 3 {base / curves['3'][-1]:.2f} times (paper: 1.32)."
         )
-    said.append(
+    notes.append(
         f"Two orthonormal bases of {RANK} vectors are never farther apart than {np.sqrt(2 * RANK):.2f}; the "
         f"paper prints "
         "distances up to 18.42, so that its distance is another one, which it does not define for rotated bases."
     )
     columns = ("period", "algorithm", "paper: distance", "ours", "paper: Algorithm 1 over it", "ours: the same")
-    return Outcome(columns, tuple(rows), tuple(said), tuple(lines), "iterations", "distance", ("y",))
+    return Outcome(columns, tuple(rows), tuple(notes), tuple(lines), "iterations", "distance", ("y",))
 
 
 def figure_4(
@@ -160,8 +162,8 @@ def figure_4(
     curves: dict[str, list[float]] = {name: [] for name in NAMES[:3]}
     for sigma in sigmas:
         say(f"sigma {sigma:g}")
-        for name, found in errors(parts, true, forms(period, iterations, NAMES[:3], sigma)):
-            curves[name].append(found)
+        for name, distance in errors(parts, true, forms(period, iterations, NAMES[:3], sigma)):
+            curves[name].append(distance)
     lines = [
         Line("by sigma", f"Algorithm {name}", tuple(sigmas), tuple(values)) for name, values in curves.items()
     ]
@@ -181,12 +183,18 @@ def figure_4(
         rows.append(("Algorithm 3", f"rows clipped to {bound:.1f}", round(by_bound[-1], 4)))
     lines.append(Line("by the bound on rows", "Algorithm 3", tuple(bounds), tuple(by_bound)))
     order = [curves["2"][at] <= curves["3"][at] <= curves["1"][at] for at in range(len(sigmas))]
-    said = (
+    notes = (
         f"The paper's order (Algorithm 2, then 3, then 1) holds at {sum(order)} of {len(sigmas)} sigmas.",
         f"Clipping rows to {bounds[0]:.1f} instead of {bounds[-1]:.1f} takes the distance from "
         f"{by_bound[-1]:.3f} to "
         f"{by_bound[0]:.3f}.",
     )
     return Outcome(
-        ("algorithm", "setting", "distance"), tuple(rows), said, tuple(lines), "setting", "distance", ("x", "y")
+        ("algorithm", "setting", "distance"),
+        tuple(rows),
+        notes,
+        tuple(lines),
+        "setting",
+        "distance",
+        ("x", "y"),
     )

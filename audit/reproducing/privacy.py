@@ -48,16 +48,16 @@ def table_2(
         With each document, and as many without.
     families : of the columns; without "rounds", what is opened before the end is not looked at
     """
-    rows, lines, said = [], [], []
+    rows, lines, notes = [], [], []
     for name, (corpus, mechanism) in corpora.items():
         seen, medians = [], []
         for share in shares:
             say(f"{name}, parties of {share:.1%}")
-            found = documents_arms(corpus, mechanism, share, documents=documents, runs=runs, families=families)
-            p, corrected = found.smallest(("sigma",)), found.corrected()
+            tables = documents_arms(corpus, mechanism, share, documents=documents, runs=runs, families=families)
+            p, corrected = tables.smallest(("sigma",)), tables.corrected()
             rejected, others = float((p < _FOUND).mean()), float((corrected < _FOUND).mean())
             seen.append(others)
-            medians.append(float(np.median(largest(found.distance))))
+            medians.append(float(np.median(largest(tables.distance))))
             rows.append(
                 (
                     name,
@@ -65,8 +65,8 @@ def table_2(
                     TABLE_2[name].get(share),
                     f"{p.mean():.2f} +- {p.std():.2f}",
                     f"{rejected:.0%}",
-                    round(float(np.median(found.distance["sigma"])), 2),
-                    strongest(found.distance),
+                    round(float(np.median(tables.distance["sigma"])), 2),
+                    strongest(tables.distance),
                     round(medians[-1], 2),
                     f"{np.median(corrected):.1g}",
                     f"{others:.0%}",
@@ -75,15 +75,15 @@ def table_2(
         x = tuple(100 * share for share in shares)
         lines.append(Line(name, "documents found by the default columns", x, tuple(seen)))
         lines.append(Line(name, "D of the strongest column, median", x, tuple(medians)))
-        said.append(
+        notes.append(
             f"{name}: of the same documents and runs, columns that read what the run announces find "
             + ", ".join(f"{share:.0%} at {size:.1%}" for share, size in zip(seen, shares, strict=True))
             + " (p below 0.05 after Bonferroni)."
         )
     if "rounds" not in families:
-        said.append("Columns that read the rounds before the end are left out: they find more, and take longer.")
+        notes.append("Columns that read the rounds before the end are left out: they find more, and take longer.")
     printed = [size for size, text in TABLE_2["topics"].items() if float(text.split()[0]) < _FOUND]
-    said.append(
+    notes.append(
         "The paper's own topic rows at "
         + " and ".join(f"{size:.1%}" for size in printed)
         + " have p below 0.05: they reject that nothing leaks, where the paper reads them as private."
@@ -100,7 +100,7 @@ def table_2(
         "its p, Bonferroni, median",
         "found",
     )
-    return Outcome(columns, tuple(rows), tuple(said), tuple(lines), "party size (%)", "share; D", ("x",))
+    return Outcome(columns, tuple(rows), tuple(notes), tuple(lines), "party size (%)", "share; D", ("x",))
 
 
 def figure_6(
@@ -118,7 +118,7 @@ def figure_6(
     corpora : mapping
         Name to corpus and rank.
     """
-    rows, lines, said = [], [], []
+    rows, lines, notes = [], [], []
     for name, (corpus, rank) in corpora.items():
         means: dict[str, list[float]] = {"hidden": [], "revealed": []}
         caught = []
@@ -127,18 +127,18 @@ def figure_6(
             for way, mechanism in (("hidden", "pd-svd"), ("revealed", "sigma-svd")):
                 say(f"{name}, parties of {share:.1%}, Sigma {way}")
                 asked = {"name": mechanism, "rank": rank, "opens": "final"}
-                found = documents_arms(corpus, asked, share, documents=documents, runs=runs)
+                tables = documents_arms(corpus, asked, share, documents=documents, runs=runs)
                 suffix = "" if way == "hidden" else "-revealed"
-                p = found.smallest(tuple(column + suffix for column in _PAPERS))
+                p = tables.smallest(tuple(column + suffix for column in _PAPERS))
                 means[way].append(float(p.mean()))
                 row.append(f"{p.mean():.3f} +- {p.std():.2f}")
-            caught.append(float((found.corrected() < _FOUND).mean()))
-            most = float(np.median(largest(found.distance)))
-            rows.append((*row, strongest(found.distance), round(most, 2), f"{caught[-1]:.0%}"))
+            caught.append(float((tables.corrected() < _FOUND).mean()))
+            most = float(np.median(largest(tables.distance)))
+            rows.append((*row, strongest(tables.distance), round(most, 2), f"{caught[-1]:.0%}"))
         x = tuple(100 * share for share in shares)
         lines += [Line(name, f"Sigma {way}", x, tuple(values)) for way, values in means.items()]
         more = [a > b for a, b in zip(means["hidden"], means["revealed"], strict=True)]
-        said.append(
+        notes.append(
             f"{name}: the paper's smallest p is larger with Sigma hidden at {sum(more)} of {len(more)} sizes; the "
             f"strongest of all columns finds "
             + ", ".join(
@@ -156,5 +156,5 @@ def figure_6(
         "found",
     )
     return Outcome(
-        columns, tuple(rows), tuple(said), tuple(lines), "party size (%)", "smallest p, mean", ("x", "y")
+        columns, tuple(rows), tuple(notes), tuple(lines), "party size (%)", "smallest p, mean", ("x", "y")
     )

@@ -66,9 +66,9 @@ def perplexity(T: Floats, counts: sp.csr_array, rows: sp.csr_array) -> float:
     nats = words = 0.0
     for row in kept:
         at = slice(counts.indptr[row], counts.indptr[row + 1])
-        told = mixtures[row] @ T[:, counts.indices[at]] / mass[row]
-        told = (1 - _SMOOTHED) * told + _SMOOTHED / T.shape[1]
-        nats -= float(counts.data[at] @ np.log(told))
+        likelihood = mixtures[row] @ T[:, counts.indices[at]] / mass[row]
+        likelihood = (1 - _SMOOTHED) * likelihood + _SMOOTHED / T.shape[1]
+        nats -= float(counts.data[at] @ np.log(likelihood))
         words += float(counts.data[at].sum())
     return float(np.exp(nats / words)) if words else float("nan")
 
@@ -80,7 +80,7 @@ def starts_scores(
 
     Parties draw their documents independently of each other, as in the paper, so that they share some.
     """
-    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    scores_of: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     n = counts.shape[0]
     for trial in range(asked.trials):
         order = np.random.default_rng((asked.seed, trial)).permutation(n)
@@ -91,15 +91,15 @@ def starts_scores(
                 held = [np.sort(rng.choice(learn, round(share * n), replace=False)) for _ in range(parties)]
                 for rank in asked.ranks:
                     say(f"trial {trial + 1}, {parties} parties of {share:.0%}, k = {rank}")
-                    _setting([sp.csr_array(counts[rows]) for rows in held], sp.csr_array(test), rank, found)
-    return dict(found)
+                    _setting([sp.csr_array(counts[rows]) for rows in held], sp.csr_array(test), rank, scores_of)
+    return dict(scores_of)
 
 
 def _setting(
     parts: Sequence[sp.csr_array],
     test: sp.csr_array,
     rank: int,
-    found: dict[str, list[tuple[float, float, float]]],
+    scores_of: dict[str, list[tuple[float, float, float]]],
 ) -> None:
     everybody = sp.csr_array(sp.vstack(parts, format="csr"))
     together = unit_rows(tf_idf(everybody))
@@ -114,13 +114,13 @@ def _setting(
         T = pd_nmf_iter(rows, start, sweeps=sweeps, tolerance=0.0).T
         error = float(np.sqrt(2 * objective(together, fit_coefficients(together, T, tolerance=1e-4), T)))
         scores = error / length, coherence(Learnt(T, None, True), everybody), perplexity(T, test, asked)
-        found[name].append(scores)
+        scores_of[name].append(scores)
 
 
-def starts_outcome(found: dict[str, dict[str, list[tuple[float, float, float]]]]) -> Outcome:
+def starts_outcome(measured: dict[str, dict[str, list[tuple[float, float, float]]]]) -> Outcome:
     """Means over settings, differences from nnsvd in the same settings, and whether the paper's order holds."""
-    rows, said = [], []
-    for data, scores in found.items():
+    rows, notes = [], []
+    for data, scores in measured.items():
         base = np.array(scores["nnsvd"])
         best = base.mean(axis=0)
         differing = {}
@@ -144,7 +144,7 @@ def starts_outcome(found: dict[str, dict[str, list[tuple[float, float, float]]]]
             )
         inited, bound = differing["pd-nmf-init"]
         plain, _ = differing["random"]
-        said.append(
+        notes.append(
             f"{data}: PD-NMF-Init ends {inited:+.2f} % (3 sigma: {bound:.2f}) from nnsvd's error, random "
             f"{plain:+.2f} %, "
             f"best of M {differing['best-of-m'][0]:+.2f} %; nnsvd's own is {best[0]:.4f} of the rows' length."
@@ -159,4 +159,4 @@ def starts_outcome(found: dict[str, dict[str, list[tuple[float, float, float]]]]
         "paper: perplexity",
         "ours",
     )
-    return Outcome(columns, tuple(rows), tuple(said))
+    return Outcome(columns, tuple(rows), tuple(notes))

@@ -151,24 +151,24 @@ def _everybody(task: LowRank, part: Parts, rank: int) -> tuple[Matrix, Matrix]:
     return task.learn(rows, rank), task.private(rows, rank, part.rng)
 
 
-def uplift_outcome(found: dict[str, list[Change]], private: str) -> Outcome:
+def uplift_outcome(measured: dict[str, list[Change]], private: str) -> Outcome:
     """The table, the plot, and whether what the paper says is seen.
 
     Parameters
     ----------
-    found : dict
+    measured : dict
         Changes by data set.
     private : str
         Name of the differentially private mechanism.
     """
     rows = []
-    for name, some in found.items():
+    for name, some in measured.items():
         for one in some:
             changes = (one.together, one.deviation, one.pooled, one.private)
             rounded = (None if change is None else round(change, 2) for change in changes)
             rows.append((name, one.rank, f"{one.share:.1%}", *rounded))
-    lines, said = [], []
-    for name, some in found.items():
+    lines, notes = [], []
+    for name, some in measured.items():
         for rank in dict.fromkeys(one.rank for one in some):
             of = [one for one in some if one.rank == rank]
             x = tuple(100 * one.share for one in of)
@@ -180,7 +180,7 @@ def uplift_outcome(found: dict[str, list[Change]], private: str) -> Outcome:
             least, most = min(of, key=lambda one: one.share), max(of, key=lambda one: one.share)
             worse = [f"{one.share:.1%}" for one in of if one.private < 0]
             dp = f"worse than alone at {', '.join(worse)}" if worse else "better than alone at every size"
-            said.append(
+            notes.append(
                 f"{name}, k = {rank}: together {least.together:+.1f} % for parties of {least.share:.1%}, "
                 f"{most.together:+.1f} % for those of {most.share:.1%}; {private} {dp}."
                 + (
@@ -191,5 +191,5 @@ def uplift_outcome(found: dict[str, list[Change]], private: str) -> Outcome:
             )
     columns = ("data", "k", "party", "together, %", "deviation", "coefficients too, %", f"{private}, %")
     return Outcome(
-        columns, tuple(rows), tuple(said), tuple(lines), "party size (%)", "error smaller by (%)", ("x",)
+        columns, tuple(rows), tuple(notes), tuple(lines), "party size (%)", "error smaller by (%)", ("x",)
     )

@@ -119,7 +119,7 @@ class GuaranteeSummary:
 
 @dataclass(frozen=True, config=FORMAT)
 class PaperAlone:
-    """What the paper's own statistics would have said."""
+    """The verdicts by the paper's own statistics alone."""
 
     statistics: tuple[str, ...]
     detected: int
@@ -189,7 +189,7 @@ class CertificateSummary:
 
 @dataclass(frozen=True, config=FORMAT)
 class LookSummary:
-    """One planned look; one that was not needed has tested nobody."""
+    """One planned look; one that was not needed tested no document."""
 
     runs: int
     level: float

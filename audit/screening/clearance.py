@@ -99,7 +99,7 @@ def hash_document(document: str, salt: bytes) -> str:
 
 @dataclass(frozen=True)
 class Clearance:
-    """Which documents may enter a run of which mechanism, who said so, and for how long."""
+    """Which documents may enter a run of which mechanism, who signed it, and for how long it holds."""
 
     corpus: str
     """Hash of the whole corpus, the excluded documents included."""

@@ -43,6 +43,81 @@ _ENTRIES = 2_000_000
 
 
 @njit(cache=True, nogil=True)
+def _within(
+    data: Floats, own: Floats, block: Floats, inverse: float, scale: float, scratch: Floats
+) -> tuple[float, float, float]:
+    """Sum of W, sum of D less its part of the total, and maximum of D, over the features of one document.
+
+    `own` is the diagonal of S_hat and `block` the rows of `features` there, turned. Per-column partial sums
+    instead of one running sum let the compiler vectorise without reordering.
+    """
+    m, rank = len(data), block.shape[0]
+    entries, sizes, w_part, d_part, d_most = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    for b in range(m):
+        sizes[b] = abs(data[b])
+        w_part[b] = d_part[b] = d_most[b] = 0.0
+    w_sum = d_sum = largest = 0.0
+    for a in range(m):
+        x = data[a]
+        size = sizes[a]
+        outer = x * inverse
+        for b in range(a):
+            entries[b] = block[0, a] * block[0, b]
+        for t in range(1, rank):
+            v = block[t, a]
+            for b in range(a):
+                entries[b] += v * block[t, b]
+        for b in range(a):
+            s = abs(entries[b])
+            e = abs(entries[b] * scale - outer * data[b])
+            w_part[b] += size * s
+            d_part[b] += e - s * scale
+            d_most[b] = e if e > d_most[b] else d_most[b]
+        s = own[a]
+        e = abs(s * scale - outer * x)
+        w_sum += size * size * s
+        d_sum += e - s * scale
+        largest = max(largest, e)
+    for b in range(m):
+        w_sum += 2.0 * sizes[b] * w_part[b]
+        d_sum += 2.0 * d_part[b]
+        largest = max(largest, d_most[b])
+    return w_sum, d_sum, largest
+
+
+@njit(cache=True, nogil=True)
+def _beyond(
+    largest: float,
+    indices: Ints,
+    seen: Ints,
+    row: int,
+    features: Floats,
+    diagonal: Floats,
+    order: Ints,
+    scale: float,
+) -> float:
+    """The maximum of D over entries with a feature outside of document `row`, or `largest` where that is larger.
+
+    An entry of S_hat is at most the geometric mean of its two diagonal ones, which fall in `order`; `seen` says
+    which features are the document's.
+    """
+    for f in order:
+        if seen[f] != row:
+            largest = max(largest, diagonal[f] * scale)
+            break
+    for f in indices:
+        for g in order:
+            if np.sqrt(diagonal[f] * diagonal[g]) * scale <= largest:
+                break
+            if seen[g] != row:
+                s = 0.0
+                for t in range(features.shape[1]):
+                    s += features[f, t] * features[g, t]
+                largest = max(largest, abs(s) * scale)
+    return largest
+
+
+@njit(cache=True, nogil=True)
 def _passes(
     indptr: Ints,
     indices: Ints,
@@ -56,76 +131,27 @@ def _passes(
     """Sum of W, sum of D less the total, and maximum of D, shape (n, 3).
 
     `features` is sqrt(lambda) V transposed (d x k), `diagonal` that of S_hat, `order` its features by falling
-    diagonal. Per-column partial sums instead of one running sum let the compiler vectorise without reordering.
+    diagonal.
     """
-    rows = indptr.shape[0] - 1
-    rank = features.shape[1]
+    rows, rank = indptr.shape[0] - 1, features.shape[1]
     scale = 1.0 / norm if norm > 0.0 else 0.0
     longest = 0
     for i in range(rows):
         longest = max(longest, indptr[i + 1] - indptr[i])
-    block = np.empty((rank, longest))
-    entries = np.empty(longest)
-    sizes = np.empty(longest)
-    w_part = np.empty(longest)
-    d_part = np.empty(longest)
-    d_most = np.empty(longest)
+    block, own, scratch = np.empty((rank, longest)), np.empty(longest), np.empty((5, longest))
     seen = np.full(diagonal.shape[0], -1)
     out = np.empty((rows, 3))
     for i in range(rows):
-        start = indptr[i]
-        m = indptr[i + 1] - start
-        inverse = 1.0 / lengths[i] if lengths[i] > 0.0 else 0.0
-        for b in range(m):
-            f = indices[start + b]
+        inside = indices[indptr[i] : indptr[i + 1]]
+        for b, f in enumerate(inside):
             seen[f] = i
-            sizes[b] = abs(data[start + b])
-            w_part[b] = d_part[b] = d_most[b] = 0.0
+            own[b] = diagonal[f]
             for t in range(rank):
                 block[t, b] = features[f, t]
-        w_sum = d_sum = largest = 0.0
-        for a in range(m):
-            x = data[start + a]
-            size = sizes[a]
-            outer = x * inverse
-            for b in range(a):
-                entries[b] = block[0, a] * block[0, b]
-            for t in range(1, rank):
-                v = block[t, a]
-                for b in range(a):
-                    entries[b] += v * block[t, b]
-            for b in range(a):
-                s = abs(entries[b])
-                e = abs(entries[b] * scale - outer * data[start + b])
-                w_part[b] += size * s
-                d_part[b] += e - s * scale
-                d_most[b] = e if e > d_most[b] else d_most[b]
-            s = diagonal[indices[start + a]]
-            e = abs(s * scale - outer * x)
-            w_sum += size * size * s
-            d_sum += e - s * scale
-            largest = max(largest, e)
-        for b in range(m):
-            w_sum += 2.0 * sizes[b] * w_part[b]
-            d_sum += 2.0 * d_part[b]
-            largest = max(largest, d_most[b])
-        out[i, 0] = w_sum
-        out[i, 1] = d_sum
-        for f in order:
-            if seen[f] != i:
-                largest = max(largest, diagonal[f] * scale)
-                break
-        for a in range(m):
-            f = indices[start + a]
-            for g in order:
-                if np.sqrt(diagonal[f] * diagonal[g]) * scale <= largest:
-                    break
-                if seen[g] != i:
-                    s = 0.0
-                    for t in range(rank):
-                        s += features[f, t] * features[g, t]
-                    largest = max(largest, abs(s) * scale)
-        out[i, 2] = largest
+        inverse = 1.0 / lengths[i] if lengths[i] > 0.0 else 0.0
+        w_sum, d_sum, largest = _within(data[indptr[i] : indptr[i + 1]], own, block, inverse, scale, scratch)
+        out[i, 0], out[i, 1] = w_sum, d_sum
+        out[i, 2] = _beyond(largest, inside, seen, i, features, diagonal, order, scale)
     return out
 
 

@@ -202,6 +202,19 @@ def _upper(count: int, step: int, values: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
+def _likeliest(lowest: float, width: float, cells: int, m: int, n: int, gap: float) -> int:
+    """The cell of rates in which the difference of the two shares varies most."""
+    middle = 0
+    widest = -1.0
+    for k in range(cells):
+        r = lowest + (k + 0.5) * width
+        variance = (r + gap) * (1.0 - r - gap) / m + r * (1.0 - r) / n
+        if variance > widest:
+            middle, widest = k, variance
+    return middle
+
+
+@njit(cache=True, nogil=True)
 def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Floats:
     lowest, highest = max(0.0, -gap), min(1.0, 1.0 - gap)
     cell = 0.5 * math.sqrt(1.0 / m + 1.0 / n) / _CELLS
@@ -210,13 +223,7 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
     of_a, upper_b = np.zeros((cells + 1, _widest(m))), np.zeros((cells + 1, _widest(n) + step))
     low_a, count_a = np.full(cells + 1, -1, np.int64), np.zeros(cells + 1, np.int64)
     low_b, count_b = np.full(cells + 1, -1, np.int64), np.zeros(cells + 1, np.int64)
-    middle = 0
-    widest = -1.0
-    for k in range(cells):
-        r = lowest + (k + 0.5) * width
-        variance = (r + gap) * (1.0 - r - gap) / m + r * (1.0 - r) / n
-        if variance > widest:
-            middle, widest = k, variance
+    middle = _likeliest(lowest, width, cells, m, n, gap)
     best, chance = np.zeros(places), np.zeros(places)
     left, right = np.empty(256, np.int64), np.empty(256, np.int64)
     left[0], right[0] = 0, cells
@@ -231,10 +238,7 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
             low_b[j], count_b[j] = _window(n, min(max(lowest + j * width, 0.0), 1.0), upper_b[j])
             _upper(count_b[j], step, upper_b[j])
         _chances(chance, last, step, (m, n), (low_a[i], count_a[i], of_a[i]), (low_b[j], count_b[j], upper_b[j]))
-        open_ = False
-        for k in range(places):
-            open_ = open_ or (chance[k] > best[k] and best[k] < LIKELY)
-        if not open_:
+        if not ((chance > best) & (best < LIKELY)).any():
             continue
         if j - i == 1:
             best = np.maximum(best, chance)
@@ -247,7 +251,4 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
             left[depth], right[depth] = i, half
             left[depth + 1], right[depth + 1] = half, j
         depth += 2
-    for k in range(places):
-        if best[k] >= LIKELY:
-            best[k] = 1.0
-    return best
+    return np.where(best >= LIKELY, 1.0, best)

@@ -49,7 +49,7 @@ def pair_advantage(distance: NDArray[np.floating] | float) -> Floats:
 
 
 def knows_all_others(largest_distance: float | None) -> float:
-    """The advantage of whoever knows all other documents of the run: exact for a fixed shift, 1 without noise.
+    """The advantage of knowing all other documents of the run: exact for a fixed shift, 1 without noise.
 
     Parameters
     ----------

@@ -136,20 +136,13 @@ def decide(
     p_below = below.max(axis=1)
     adjusted_below = adjusted_among(np.where(sensitive, 0.0, p_below), rule, among)
     clear = (adjusted_below <= math.log10(clear_level)) & ~sensitive & (rule.margin > 0)
-    width = _width(tested.n_with, tested.n_without, clear_level / (among * statistics), rule)
-    measured = np.nan_to_num(tested.distance, nan=0.0)
-    known = np.isfinite(width)
-    low = np.where(known, np.clip(measured - width, 0, 1), 0.0)
-    high = np.where(known, np.clip(measured + width, 0, 1), 1.0)
     verdict = np.where(sensitive, Verdict.SENSITIVE, np.where(clear, Verdict.CLEAR, Verdict.UNDECIDED))
-    # Smallest p first, largest D among equals, the first column among those.
-    columns = np.broadcast_to(np.arange(statistics), log10_p.shape)
-    strongest = np.lexsort((columns, -measured, log10_p), axis=1)[:, 0]
     # Under the false discovery rate, each that is decided makes room for the next.
     easier = rule.correction in ("by", "bh")
     room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
     at = (level * room[0], clear_level * room[1])
     needed = runs_to_decide(*largest_distance(tested), at, rule, among, statistics)
+    low, high = _bands(tested, clear_level / (among * statistics), rule)
     return Decisions(
         verdict=verdict.astype(np.str_),
         log10_p=over_statistics,
@@ -161,7 +154,7 @@ def decide(
         log10_adjusted_above=adjusted_above,
         log10_p_below=p_below,
         log10_adjusted_below=adjusted_below,
-        strongest=strongest.astype(np.int64),
+        strongest=_strongest(tested, log10_p),
         band_low=low,
         band_high=high,
         runs_to_decide=np.where(verdict == Verdict.UNDECIDED, needed, np.nan),
@@ -189,6 +182,22 @@ def _log10_p(tested: ArmTests, rule: DecisionSpec) -> Floats:
 def adjusted_among(log10_p: Floats, rule: DecisionSpec, among: int) -> Floats:
     """Over documents, by the rule's procedure; those that are not here count with p = 1."""
     return adjust(np.concatenate([log10_p, np.zeros(among - len(log10_p))]), rule.correction)[: len(log10_p)]
+
+
+def _strongest(tested: ArmTests, log10_p: Floats) -> Ints:
+    """Column of the smallest p; the largest D among equals, the first column among those."""
+    measured = np.nan_to_num(tested.distance, nan=0.0)
+    columns = np.broadcast_to(np.arange(measured.shape[1]), log10_p.shape)
+    return np.lexsort((columns, -measured, log10_p), axis=1)[:, 0].astype(np.int64)
+
+
+def _bands(tested: ArmTests, level: float, rule: DecisionSpec) -> tuple[Floats, Floats]:
+    """Ends of the band of each D, at its part of the level; 0 and 1 where an arm is empty."""
+    measured = np.nan_to_num(tested.distance, nan=0.0)
+    width = _width(tested.n_with, tested.n_without, level, rule)
+    known = np.isfinite(width)
+    low = np.where(known, np.clip(measured - width, 0, 1), 0.0)
+    return low, np.where(known, np.clip(measured + width, 0, 1), 1.0)
 
 
 def _width(n_with: Ints, n_without: Ints, level: float, rule: DecisionSpec) -> Floats:

@@ -102,7 +102,7 @@ def permutations_needed(level: float, documents: int, procedure: Procedure) -> i
 
 
 def documents_feasible(level: float, permutations: int, procedure: Procedure) -> int:
-    """The most documents among which so many permutations can reject a single leaking one; 0 if none.
+    """The most documents among which `permutations` permutations can reject a single leaking one; 0 if none.
 
     Examples
     --------

@@ -74,7 +74,7 @@ def certified_here(row: Row) -> str | None:
 
 
 def stronger_here(summary: Summary, row: Row) -> str | None:
-    """What somebody has of this document who knows all the others."""
+    """The advantage on this document of an adversary who knows all others."""
     if row.knows_all is None:
         return None
     if summary.knows_all is not None:

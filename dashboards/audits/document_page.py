@@ -44,7 +44,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Position:
-    """Where the document stands in the list it was opened from, and its neighbours there."""
+    """The document's place in the list it was opened from, and its neighbours there."""
 
     at: int
     total: int

@@ -23,26 +23,26 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
     epsilon = (
         "an epsilon that follows from the sizes" if guarantee.epsilon is None else f"epsilon {guarantee.epsilon:g}"
     )
-    told = [f"It claims {epsilon} at delta {guarantee.delta:g}, for {guarantee.unit}."]
+    sentences = [f"It claims {epsilon} at delta {guarantee.delta:g}, for {guarantee.unit}."]
     if not guarantee.sound:
-        told.append(f"The claim does not hold. {guarantee.notes}")
+        sentences.append(f"The claim does not hold. {guarantee.notes}")
     if claim is None:
-        told.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
+        sentences.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
     elif claim.finding.refuted:
-        told.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
+        sentences.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
     else:
-        told.append(f"{proved(claim)} That does not refute it.")
+        sentences.append(f"{proved(claim)} That does not refute it.")
     fresh = summary.fresh
     if fresh:
-        told.append(
+        sentences.append(
             f"Fresh runs of this audit prove at least {decimal(fresh.largest_epsilon_low)} (delta 0) for one "
             "document, against an adversary who does not know the others."
         )
     if guarantee.sampler:
-        told.append(
+        sentences.append(
             f"Its noise is drawn by the {guarantee.sampler.name} sampler: {guarantee.sampler.description}."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def proved(claim: StoredClaim) -> str:

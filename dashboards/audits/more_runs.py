@@ -44,7 +44,7 @@ class MoreRuns:
 
 
 def read_more_runs(store: Store, audit: str) -> MoreRuns | None:
-    """How far it is; None where nobody started one."""
+    """The progress of more runs; None if none were started."""
     progress = read_progress(store, audit)
     if progress is None:
         return None

@@ -161,7 +161,7 @@ def looks(summary: Summary) -> str | None:
     if len(planned) < 2:
         return None
     made = [look for look in planned if look.tested]
-    told = "; ".join(
+    decided = "; ".join(
         f"after {count(look.runs)} runs {count(look.sensitive)} sensitive and {count(look.clear)} clear "
         f"of {count(look.tested)} open"
         for look in made
@@ -169,7 +169,7 @@ def looks(summary: Summary) -> str | None:
     saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
     return (
         f"The audit looked {plural(len(made), 'time', 'times')}, each at its own part of the level, planned "
-        f"beforehand: {told}.{saved if len(made) < len(planned) else ''}"
+        f"beforehand: {decided}.{saved if len(made) < len(planned) else ''}"
     )
 
 
@@ -178,10 +178,10 @@ def announces(summary: Summary) -> str | None:
     arrays = summary.announced
     if not arrays:
         return None
-    told = ", ".join(f"{a.name} ({' × '.join(count(n) for n in a.shape) or 'one number'})" for a in arrays)
+    listed = ", ".join(f"{a.name} ({' × '.join(count(n) for n in a.shape) or 'one number'})" for a in arrays)
     if not summary.unread:
-        return told
-    return f"{told}. Nobody looked at {', '.join(summary.unread)}: no document can be clear"
+        return listed
+    return f"{listed}. Nobody looked at {', '.join(summary.unread)}: no document can be clear"
 
 
 def design(summary: Summary) -> str:

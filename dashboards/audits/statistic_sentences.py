@@ -75,7 +75,7 @@ _FAMILIES = {
 
 
 def looks_at(statistic: str, family: str = "") -> str:
-    """What somebody looks at who uses a statistic; an empty text for one of somebody's own.
+    """What an adversary who uses a statistic looks at; empty for a user's own statistic.
 
     >>> looks_at("distance:mean")
     'How near the announced array mean comes to the document.'

@@ -19,7 +19,7 @@ def _documents(number: float) -> str:
 
 
 def paper_alone(summary: Summary) -> str:
-    """What the paper's own statistics would have said, with the same correction."""
+    """What the paper's own statistics would have decided, with the same correction."""
     alone, every = summary.paper_alone, summary.detected
     assert alone is not None
     names, detected = alone.statistics, alone.detected
@@ -39,7 +39,7 @@ def paper_alone(summary: Summary) -> str:
 
 
 def naive_practice(summary: Summary) -> str:
-    """What the paper's practice, the smallest p without any correction, would have said."""
+    """What the paper's practice, the smallest p without any correction, would have decided."""
     alone, level, total = summary.paper_alone, summary.spec.decision.level, summary.documents
     assert alone is not None
     more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"

@@ -69,11 +69,11 @@ class PlotArea:
     high: float
 
     def x(self, value: float) -> float:
-        """Return where a value stands."""
+        """Return the place of a value on the x axis."""
         return self.left + self.width * (value - self.low) / (self.high - self.low)
 
     def y(self, share: float) -> float:
-        """Return where a share stands: 0 at the bottom, 1 at the top."""
+        """Return the place of a share on the y axis: 0 at the bottom, 1 at the top."""
         return self.top + self.height * (1 - share)
 
     @property

@@ -83,7 +83,7 @@ async def _follow(artifact: Any, share: Callable[[], float]) -> None:
 
 @asynccontextmanager
 async def shown(tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:
-    """Keep a progress artifact of the flow run up to date inside; at its end it says how far it came."""
+    """Keep a progress artifact of the flow run up to date while the context lasts."""
     before = tally.runs
 
     def share() -> float:

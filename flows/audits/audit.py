@@ -114,12 +114,12 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     return effects
 
 
-def _with_fresh(tested: Tested, found: Sequence[SliceEffects]) -> tuple[Tested, list[Effect]]:
+def _with_fresh(tested: Tested, confirmed: Sequence[SliceEffects]) -> tuple[Tested, list[Effect]]:
     """What the fresh runs prove to be above the margin is sensitive."""
-    effects = [effect for part in found for effect in part.effects]
-    if not found:
+    effects = [effect for part in confirmed for effect in part.effects]
+    if not confirmed:
         return tested, effects
-    canaries = (*tested.canaries, ArmTests.join([part.canaries for part in found]))
+    canaries = (*tested.canaries, ArmTests.join([part.canaries for part in confirmed]))
     rule, interim = tested.plan.spec.rule, tested.interim
     known = {effect.row: effect.log10_p_above for effect in effects}
     rows = tested.plan.audited[for_fresh_runs(interim, rule)]

@@ -52,7 +52,7 @@ class Calibration:
     """What of a run's statistics depends on no document, such as a filter: paid for each part of the documents."""
 
     def stages(self, plan: Plan, runs: int, parts: int = 1) -> dict[str, float]:
-        """CPU seconds by stage, for so many runs, where documents are measured in parts."""
+        """CPU seconds by stage for `runs` runs, with the documents measured in `parts` parts."""
         return {
             "start": self.start,
             "sample": (self.sample + self.again * (parts - 1)) * runs,

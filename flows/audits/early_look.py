@@ -20,7 +20,7 @@ WORTH = 60.0
 
 
 def early_look(plan: Plan, costs: Calibration) -> dict[str, Any] | None:
-    """What an audit costs if its first look decides everybody, where it has one by default or could have one.
+    """The cost of an audit whose first look decides every document, if it has an early look or could have one.
 
     Returns
     -------
@@ -33,11 +33,11 @@ def early_look(plan: Plan, costs: Calibration) -> dict[str, Any] | None:
     looked = plan if len(plan.looks) > 1 else _with_looks(plan)
     if looked is None or plan.spec.design.looks not in ("needed", 1):
         return None
-    said = _costs(plan, looked, costs)
-    if said["of"] - said["cpu_seconds"] < WORTH:
+    look = _costs(plan, looked, costs)
+    if look["of"] - look["cpu_seconds"] < WORTH:
         return None
     asks = {"looks": list(LOOKS), "spending": "pocock", "wider": _wider(plan, looked)}
-    return said if looked is plan else said | asks
+    return look if looked is plan else look | asks
 
 
 def _with_looks(plan: Plan) -> Plan | None:

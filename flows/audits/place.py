@@ -30,7 +30,7 @@ _MOST_LOOKS = 2e8
 
 @dataclass(frozen=True)
 class Place:
-    """Where an audit is run, as far as somebody said."""
+    """Where an audit is run, as far as the caller chose."""
 
     workers: int | None = None
     """Worker processes. Default: one per core; none where the work is forecast to take seconds and no Prefect
@@ -46,10 +46,10 @@ ANYWHERE = Place()
 HERE = Place(here=True)
 
 
-def chosen_place(said: Place, store: Store, plans: Sequence[Plan]) -> Place:
-    """What was said; else here, if all audits together take seconds and no Prefect server would miss them."""
-    if said != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store) or not fits_here(plans):
-        return said
+def chosen_place(asked: Place, store: Store, plans: Sequence[Plan]) -> Place:
+    """The place asked for; by default this process, if all audits take seconds and no Prefect server waits."""
+    if asked != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store) or not fits_here(plans):
+        return asked
     current().say("a small audit: in this process, without Prefect and Dask (`--workers` asks for them)")
     return HERE
 

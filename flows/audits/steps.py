@@ -63,7 +63,7 @@ class Steps(Protocol):
         ...
 
     def shown(self, tally: Tally, total: int, key: str, what: str) -> AbstractAsyncContextManager[None]:
-        """Show how far the runs are, where somebody else than the command's terminal looks."""
+        """Show the progress of the runs outside the terminal, e.g. in Prefect."""
         ...
 
     async def publish(self, store: Store, summary: Summary) -> None:

@@ -62,7 +62,7 @@ async def tested_look(ref: AuditRef, steps: Steps, tally: Tally, seconds: dict[s
 
 
 async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = "") -> Plan:
-    """All blocks of a stage, or of some of its documents: `of` says in words which."""
+    """Measure all blocks of a stage, or of a part of its documents, which `of` describes."""
     plan = await steps.aside(open_plan, ref)
     current().stage(" ".join(word for word in ("sample", ref.stage, of) if word), plan.runs)
     where = ", ".join(word for word in (ref.stage, of) if word)

@@ -57,8 +57,8 @@ def values_of(
         return sample(alone, block)
 
     current().stage("measure", alone.design.runs)
-    bits, found = values_again(alone, row, runs, advance)
-    return bits[0], np.array([found[name][0] for name in statistics], dtype=np.float64)
+    bits, values = values_again(alone, row, runs, advance)
+    return bits[0], np.array([values[name][0] for name in statistics], dtype=np.float64)
 
 
 def curve_of(store: Store, summary: Summary, document: str, statistic: str) -> Curve:
@@ -76,5 +76,5 @@ def held_out_of(store: Store, summary: Summary, document: str) -> float | None:
     if not names:
         return None
     held, values = values_of(store, summary, document, names)
-    found = held_out_advantage(values, held)
-    return None if np.isnan(found) else found
+    advantage = held_out_advantage(values, held)
+    return None if np.isnan(advantage) else advantage

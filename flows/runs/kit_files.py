@@ -117,12 +117,12 @@ def grouped(digest: str) -> str:
     return "-".join(digest[4 * at : 4 * at + 4] for at in range(_GROUPS))
 
 
-def compared(said: str, key: Ed25519PublicKey, whose: str) -> None:
+def compared(heard: str, key: Ed25519PublicKey, whose: str) -> None:
     """Refuse a fingerprint that is not that of a key.
 
     Parameters
     ----------
-    said : str
+    heard : str
         As a person typed it: letters of any size, with dashes, spaces or neither.
 
     Raises
@@ -130,7 +130,7 @@ def compared(said: str, key: Ed25519PublicKey, whose: str) -> None:
     InputError
         If they differ.
     """
-    if re.sub(r"[\s-]", "", said).lower() != fingerprint(key).replace("-", ""):
+    if re.sub(r"[\s-]", "", heard).lower() != fingerprint(key).replace("-", ""):
         raise InputError(
             f"{whose} has the fingerprint {fingerprint(key)} in the file, and another was told. Ask again by "
             "telephone; if it stays different, somebody changed the file on its way: do not go on."

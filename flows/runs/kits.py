@@ -67,12 +67,12 @@ def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey,
     return sealed
 
 
-def approve(folder: KitFolder, request: Path, told: str | None) -> tuple[Request, str]:
+def approve(folder: KitFolder, request: Path, heard: str | None) -> tuple[Request, str]:
     """Take a party's request into the next edition of the kit: the request, and how it was known.
 
     Parameters
     ----------
-    told : str, optional
+    heard : str, optional
         The party's fingerprint, as it came by another way; not needed where the key that was approved before has
         signed for this one.
 
@@ -83,33 +83,33 @@ def approve(folder: KitFolder, request: Path, told: str | None) -> tuple[Request
         address or key is another party's.
     """
     invitation = folder.require_organiser()
-    found = open_request(read_sealed(request, REQUEST).whole, request.name)
-    check_version(found.sealed, request.name)
-    if found.sealed.said["invitation"] != invitation.digest:
+    asked = open_request(read_sealed(request, REQUEST).whole, request.name)
+    check_version(asked.sealed, request.name)
+    if asked.sealed.said["invitation"] != invitation.digest:
         raise InputError(f"{request.name} was made for another invitation.")
     before = {known.name: known for known in folder.approved}
     for name, known in before.items():
-        if name != found.name and known.address == found.address:
-            raise InputError(f"{found.name} gives the address {found.address}, which is {name}'s.")
-        if name != found.name and known.raw == found.raw:
-            raise InputError(f"{found.name} gives the key of {name}: each must have its own.")
-        if name != found.name and known.server and found.server:
-            raise InputError(f"{found.name} asks to be the server, which {name} is.")
-    old = before.get(found.name)
+        if name != asked.name and known.address == asked.address:
+            raise InputError(f"{asked.name} gives the address {asked.address}, which is {name}'s.")
+        if name != asked.name and known.raw == asked.raw:
+            raise InputError(f"{asked.name} gives the key of {name}: each must have its own.")
+        if name != asked.name and known.server and asked.server:
+            raise InputError(f"{asked.name} asks to be the server, which {name} is.")
+    old = before.get(asked.name)
     how = "its fingerprint was compared"
-    if told is not None:
-        compared(told, found.key, found.name)
-    elif old and old.raw == found.raw:
+    if heard is not None:
+        compared(heard, asked.key, asked.name)
+    elif old and old.raw == asked.raw:
         how = "its key is the one that was approved"
-    elif old and found.renews and found.renews.public_bytes_raw() == old.raw:
+    elif old and asked.renews and asked.renews.public_bytes_raw() == old.raw:
         how = "the key that was approved before signed for the new one"
     else:
         raise InputError(
-            f"{found.name} is not known by this key yet. Ask {found.name} by telephone to read its fingerprint, "
-            f"and give what you hear: `--fingerprint ...` (the file says {found.fingerprint})."
+            f"{asked.name} is not known by this key yet. Ask {asked.name} by telephone to read its fingerprint, "
+            f"and give what you hear: `--fingerprint ...` (the file says {asked.fingerprint})."
         )
-    write_sealed(folder.approved_path(found.name), found.sealed)
-    return found, how
+    write_sealed(folder.approved_path(asked.name), asked.sealed)
+    return asked, how
 
 
 def remove(folder: KitFolder, name: str) -> None:

@@ -70,22 +70,22 @@ def hold_records(
         source = LiveRecords(live, spec.records, nonnegative=nonnegative)
         return HeldRecords(dict.fromkeys(names, nothing), "live", source)
     assert data is not None
-    said = spec.records.model_dump(include=set(PemRecordsSpec.model_fields))
+    keys = spec.records.model_dump(include=set(PemRecordsSpec.model_fields))
     dealt = None if client is not None else clients or 1
-    found = read_records(
-        PemDataSpec(path=str(data.resolve()), client=client, clients=dealt, **said),
+    records = read_records(
+        PemDataSpec(path=str(data.resolve()), client=client, clients=dealt, **keys),
         data.resolve().parent,
         nonnegative=nonnegative,
     )
-    if found.matrix.shape[1] != spec.records.wide:
+    if records.matrix.shape[1] != spec.records.wide:
         raise InputError(
-            f"{data.name} has {found.matrix.shape[1]} columns; the protocol file says {spec.records.wide}."
+            f"{data.name} has {records.matrix.shape[1]} columns; the protocol file says {spec.records.wide}."
         )
-    parts = dict(zip(found.clients, found.parts(), strict=True))
+    parts = dict(zip(records.clients, records.parts(), strict=True))
     largest = max(part.shape[0] for part in parts.values())
     if spec.budget.batch is None and largest > spec.run.rows:
         raise InputError(f"a client has {largest} records; the protocol file allows {spec.run.rows} (`run.rows`).")
-    matrix = found.matrix
+    matrix = records.matrix
     digest = hashlib.sha256(matrix.data.tobytes() + matrix.indices.tobytes() + matrix.indptr.tobytes())
     return HeldRecords(parts, f"sha256:{digest.hexdigest()}")
 

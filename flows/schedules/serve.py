@@ -121,8 +121,8 @@ async def _follow(store: Store, server: Server, ready: Path | None, json_log: bo
 
     from ksdp.flows.schedules.deployments import Follower
 
-    told = asyncio.Event()
-    _hear(told)
+    stopping = asyncio.Event()
+    _hear(stopping)
     # One at a time: two audits of a store would take each other's cores, and its lock.
     runner = Runner(name="ksdp", limit=1, pause_on_shutdown=False, query_seconds=_TICK)
     async with get_client() as client:
@@ -132,18 +132,18 @@ async def _follow(store: Store, server: Server, ready: Path | None, json_log: bo
         running = asyncio.create_task(runner.start())
         while not runner.started and not running.done():
             await asyncio.sleep(0.05)
-        _hear(told)  # the runner has taken the signals for itself
+        _hear(stopping)  # the runner has taken the signals for itself
         if ready is not None:
             write_text(ready, server.url)
         try:
-            while not told.is_set():
+            while not stopping.is_set():
                 await follower.tick()
                 if running.done():
                     raise KsdpError("Prefect's runner has stopped by itself; see its log above.")
                 if server.process is not None and server.process.poll() is not None:
                     raise KsdpError(f"the Prefect server has stopped; see {server.log}.")
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(told.wait(), _TICK)
+                    await asyncio.wait_for(stopping.wait(), _TICK)
         finally:
             current().say("stopping; a run under way is taken up at the next `ksdp serve`")
             follower.leave()
@@ -153,7 +153,7 @@ async def _follow(store: Store, server: Server, ready: Path | None, json_log: bo
                 await running
 
 
-def _hear(told: asyncio.Event) -> None:
+def _hear(stopping: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, told.set)
+        loop.add_signal_handler(name, stopping.set)

@@ -108,7 +108,7 @@ def covered_by(plan: Plan) -> Covered:
 
 
 def sign(signing: Signing, grounds: Grounds) -> Clearance:
-    """Write the signed clearance; what it says."""
+    """Write the signed clearance and return it."""
     plan, unit = grounds.plan, grounds.plan.spec.design.unit
     excluded = documents_of(grounds.corpus, unit, grounds.excluded)
     salt = new_salt() if signing.salted else None

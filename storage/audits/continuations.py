@@ -87,12 +87,12 @@ def open_log(store: Store, audit: str) -> BinaryIO:
 
 
 def write_progress(store: Store, audit: str, progress: Mapping[str, Any]) -> None:
-    """Say how far the continuation of an audit is; whoever calls has claimed it."""
+    """Record the progress of an audit's continuation; the caller has claimed it."""
     write_checked_json(_progress(store, audit), dict(progress))
 
 
 def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
-    """How far the continuation of an audit is; None where nobody started one.
+    """The progress of an audit's continuation; None if none was started.
 
     Returns
     -------

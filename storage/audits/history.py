@@ -64,7 +64,7 @@ def _series(spec: Spec) -> str:
 
 
 def brief(summary: Summary) -> Brief:
-    """What a list says of an audit."""
+    """The entry of an audit in a list."""
     return Brief(
         audit=summary.audit,
         finished=datetime.fromisoformat(summary.provenance.finished),

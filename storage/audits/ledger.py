@@ -27,7 +27,7 @@ __all__ = ["find_attempt", "read_attempts", "record_attempt", "remembered_sensit
 
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:
-    """Write an audit down unless it stands there; whether it was new.
+    """Record an audit unless the ledger has it, and return whether it was new.
 
     Raises
     ------

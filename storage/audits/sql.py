@@ -158,7 +158,7 @@ def _written(database: duckdb.DuckDBPyConnection, table: str, sayable: str | Non
 
 
 def export_table(store: Store, audit: str, table: str, to: Path) -> int:
-    """Write a table; the file's extension says the format. The number of rows.
+    """Write a table in the format of the file's extension, and return the number of rows.
 
     Raises
     ------

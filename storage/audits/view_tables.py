@@ -82,7 +82,7 @@ def _finished_table(store: Store, name: str) -> Path:
 
 
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
-    """One row a document, as `write_view_verdicts` says."""
+    """One row per document, as `write_view_verdicts` wrote it."""
     path = _finished_table(store, name)
     try:
         table = whole_table(path)

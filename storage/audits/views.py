@@ -63,7 +63,7 @@ def finished_views(store: Store) -> list[str]:
 
 
 def views_of(store: Store, audit: str) -> str | None:
-    """The newest finished views that an audit is one of; None where it stands for itself."""
+    """The newest finished set of views that contains an audit; None if it is in none."""
     return next((name for name in finished_views(store) if audit in _audits(_file(store, f"{name}.json"))), None)
 
 

@@ -132,7 +132,7 @@ class Columns:
         return np.asarray(values, dtype=np.float64)
 
     def numeric(self, name: str) -> bool:
-        """Whether the column holds numbers only; in a CSV, besides those that are missing."""
+        """Whether the column holds numbers only; in a CSV, entries that are missing aside."""
         if name in self.source.types:
             return _is_number(self.source.types[name])
         try:

@@ -32,7 +32,7 @@ class Labels:
 
 
 def named_columns(spec: CorpusSpec) -> Sequence[str]:
-    """Return the names of the id, party and group columns that the spec gives."""
+    """Return the id, party and group columns that the spec names."""
     return [name for name in (spec.id, spec.party, spec.group) if name is not None]
 
 

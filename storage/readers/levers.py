@@ -25,7 +25,7 @@ __all__ = ["levered_names", "read_levers", "rows_hash"]
 def read_levers(
     spec: CorpusSpec, base: Path, names: Sequence[str] | None, features: int, counts: sp.csr_array | None = None
 ) -> Levers:
-    """The levers of a corpus of so many columns.
+    """Read the levers of a corpus with `features` columns.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class LiveRecords:
             self._lock.notify_all()
 
     def wait(self, count: int, seconds: float) -> bool:
-        """Wait until so many lines are there; whether they are."""
+        """Wait until a number of lines is there, and return whether they came."""
         with self._lock:
             return self._lock.wait_for(lambda: len(self._lines) >= count, seconds)
 

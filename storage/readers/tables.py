@@ -30,7 +30,7 @@ def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) ->
 
 
 def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
-    """Columns that a table is made of: `spec.columns`, or every numeric one besides id, party and group.
+    """The columns of a table: `spec.columns`, or every numeric column except id, party and group.
 
     Integers, floats and decimals are numeric.
 

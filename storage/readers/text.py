@@ -37,10 +37,7 @@ def read_texts(spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | N
     columns.require([spec.text])
     texts = columns.text(spec.text)
     check_pattern(spec, texts)
-    if vocabulary is None:
-        return term_counts(texts, spec, columns.path, analyse=analyse)
-    counter = _vectoriser(analyzer=analyse, vocabulary=list(vocabulary))
-    return sp.csr_array(counter.transform(texts), dtype=np.float64)
+    return term_counts(texts, spec, columns.path, vocabulary, analyse=analyse)
 
 
 def _vectoriser(**options: Any) -> Any:
@@ -50,17 +47,25 @@ def _vectoriser(**options: Any) -> Any:
 
 
 def term_counts(
-    texts: Sequence[str], spec: CorpusSpec, path: Path, *, analyse: Callable[[str], list[str]] | None = None
+    texts: Sequence[str],
+    spec: CorpusSpec,
+    path: Path,
+    vocabulary: Sequence[str] | None = None,
+    *,
+    analyse: Callable[[str], list[str]] | None = None,
 ) -> sp.csr_array:
     """Count terms: lower case, the spec's pattern, stop words dropped, stemmed; columns in alphabetical order.
 
-    Terms found in fewer than `spec.min_documents` texts are dropped; of the rest the `spec.max_features` most
-    frequent are kept (of equally frequent ones the first in the alphabet).
+    With an agreed vocabulary its terms alone are counted, in its order. Without one, terms found in fewer than
+    `spec.min_documents` texts are dropped; of the rest the `spec.max_features` most frequent are kept (of equally
+    frequent ones the first in the alphabet).
 
     Parameters
     ----------
     path : Path
         Named where no term is left.
+    vocabulary : sequence of str, optional
+        The only terms that are counted.
     analyse : callable, optional
         From a text to its terms; the spec's where there is none.
 
@@ -75,6 +80,9 @@ def term_counts(
     array([[1., 1., 0.],
            [2., 1., 1.]])
     """
+    if vocabulary is not None:
+        agreed = _vectoriser(analyzer=analyse or analyser(spec), vocabulary=list(vocabulary))
+        return sp.csr_array(agreed.transform(texts), dtype=np.float64)
     vectoriser = _vectoriser(analyzer=analyse or analyser(spec))
     try:
         counts = sp.csr_array(vectoriser.fit_transform(texts), dtype=np.float64)

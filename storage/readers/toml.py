@@ -47,7 +47,7 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
 
 
 def toml_value(value: Any) -> str:
-    """A value as it stands behind its key; of tables inside it, keys whose value is None are left out.
+    """A value as TOML writes it after its key; in tables, keys whose value is None are left out.
 
     Examples
     --------

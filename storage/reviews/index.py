@@ -44,7 +44,7 @@ def _entry(line: bytes) -> Entry:
 
 
 class ReviewIndex:
-    """The entries of a log as far as it was read; `sync` reads on."""
+    """The entries of a log that were read so far; `sync` reads on."""
 
     def __init__(self, connection: sqlite3.Connection, log: Path) -> None:
         self._db = connection

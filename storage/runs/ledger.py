@@ -35,7 +35,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else adds a line meanwhile: what was read is still so when a line is added."""
+        """Keep other processes from adding a line, so that what was read still holds when one is added."""
         with lock(self.path.with_name(f".{self.path.name}.lock")):
             yield
 

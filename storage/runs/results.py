@@ -63,7 +63,7 @@ def write_run(
 
 
 def read_result(folder: Path) -> dict[str, NDArray[Any]]:
-    """What everybody has learnt by the run whose result this folder holds.
+    """What all parties learnt by the run whose result this folder holds.
 
     Raises
     ------

@@ -102,7 +102,7 @@ def read_sealed(path: Path, kind: str) -> Sealed:
 
 
 def open_sealed(whole: Any, kind: str, where: str) -> Sealed:
-    """The same for what stands within another file.
+    """The same for a signed object inside another file.
 
     Parameters
     ----------

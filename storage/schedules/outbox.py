@@ -70,7 +70,7 @@ def waiting_notices(store: Store, name: str, now: datetime | None = None) -> lis
 
 
 def set_damaged_aside(store: Store, name: str) -> list[str]:
-    """Rename notices that cannot be read, so that each is told of once; their names."""
+    """Rename notices that cannot be read, so that each is reported once, and return their names."""
     aside = []
     for file in _files(store, name):
         try:

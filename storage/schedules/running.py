@@ -45,12 +45,12 @@ def hold(store: Store) -> AbstractContextManager[bool]:
 
 
 def begin(store: Store, name: str, mark: Running) -> None:
-    """Leave the mark; whoever calls holds the store."""
+    """Leave the mark; the caller holds the store."""
     write_checked_json(schedule_folder(store, name) / "running.json", mark.model_dump(mode="json"))
 
 
 def finish(store: Store, name: str) -> None:
-    """Take the mark away: the run stands in the history."""
+    """Remove the mark: the run is in the history."""
     (schedule_folder(store, name) / "running.json").unlink(missing_ok=True)
 
 

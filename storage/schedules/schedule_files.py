@@ -59,7 +59,7 @@ class _Frozen(BaseModel):
 
 
 class Notice(_Frozen):
-    """Who is told of what, and how. Secrets are never in here: only names of environment variables."""
+    """Who is notified of what, and how. Secrets are never in here: only names of environment variables."""
 
     kind: Literal["command", "webhook", "email"]
     on: tuple[Event, ...] = ("sensitive", "void", "not-run")
@@ -158,7 +158,7 @@ class Schedule(_Frozen):
 
 
 class RunRequest(_Frozen):
-    """A run that somebody wants now."""
+    """A run that was requested to start now."""
 
     at: AwareDatetime
     full: bool = False

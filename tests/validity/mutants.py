@@ -360,7 +360,7 @@ MUTANTS: list[Mutant] = [
         ("best = np.maximum(best, chance)", "best = chance.copy()"),
         ("depth += 2", "depth += 1"),
         ("left[0], right[0] = 0, cells", "left[0], right[0] = middle, middle + 1"),
-        ("if best[k] >= LIKELY:", "if False:"),
+        ("np.where(best >= LIKELY, 1.0, best)", "best"),
     ),
     *_of(
         "audit/verdicts/margin.py",

@@ -1,0 +1,64 @@
+"""What a run of a mechanism announces, and what becomes of it in an audit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, kept_of, opened
+
+__all__ = ["Shown", "shown_by"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The observables of a run."""
+
+    announced: tuple[Announced, ...]
+    opened: tuple[str, ...]
+    """Names of everything that a run shows the party whose view this is."""
+    seen: tuple[str, ...]
+    """Names of those that statistics may read: all, or the final output."""
+    kept: tuple[Announced, ...]
+    """Those that go to the store, where any do."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers statistics may read."""
+        return sum(math.prod(array.shape) for array in self.announced if array.name in self.seen)
+
+
+def shown_by(mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str) -> Shown:
+    """Ask a mechanism what it announces, and check that it says so in the contract's form.
+
+    Parameters
+    ----------
+    sees : {"all", "final"}
+        What the party whose view is audited sees.
+    keeps : str
+        `store.observables` of the spec.
+
+    Raises
+    ------
+    SpecError
+        If the mechanism announces nothing, or something else than `Announced`.
+    """
+    announced = _announced(mechanism, features)
+    shown = final_output(mechanism) if sees == "final" else opened(mechanism, features)
+    names = {array.name for array in announced}
+    return Shown(announced, shown, tuple(name for name in shown if name in names), kept_of(announced, keeps))
+
+
+def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
+    """What the mechanism says that it announces, in the contract's form."""
+    try:
+        announced = tuple(mechanism.observables(features))
+    except TypeError as error:
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`.") from error
+    wrong = [type(array).__name__ for array in announced if not isinstance(array, Announced)]
+    if wrong or not announced:
+        got = f"one holds a {wrong[0]}" if wrong else "it is empty"
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`; {got}.")
+    return announced

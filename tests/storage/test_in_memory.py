@@ -1,0 +1,42 @@
+"""A vocabulary that names the columns of what a program holds is what is counted, as in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ksdp.audit.errors import CorpusError
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.corpora import MEMORY, load_corpus
+from ksdp.storage.in_memory import corpus_in_memory
+
+TEXTS = ["ants and bees", "bees eat ants", "cats eat"]
+KEYS = {"weighting": "counts", "stemming": None, "stop_words": None, "min_documents": 1}
+
+
+@pytest.fixture
+def agreed(tmp_path: Path) -> str:
+    (tmp_path / "terms.txt").write_text("eat\nbees\nzebra\n")
+    return str(tmp_path / "terms.txt")
+
+
+def test_texts_are_counted_in_the_vocabulary_as_those_of_a_file(agreed: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("body\n" + "\n".join(TEXTS))
+    keys = {**KEYS, "vocabulary": agreed}
+    wanted = load_corpus(CorpusSpec(path="a.csv", text="body", **keys), tmp_path, nonnegative=False)
+    assert wanted.matrix.toarray().tolist() == [[0, 1, 0], [1, 1, 0], [1, 0, 0]]
+    spec = CorpusSpec(path=MEMORY, **keys)
+    assert (corpus_in_memory(TEXTS, spec).matrix != wanted.matrix).nnz == 0
+    table = pa.table({"body": TEXTS})
+    spec = spec.model_copy(update={"text": "body"})
+    assert (corpus_in_memory(table, spec).matrix != wanted.matrix).nnz == 0
+
+
+def test_names_that_are_not_one_a_column_are_refused(agreed: str) -> None:
+    spec = CorpusSpec(path=MEMORY, vocabulary=agreed)
+    assert corpus_in_memory(np.eye(3), spec).features == 3
+    with pytest.raises(CorpusError, match=r"must name every column of the data \(4\); got 3 names"):
+        corpus_in_memory(np.eye(4), spec)
