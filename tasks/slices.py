@@ -19,6 +19,7 @@ from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
+from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.audit.verdicts.raw_filter import RAW
 from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
@@ -201,8 +202,9 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
                 after = gather(fresh, part, names, here[some])
                 if learner == RAW:
                     after[1].append(fresh_raw_scores(ref, fresh, part.lane, before[0], after[0]))
+                table = None if learner else ks_table(after[1][0], after[0])
                 for at, row in enumerate(rows[some]):
-                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.rule)
+                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.rule, table)
                     measured += [effect] if effect else []
     return SliceEffects(measured, _canaries(fresh, part, later))
 
@@ -215,6 +217,7 @@ def _effect(
     after: tuple[Bits, Values],
     at: int,
     rule: DecisionSpec,
+    table: KSTable | None,
 ) -> Effect | None:
     """One document; None where an arm of it is empty."""
     (first, old), (last, new) = before, after
@@ -229,4 +232,5 @@ def _effect(
     else:
         scores = new[0][at].astype(np.float64)
         attack = best_threshold(old[0][at][first[at]], old[0][at][~first[at]])
-    return measure_effect(row, column, attack, scores[last[at]], scores[~last[at]], rule.level, rule.margin)
+    known = None if table is None else table.at(at)
+    return measure_effect(row, column, attack, scores[last[at]], scores[~last[at]], rule.level, rule.margin, known)

@@ -204,20 +204,19 @@ def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
 
 
 def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | None:
-    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
-
-    They begin with what the filter says: alone, rows that share many columns wait for one another for hundreds of
-    rounds, and where they share few the filter needs as many steps as its eigenvalues have clusters. A few rounds
-    from nothing would do for some corpora at a third of the time, but no round tells whether they did.
-    """
+    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many."""
     pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
     used = _columns(made)
     if len(used) * made.weights.shape[1] < MORE * made.rows.shape[0] or pairs > MOST_PAIRS:
         return None
     narrow, at = narrowed = _narrowed(made, used)
-    direction, usual = _narrowly(made, narrowed, shares, sums, 0.0, entries)
-    start = made.along(direction) - usual
-    return fitted(made, used, sums[at] - narrow.summed(shares + start), start)
+
+    def begin() -> tuple[Floats, Floats]:
+        direction, usual = _narrowly(made, narrowed, shares, sums, 0.0, entries)
+        start = made.along(direction) - usual
+        return start, sums[at] - narrow.summed(shares + start)
+
+    return fitted(made, used, sums[at] - narrow.summed(shares), shares, begin)
 
 
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:

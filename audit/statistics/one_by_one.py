@@ -1,11 +1,12 @@
 """Who was in, where equations outnumber documents: these are fitted one after the other, each as if alone.
 
 Of sums Z = sum of b_i a_i with more numbers than documents, b is what leaves least of Z, every number in units of
-its own deviation. A document's b is set to what leaves least, given everybody else's of the moment; so once
-around, and again until that changes little: coordinate descent, or Gauss and Seidel's method on A A^T b = A Z, A
-the terms (Golub and Van Loan, Matrix Computations, section 11.2). It nears the least squares solution with every
-round, and rows that share few columns need few of them, where conjugate gradients need a step for each cluster of
-eigenvalues; rows that share many need hundreds, so that it begins with what those found.
+its own deviation, and lies between 0 and 1. A document's b is set to what leaves least, given everybody else's of
+the moment, or to the nearer bound; so once around, and again until that changes little: coordinate descent, or
+Gauss and Seidel's method on A A^T b = A Z, A the terms (Golub and Van Loan, Matrix Computations, section 11.2),
+within bounds (Cryer 1971, doi.org/10.1137/0309028). Most documents soon stay at 0, and what they leave is told of
+others. Rows that share few columns need few rounds. Rows that share many need hundreds: where two dozens do not do
+it begins anew with what conjugate gradients find, without bounds, which would hold up whoever waits for others.
 
 What is said of a document is what it would get next, <a_x, Z - sum over i != x of b_i a_i> / |a_x|^2: about 1 for
 whom the run held, about 0 for others. It needs no b of its own, so that documents that nobody fitted have one too.
@@ -13,6 +14,7 @@ whom the run held, about 0 for others. It needs no b of its own, so that documen
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,14 +24,22 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
-from ksdp.audit.lanes import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
+from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted"]
 
-SETTLED = 0.02
+SETTLED = 0.005
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""
+SLOW = 20
+"""Rounds after which twice as much will do."""
+PATIENCE = 28
+"""Rounds after which documents that still move wait for one another: they begin anew, with steps."""
+FREELY = 0.02
+"""The same of documents that begin with what steps found."""
 MOST_ROUNDS = 64
+_NO_BOUNDS = np.zeros((2, 0))
 MOST_PAIRS = 2**25
 """Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
 
@@ -84,17 +94,15 @@ class Fitted:
     def of(self, others: TermNumbers) -> Floats:
         """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
         scaled = _scaled(others, self.columns, self._units)
-        nobody = np.zeros(len(scaled.sizes))
-        return _between(_gone_through(scaled, self._left, nobody, move=False))
+        return _between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
 
 
 def fitted(
     made: TermNumbers,
     columns: NDArray[Any],
     apart: Floats,
-    start: Floats | None = None,
-    rounds: int = MOST_ROUNDS,
-    settled: float = SETTLED,
+    shares: Floats,
+    begin: Callable[[], tuple[Floats, Floats]],
 ) -> Fitted:
     """Fit documents to what is left of sums, one after the other, until a round changes little.
 
@@ -103,9 +111,8 @@ def fitted(
     made : their terms; no document has an entry outside of `columns`
     columns : ascending
     apart : the sums in these columns, less what is expected of them: rows, then the single numbers
-    start : what documents begin with, shape (n,); 0 where it is left out. `apart` is what that leaves of the sums.
-    rounds : at most
-    settled : part of what documents have that the last round changes, at most
+    shares : what is expected of each document, shape (n,): b lies between 0 and 1, and is counted from there
+    begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `apart`
 
     Notes
     -----
@@ -114,19 +121,34 @@ def fitted(
     """
     units = _units_of(made)
     scaled = _scaled(made, columns, units)
+    left, parts = _left_of(apart, made, columns, units), np.zeros(len(shares))
+    bounds = np.stack([-shares, 1.0 - shares])
+    if not _settles(scaled, left, parts, bounds, [SETTLED] * SLOW + [2 * SETTLED] * (PATIENCE - SLOW)):
+        start, apart = begin()
+        left, parts = _left_of(apart, made, columns, units), start.copy()
+        bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
+        _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
+    return Fitted(_between(_gone_through(scaled, left, parts, _NO_BOUNDS)), columns, units, left)
+
+
+def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: _Units) -> _Left:
+    """What is left of the sums, in these units."""
     wide = len(units.rows) * len(columns)
     rows = apart[:wide].reshape(-1, len(columns)) * units.columns[columns] * units.rows[:, None]
     basis = made.basis[:, columns] * units.columns[columns]
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
-    left = _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
-    parts = np.zeros(len(scaled.sizes)) if start is None else start.copy()
-    for _ in range(rounds):
+    return _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
+
+
+def _settles(scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats, settled: Sequence[float]) -> bool:
+    """Go around as often as there are marks, until a round changes no more than its mark; whether one did."""
+    for mark in settled:
         before = parts.copy()
-        _gone_through(scaled, left, parts, move=True)
-        if np.square(parts - before).sum() <= settled**2 * np.square(parts).sum():
-            break
-    return Fitted(_between(_gone_through(scaled, left, parts, move=False)), columns, units, left)
+        _gone_through(scaled, left, parts, bounds)
+        if np.square(parts - before).sum() <= mark**2 * np.square(parts).sum():
+            return True
+    return False
 
 
 def _between(found: Floats) -> Floats:
@@ -156,14 +178,14 @@ def _scaled(made: TermNumbers, columns: NDArray[Any], units: _Units) -> _Scaled:
     weights = np.ascontiguousarray(made.weights * units.rows)
     scalars = np.ascontiguousarray(made.scalars * units.single)
     basis = made.basis[:, columns] * units.columns[columns]
-    products = np.empty((len(weights), len(basis)))
-    csr_times_panel(*csr, panel_of(basis), products)
+    along = np.empty((len(weights), len(basis)))
+    csr_times_panel(*csr, panel_of(basis), along)
     lists, counts, same = _lists(made.taken)
     most = int(((weights != 0.0) @ counts).sum())
     pairs = np.zeros(len(weights) + 1, np.int64), np.empty(most, np.uint32), np.empty((most, 3), np.float32)
     sizes = np.empty(len(weights))
     numbers = np.ascontiguousarray(made.numbers)
-    _fill_pairs(csr, (weights, numbers, products, scalars), (lists, counts, same), basis @ basis.T, pairs, sizes)
+    _fill_pairs(csr, (weights, numbers, along, scalars), (lists, counts, same), basis @ basis.T, pairs, sizes)
     return _Scaled((csr[0], csr[1], csr[2].astype(np.float32)), weights.astype(np.float32), pairs, scalars, sizes)
 
 
@@ -178,11 +200,11 @@ def _lists(taken: NDArray[np.bool_]) -> tuple[NDArray[np.uint32], NDArray[np.int
     return lists, counts, same
 
 
-def _gone_through(scaled: _Scaled, left: _Left, parts: Floats, *, move: bool) -> Floats:
-    """What each document would get, one after the other; where they move, it is taken from what is left."""
+def _gone_through(scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats) -> Floats:
+    """What each document would get, one after the other; where they have bounds, it is taken from what is left."""
     found = np.empty(len(parts))
     about = scaled.weights, scaled.scalars, scaled.sizes
-    _round(scaled.csr, about, scaled.pairs, (left.panel, left.single, left.across), parts, move, found)
+    go_round(scaled.csr, about, scaled.pairs, (left.panel, left.single, left.across), parts, bounds, found)
     return found
 
 
@@ -237,48 +259,3 @@ def _fill_pairs(csr: Any, arrays: Any, structure: Any, form: Any, pairs: Any, si
             total += scalars[i, s] * scalars[i, s]
         sizes[i] = total
         starts[i + 1] = at
-
-
-@njit(cache=True, nogil=True)
-def _round(csr: Any, about: Any, pairs: Any, left: Any, parts: Any, move: bool, found: Any) -> None:
-    """Once through the documents: parts[i] += <a_i, left> / |a_i|^2, and left -= that times a_i, if they move."""
-    (indptr, indices, data), (weights, scalars, sizes) = csr, about
-    (starts, places, values), (panel, single, across) = pairs, left
-    sums = np.zeros(panel.shape[1], panel.dtype)
-    for i in range(len(parts)):
-        found[i] = 0.0
-        if not sizes[i] > 0.0:
-            continue
-        row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], sums)
-        plus, less, odd = 0.0, 0.0, (starts[i + 1] - starts[i]) % 2
-        more, fewer = 0.0, 0.0  # two chains of sums each: one waits for itself
-        for p in range(starts[i], starts[i + 1] - odd, 2):
-            one, two = places[p], places[p + 1]
-            plus += values[p, 0] * across[one, 0]
-            less += values[p, 1] * across[one, 1]
-            more += values[p + 1, 0] * across[two, 0]
-            fewer += values[p + 1, 1] * across[two, 1]
-        if odd:
-            p = starts[i + 1] - 1
-            plus += values[p, 0] * across[places[p], 0]
-            less += values[p, 1] * across[places[p], 1]
-        total = (plus + more) - (less + fewer)
-        for r in range(weights.shape[1]):
-            total += weights[i, r] * sums[r]
-        for s in range(len(single)):
-            total += scalars[i, s] * single[s]
-        step = total / sizes[i]
-        found[i] = parts[i] + step
-        if not move:
-            continue
-        parts[i] += step
-        for r in range(weights.shape[1]):
-            sums[r] = -step * weights[i, r]
-        for r in range(weights.shape[1], len(sums)):
-            sums[r] = 0.0
-        add_row_to_panel(indices, data, indptr[i], indptr[i + 1], sums, panel)
-        for p in range(starts[i], starts[i + 1]):
-            across[places[p], 0] += step * values[p, 1]
-            across[places[p], 1] -= step * values[p, 2]
-        for s in range(len(single)):
-            single[s] -= step * scalars[i, s]

@@ -50,7 +50,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 6
+    version: int = 7
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -98,7 +98,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 6
+    version: int = 7
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -150,7 +150,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 4
+    version: int = 5
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")

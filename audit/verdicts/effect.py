@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,12 +102,12 @@ def epsilon_lower_bound(
     if not 0 <= delta < 1:
         raise ValueError(f"`delta` must be in [0, 1); got {delta}.")
     half = (1 - confidence) / 2
-    best = 0.0
+    first, second = np.sort(first), np.sort(second)
+    best = _by_bands(first, second, half, delta)
     for top, bottom in ((first, second), (second, first)):
-        best = max(best, _by_bands(top, bottom, half, delta))
-        for sign in (1.0, -1.0):
-            # Four pairs of direction and tail share the other half.
-            best = max(best, _by_ranks(np.sort(sign * top), np.sort(sign * bottom), half / 4, delta))
+        # Four pairs of direction and tail share the other half; signs turn an order around.
+        best = max(best, _by_ranks(top, bottom, half / 4, delta))
+        best = max(best, _by_ranks(-top[::-1], -bottom[::-1], half / 4, delta))
     return best
 
 
@@ -207,14 +208,21 @@ def _check(confidence: float) -> None:
 
 def _lower(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
     """Clopper-Pearson: P(true share < bound) <= level."""
-    bound = betaincinv(np.maximum(hits, 1), trials - hits + 1, level)
-    return np.asarray(np.where(hits > 0, bound, 0.0), dtype=np.float64)
+    found = [_share_bound(count, trials - count + 1, level) if count else 0.0 for count in hits.ravel().tolist()]
+    return np.array(found, dtype=np.float64).reshape(hits.shape)
 
 
 def _upper(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
     """Clopper-Pearson: P(true share > bound) <= level; also that of the share beyond order statistic hits + 1."""
-    bound = betaincinv(hits + 1, np.maximum(trials - hits, 1), 1 - level)
-    return np.asarray(np.where(hits < trials, bound, 1.0), dtype=np.float64)
+    counts = hits.ravel().tolist()
+    found = [_share_bound(count + 1, trials - count, 1 - level) if count < trials else 1.0 for count in counts]
+    return np.array(found, dtype=np.float64).reshape(hits.shape)
+
+
+@lru_cache(maxsize=2**16)
+def _share_bound(a: int, b: int, level: float) -> float:
+    """The `level` quantile of Beta(a, b): documents of an audit ask for the same few hundred."""
+    return float(betaincinv(a, b, level))
 
 
 def _log_ratio(top: Floats, bottom: Floats, delta: float) -> float:
@@ -222,21 +230,30 @@ def _log_ratio(top: Floats, bottom: Floats, delta: float) -> float:
     return float(np.log(np.maximum((top - delta) / bottom, 1.0)).max())
 
 
-def _by_bands(top: Floats, bottom: Floats, level: float, delta: float) -> float:
-    """Both tails at all thresholds; `level` serves both directions, because each band is two-sided."""
-    width_top = math.sqrt(math.log(4 / level) / (2 * len(top)))
-    width_bottom = math.sqrt(math.log(4 / level) / (2 * len(bottom)))
-    at = np.unique(np.concatenate([top, bottom]))
-    upto_top = np.searchsorted(np.sort(top), at, side="right") / len(top)
-    upto_bottom = np.searchsorted(np.sort(bottom), at, side="right") / len(bottom)
-    lower = _log_ratio(upto_top - width_top, upto_bottom + width_bottom, delta)
-    return max(lower, _log_ratio(1 - upto_top - width_top, 1 - upto_bottom + width_bottom, delta))
+def _by_bands(first: Floats, second: Floats, level: float, delta: float) -> float:
+    """Both tails at all thresholds, both directions, because each band is two-sided; both arms sorted."""
+    at = np.concatenate([first, second])
+    arms = []
+    for arm in (first, second):
+        upto = np.searchsorted(arm, at, side="right") / len(arm)
+        arms.append((upto, math.sqrt(math.log(4 / level) / (2 * len(arm)))))
+    best = 0.0
+    for (top, wide), (bottom, width) in (arms, arms[::-1]):
+        best = max(best, _log_ratio(top - wide, bottom + width, delta))
+        best = max(best, _log_ratio(1 - top - wide, 1 - bottom + width, delta))
+    return best
+
+
+@lru_cache(maxsize=4096)
+def _ranks(n: int) -> NDArray[np.int64]:
+    """0, 1, 2, 4, ... and the last."""
+    return np.unique(np.minimum(np.append(0, 2 ** np.arange(n.bit_length())), n - 1))
 
 
 def _by_ranks(top: Floats, bottom: Floats, level: float, delta: float) -> float:
     """The lower tail, strictly below order statistics of `bottom`; both arms sorted."""
     n = len(bottom)
-    beyond = np.unique(np.minimum(np.append(0, 2 ** np.arange(n.bit_length())), n - 1))
+    beyond = _ranks(n)
     each = level / (2 * len(beyond))
     hits = np.searchsorted(top, bottom[beyond], side="left")
     return _log_ratio(_lower(hits, len(top), each), _upper(beyond, n, each), delta)

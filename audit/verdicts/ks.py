@@ -31,6 +31,11 @@ class KSTable:
     log10_p: NDArray[np.float64]
     """Exact without ties, conservative with them; 0 where an arm is empty."""
 
+    def at(self, row: int) -> KSTable:
+        """Of one document."""
+        one = slice(row, row + 1)
+        return KSTable(self.n_with[one], self.n_without[one], self.distance[one], self.log10_p[one])
+
 
 @njit(cache=True, nogil=True)
 def _distances(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,12 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.statistics import equations
+from ksdp.audit.statistics import one_by_one as fits_module
 from ksdp.audit.statistics import same_rows as places_of_rows
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.one_by_one import MOST_ROUNDS, SETTLED, fitted
+from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, fitted
 from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
@@ -67,17 +69,27 @@ def units(made: TermNumbers) -> np.ndarray:
     return np.concatenate([wide.ravel(), 1.0 / np.sqrt(np.square(made.scalars).sum(axis=0))])
 
 
-def plainly(made: TermNumbers, apart: np.ndarray, rounds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Parts, what is left and the terms, all in units, by loops over documents."""
+def plainly(
+    made: TermNumbers, apart: np.ndarray, marks: Sequence[float], shares: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Parts, what is left and the terms, all in units, by loops over documents; with shares they have bounds.
+
+    It ends after as many rounds as there are marks, or where one changes no more than its mark.
+    """
     by = units(made)
     terms, left = made.written() * by, apart * by
     parts = np.zeros(len(terms))
-    for _ in range(rounds):
+    for mark in marks:
+        before = parts.copy()
         for i, a in enumerate(terms):
             if a @ a > 0:
-                step = (a @ left) / (a @ a)
-                parts[i] += step
-                left = left - step * a
+                new = parts[i] + (a @ left) / (a @ a)
+                if shares is not None:
+                    new = np.clip(new, -shares[i], 1 - shares[i])
+                left = left - (new - parts[i]) * a
+                parts[i] = new
+        if np.linalg.norm(parts - before) <= mark * np.linalg.norm(parts):
+            break
     return parts, left, terms
 
 
@@ -94,16 +106,23 @@ def used_by(made: TermNumbers) -> tuple[np.ndarray, np.ndarray]:
     return columns, np.concatenate([wide[:, columns].ravel(), np.arange(wide.size, made.entries)])
 
 
+def nobody() -> tuple[np.ndarray, np.ndarray]:
+    raise AssertionError("these documents have settled")
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, rounds: int) -> None:
+@pytest.mark.parametrize("settled", [0.5, 0.05, 0.005])
+def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled: float, monkeypatch) -> None:
+    monkeypatch.setattr(fits_module, "SETTLED", settled)
     made = numbers_of(kind, rows())
     held = np.random.default_rng(2).random(30) < 0.4
-    apart = made.summed(held - 0.4)
-    parts, left, terms = plainly(made, apart, rounds)
+    shares = np.random.default_rng(6).uniform(0.2, 0.6, 30)
+    apart = made.summed(held - shares)
+    parts, left, terms = plainly(made, apart, [settled] * 20, shares)
+    assert ((parts == -shares) | (parts == 1 - shares)).any()
     columns, at = used_by(made)
     assert len(columns) < 40
-    fit = fitted(made, columns, apart[at], None, rounds, 0.0)
+    fit = fitted(made, columns, apart[at], shares, nobody)
     np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-5)
     assert fit.said[3] == 0.0 or kind == "pd-pca"
     # Others have no part of their own in the sums.
@@ -119,14 +138,45 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, rounds:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_the_end_it_is_least_squares(kind: str) -> None:
+def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str, monkeypatch) -> None:
+    made, shares = numbers_of(kind, rows(share=0.4)), np.full(30, 0.4)
+    apart = made.summed((np.arange(30) % 3 == 0) - shares)
+    columns, at = used_by(made)
+    had = [plainly(made, apart, [-1.0] * rounds, shares)[0] for rounds in range(30)]
+    changes = [np.linalg.norm(now - before) / np.linalg.norm(now) for before, now in itertools.pairwise(had)]
+    first = 6
+    assert min(changes[:first]) > changes[first]
+    asked = []
+
+    def begin() -> tuple[np.ndarray, np.ndarray]:
+        asked.append(True)
+        return np.zeros(30), apart[at]
+
+    monkeypatch.setattr(fits_module, "SETTLED", 0.6 * changes[first])
+    for slow, patience, anew in ((first, first + 1, False), (first, first, True), (first + 1, first + 1, True)):
+        monkeypatch.setattr(fits_module, "SLOW", slow)
+        monkeypatch.setattr(fits_module, "PATIENCE", patience)
+        fitted(made, columns, apart[at], shares, begin)
+        assert bool(asked) == anew
+        asked.clear()
+
+
+def freely(made: TermNumbers, apart: np.ndarray, start: np.ndarray, monkeypatch, rounds: int, mark: float):
+    """A fit of documents that begin with something at once, without bounds."""
+    for name, value in {"SLOW": 0, "PATIENCE": 0, "MOST_ROUNDS": rounds, "FREELY": mark}.items():
+        monkeypatch.setattr(fits_module, name, value)
+    columns, at = used_by(made)
+    return fitted(made, columns, np.zeros(len(at)), np.full(len(start), 0.4), lambda: (start, apart[at]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
     made = numbers_of(kind, rows(12, share=0.4))
     apart = made.summed(np.arange(12) % 2 - 0.5) + np.random.default_rng(3).normal(0, 1e-3, made.entries)
-    columns, at = used_by(made)
     terms = made.written() * units(made)
     wanted = np.linalg.lstsq(terms.T, apart * units(made), rcond=None)[0]
     seen = np.square(terms).sum(axis=1) > 0
-    found = fitted(made, columns, apart[at], None, 3000, 0.0).said
+    found = freely(made, apart, np.zeros(12), monkeypatch, 3000, 0.0).said
     parts = found / (1 - np.abs(found))
     # Terms of the documents of a PD-SVD add up to 0, so that only what is explained is the same.
     np.testing.assert_allclose(terms[seen].T @ parts[seen], terms[seen].T @ wanted[seen], atol=2e-3)
@@ -134,30 +184,28 @@ def test_in_the_end_it_is_least_squares(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_documents_are_gone_through_until_a_round_changes_little(kind: str) -> None:
+def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monkeypatch) -> None:
     made = numbers_of(kind, rows(share=0.4))
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
-    columns, at = used_by(made)
-    had = [plainly(made, apart, rounds)[0] for rounds in range(MOST_ROUNDS + 1)]
+    had = [plainly(made, apart, [-1.0] * rounds)[0] for rounds in range(MOST_ROUNDS + 1)]
     changes = [np.linalg.norm(now - before) / np.linalg.norm(now) for before, now in itertools.pairwise(had)]
-    wanted = next((number for number, change in enumerate(changes, start=1) if change <= SETTLED), MOST_ROUNDS)
+    wanted = next((number for number, change in enumerate(changes, start=1) if change <= FREELY), MOST_ROUNDS)
     assert wanted > 3
-    found = fitted(made, columns, apart[at]).said
-    np.testing.assert_array_equal(found, fitted(made, columns, apart[at], None, wanted, 0.0).said)
-    assert (found != fitted(made, columns, apart[at], None, wanted - 1, 0.0).said).any()
+    found = freely(made, apart, np.zeros(30), monkeypatch, MOST_ROUNDS, FREELY).said
+    np.testing.assert_array_equal(found, freely(made, apart, np.zeros(30), monkeypatch, wanted, 0.0).said)
+    assert (found != freely(made, apart, np.zeros(30), monkeypatch, wanted - 1, 0.0).said).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_begins_with_something_goes_on_from_there(kind: str) -> None:
+def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) -> None:
     """As if it had come from rounds before; what it is handed stays as it is."""
     made = numbers_of(kind, rows())
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
-    columns, at = used_by(made)
-    start, _, _ = plainly(made, apart, 2)
-    wanted = fitted(made, columns, apart[at], None, 5, 0.0).said
-    left = (apart - made.summed(start))[at]
+    start, _, _ = plainly(made, apart, [-1.0] * 2)
+    wanted = freely(made, apart, np.zeros(30), monkeypatch, 5, 0.0).said
     before = start.copy()
-    np.testing.assert_allclose(fitted(made, columns, left, start, 3, 0.0).said, wanted, atol=2e-5)
+    found = freely(made, apart - made.summed(start), start, monkeypatch, 3, 0.0).said
+    np.testing.assert_allclose(found, wanted, atol=2e-5)
     np.testing.assert_array_equal(start, before)
 
 
