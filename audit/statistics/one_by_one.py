@@ -24,6 +24,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_units import Units, units_of
 
 __all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted"]
 
@@ -32,18 +33,6 @@ SETTLED = 0.02
 MOST_ROUNDS = 64
 MOST_PAIRS = 2**25
 """Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Units:
-    """What a number of each sum is divided by: one factor a column, one a row, one a single number."""
-
-    columns: Floats
-    """Reciprocals, shape (d,); 0 where nobody has an entry."""
-    rows: Floats
-    """Shape (r,)."""
-    single: Floats
-    """Shape (s,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +67,7 @@ class Fitted:
     """Of each of them, between -1 and 1, shape (n,); 0 where it adds nothing."""
     columns: NDArray[Any]
     """Columns of the sums that one of them has an entry in, ascending."""
-    _units: _Units
+    _units: Units
     _left: _Left
 
     def of(self, others: TermNumbers) -> Floats:
@@ -106,13 +95,8 @@ def fitted(
     start : what documents begin with, shape (n,); 0 where it is left out. `apart` is what that leaves of the sums.
     rounds : at most
     settled : part of what documents have that the last round changes, at most
-
-    Notes
-    -----
-    The units: the variance of w x_j is about that of a column times that of a row, so that a number's deviation is
-    the product of two factors, and products of documents with topics need not be taken for each row apart.
     """
-    units = _units_of(made)
+    units = units_of(made)
     scaled = _scaled(made, columns, units)
     wide = len(units.rows) * len(columns)
     rows = apart[:wide].reshape(-1, len(columns)) * units.columns[columns] * units.rows[:, None]
@@ -134,19 +118,7 @@ def _between(found: Floats) -> Floats:
     return np.asarray(found / (1.0 + np.abs(found)))
 
 
-def _units_of(made: TermNumbers) -> _Units:
-    columns, rows = np.zeros(made.rows.shape[1]), np.zeros(made.weights.shape[1])
-    _add_squares(*arrays_of(made.rows), made.weights, columns, rows)
-    total, single = float(rows.sum()), np.square(made.scalars).sum(axis=0)
-    return _Units(_one_over_root(columns), np.sqrt(total) * _one_over_root(rows), _one_over_root(single))
-
-
-def _one_over_root(squares: Floats) -> Floats:
-    found = np.zeros(len(squares))
-    return np.divide(1.0, np.sqrt(squares), out=found, where=squares > np.finfo(np.float64).tiny)
-
-
-def _scaled(made: TermNumbers, columns: NDArray[Any], units: _Units) -> _Scaled:
+def _scaled(made: TermNumbers, columns: NDArray[Any], units: Units) -> _Scaled:
     indptr, indices, data = arrays_of(made.rows)
     place = np.zeros(made.rows.shape[1], np.int32)
     place[columns] = np.arange(len(columns), dtype=np.int32)
@@ -184,21 +156,6 @@ def _gone_through(scaled: _Scaled, left: _Left, parts: Floats, *, move: bool) ->
     about = scaled.weights, scaled.scalars, scaled.sizes
     _round(scaled.csr, about, scaled.pairs, (left.panel, left.single, left.across), parts, move, found)
     return found
-
-
-@njit(cache=True, nogil=True)
-def _add_squares(indptr: Any, indices: Any, data: Any, weights: Any, columns: Any, rows: Any) -> None:
-    """Sums of squares of w x over documents: those of each column, and of each row."""
-    for i in range(weights.shape[0]):
-        size, total = 0.0, 0.0
-        for r in range(weights.shape[1]):
-            total += weights[i, r] * weights[i, r]
-        for at in range(indptr[i], indptr[i + 1]):
-            square = data[at] * data[at]
-            size += square
-            columns[indices[at]] += square * total
-        for r in range(weights.shape[1]):
-            rows[r] += weights[i, r] * weights[i, r] * size
 
 
 @njit(cache=True, nogil=True)

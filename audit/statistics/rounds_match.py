@@ -32,6 +32,7 @@ from ksdp.audit.statistics.round_terms import (
     sweep_terms,
 )
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
+from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.terms import Additive, solved_for
 
 __all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch"]
@@ -50,7 +51,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 6
+    version: int = 7
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -98,7 +99,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 6
+    version: int = 7
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -150,7 +151,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 4
+    version: int = 5
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
@@ -184,8 +185,12 @@ class BlockSumsMatch:
 
 
 def _many(pool: Pool, entries: int) -> bool:
-    """Whether filters are approached by steps: the same in every run, whoever is looked at."""
-    return not solved_for(min(pool.drawn.shape[0], MOST_ROWS), entries)
+    """Whether documents are described by their numbers: the same in every run, whoever is looked at.
+
+    Where exact sums are solved for document by document, and where filters are approached by steps.
+    """
+    rows = min(pool.drawn.shape[0], MOST_ROWS)
+    return (_exact(pool) and few_enough(rows)) or not solved_for(rows, entries)
 
 
 def _mean_of_all(mean: Floats, pool: Pool) -> Floats:

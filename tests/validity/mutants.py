@@ -33,6 +33,7 @@ MATCH = ("tests/audit/statistics/test_match.py",)
 STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
+SOLVED = "tests/audit/statistics/test_solved_parts.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
 FIRST_ROUND = "tests/audit/statistics/test_first_round.py"
 RELEASES = ("tests/audit/statistics/test_releases_match.py", FIRST_ROUND)
@@ -825,7 +826,7 @@ MUTANTS: list[Mutant] = [
         ("if left is not None:\n            unknown, shares, turned = *left, None", "if False:\n            pass"),
         ("said = np.full(len(documents), RULED_OUT)", "said = np.zeros(len(documents))"),
         ("said[~may] = RULED_OUT", "pass"),
-        ("narrow.summed(shares + start), start)", "narrow.summed(shares))"),
+        ("narrow.summed(shares + start), start, 0", "narrow.summed(shares), start, 0"),
         ("start = made.along(direction) - usual", "start = made.along(direction)"),
         ("return before & possible(", "return possible("),
         ("np.where(_left_before(documents), found.said[places], RULED_OUT)", "found.said[places]"),
@@ -839,10 +840,13 @@ MUTANTS: list[Mutant] = [
             "if known.exact and isinstance(made, TermNumbers)",
             "if known.possible and isinstance(made, TermNumbers)",
         ),
-        ("< MORE * made.rows.shape[0]", "< 0"),
-        ("sums[at] - narrow.summed(shares", "sums[: len(at)] - narrow.summed(shares"),
+        (">= MORE * made.rows.shape[0]", ">= 0"),
+        ("start, 0 if solved else", "start, 1 if solved else"),
+        ("few_enough(made.rows.shape[0])", "False"),
+        ("sums[at] - narrow.summed(shares +", "sums[: len(at)] - narrow.summed(shares +"),
+        ("sums[at] - narrow.summed(shares), shares", "sums[at], shares"),
         ("or pairs > MOST_PAIRS", ""),
-        tests=(*ROUNDS, ONE_BY_ONE, *KEPT),
+        tests=(*ROUNDS, ONE_BY_ONE, SOLVED, *KEPT),
     ),
     *_of(
         "audit/statistics/one_by_one.py",
@@ -857,11 +861,33 @@ MUTANTS: list[Mutant] = [
         ("known = weights[i, r], known and same[r]", "known = weights[i, r], known"),
         ("inner -= numbers[i, u] * (products[i, u] + left[a])", "pass"),
         ("total += scalars[i, s] * scalars[i, s]", "pass"),
-        ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
         ("found[i] = parts[i] + step", "found[i] = step"),
         ("apart[columns] = units.columns[columns]", "apart[:] = 1.0"),
         ("found / (1.0 + np.abs(found))", "found"),
         tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/statistics/term_units.py",
+        ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
+        ("rows[r] += weights[i, r] * weights[i, r] * size", "rows[r] += weights[i, r] * weights[i, r]"),
+        ("np.sqrt(total) * _one_over_root(rows)", "_one_over_root(rows)"),
+        tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/statistics/solved_parts.py",
+        ("documents <= MOST_SOLVED", "documents < MOST_SOLVED"),
+        ("documents <= MOST_SOLVED", "False"),
+        ("now / np.square(lengths), rounding)", "1e-5 * np.ones(len(gram)), rounding)"),
+        ("np.clip(shares + found, 0.0, 1.0)", "shares"),
+        ("if not now < _LESS * before:", "if True:"),
+        ("rounding = 64.0 * rounding", "pass"),
+        ("found = scalars @ scalars.T", "found = 0.0 * (scalars @ scalars.T)"),
+        ("0.5 * numbers @ form", "numbers @ form"),
+        ("left += between", "pass"),
+        ("left *= mine @ mine.T", "pass"),
+        ("apart * np.square(factors)", "apart * factors"),
+        ("gram /= lengths[:, None]", "pass"),
+        tests=(SOLVED,),
     ),
     *_of(
         "audit/statistics/same_rows.py",
