@@ -14,9 +14,10 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted
+from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, with_parts
 from ksdp.audit.statistics.ruled_out import Possible
 from ksdp.audit.statistics.same_rows import same_rows
+from ksdp.audit.statistics.solved_parts import few_enough, solved_parts
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Additive, filtered
 
@@ -204,12 +205,19 @@ def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
 
 
 def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | None:
-    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many."""
+    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
+
+    Where they are few the equations are solved for all of them (`solved_parts`), however few the numbers are.
+    """
     pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
-    used = _columns(made)
-    if len(used) * made.weights.shape[1] < MORE * made.rows.shape[0] or pairs > MOST_PAIRS:
+    used, solved = _columns(made), few_enough(made.rows.shape[0])
+    enough = solved or len(used) * made.weights.shape[1] >= MORE * made.rows.shape[0]
+    if not enough or pairs > MOST_PAIRS:
         return None
     narrow, at = narrowed = _narrowed(made, used)
+    if solved:
+        parts = solved_parts(narrow, sums[at] - narrow.summed(shares), shares)
+        return with_parts(made, used, sums[at] - narrow.summed(shares + parts), parts)
 
     def begin() -> tuple[Floats, Floats]:
         direction, usual = _narrowly(made, narrowed, shares, sums, 0.0, entries)

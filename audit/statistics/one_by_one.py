@@ -27,8 +27,9 @@ from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted"]
+__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted", "with_parts"]
 
 SETTLED = 0.005
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""
@@ -42,18 +43,6 @@ MOST_ROUNDS = 64
 _NO_BOUNDS = np.zeros((2, 0))
 MOST_PAIRS = 2**25
 """Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Units:
-    """What a number of each sum is divided by: one factor a column, one a row, one a single number."""
-
-    columns: Floats
-    """Reciprocals, shape (d,); 0 where nobody has an entry."""
-    rows: Floats
-    """Shape (r,)."""
-    single: Floats
-    """Shape (s,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +77,7 @@ class Fitted:
     """Of each of them, between -1 and 1, shape (n,); 0 where it adds nothing."""
     columns: NDArray[Any]
     """Columns of the sums that one of them has an entry in, ascending."""
-    _units: _Units
+    _units: Units
     _left: _Left
 
     def of(self, others: TermNumbers) -> Floats:
@@ -113,13 +102,8 @@ def fitted(
     apart : the sums in these columns, less what is expected of them: rows, then the single numbers
     shares : what is expected of each document, shape (n,): b lies between 0 and 1, and is counted from there
     begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `apart`
-
-    Notes
-    -----
-    The units: the variance of w x_j is about that of a column times that of a row, so that a number's deviation is
-    the product of two factors, and products of documents with topics need not be taken for each row apart.
     """
-    units = _units_of(made)
+    units = units_of(made)
     scaled = _scaled(made, columns, units)
     left, parts = _left_of(apart, made, columns, units), np.zeros(len(shares))
     bounds = np.stack([-shares, 1.0 - shares])
@@ -131,7 +115,15 @@ def fitted(
     return Fitted(_between(_gone_through(scaled, left, parts, _NO_BOUNDS)), columns, units, left)
 
 
-def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: _Units) -> _Left:
+def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
+    """The same of documents whose parts are known: `apart` is what these leave of the sums."""
+    units = units_of(made)
+    left = _left_of(apart, made, columns, units)
+    told = _gone_through(_scaled(made, columns, units), left, parts, _NO_BOUNDS)
+    return Fitted(_between(told), columns, units, left)
+
+
+def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: Units) -> _Left:
     """What is left of the sums, in these units."""
     wide = len(units.rows) * len(columns)
     rows = apart[:wide].reshape(-1, len(columns)) * units.columns[columns] * units.rows[:, None]
@@ -156,19 +148,7 @@ def _between(found: Floats) -> Floats:
     return np.asarray(found / (1.0 + np.abs(found)))
 
 
-def _units_of(made: TermNumbers) -> _Units:
-    columns, rows = np.zeros(made.rows.shape[1]), np.zeros(made.weights.shape[1])
-    _add_squares(*arrays_of(made.rows), made.weights, columns, rows)
-    total, single = float(rows.sum()), np.square(made.scalars).sum(axis=0)
-    return _Units(_one_over_root(columns), np.sqrt(total) * _one_over_root(rows), _one_over_root(single))
-
-
-def _one_over_root(squares: Floats) -> Floats:
-    found = np.zeros(len(squares))
-    return np.divide(1.0, np.sqrt(squares), out=found, where=squares > np.finfo(np.float64).tiny)
-
-
-def _scaled(made: TermNumbers, columns: NDArray[Any], units: _Units) -> _Scaled:
+def _scaled(made: TermNumbers, columns: NDArray[Any], units: Units) -> _Scaled:
     indptr, indices, data = arrays_of(made.rows)
     place = np.zeros(made.rows.shape[1], np.int32)
     place[columns] = np.arange(len(columns), dtype=np.int32)
@@ -206,21 +186,6 @@ def _gone_through(scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats) -
     about = scaled.weights, scaled.scalars, scaled.sizes
     go_round(scaled.csr, about, scaled.pairs, (left.panel, left.single, left.across), parts, bounds, found)
     return found
-
-
-@njit(cache=True, nogil=True)
-def _add_squares(indptr: Any, indices: Any, data: Any, weights: Any, columns: Any, rows: Any) -> None:
-    """Sums of squares of w x over documents: those of each column, and of each row."""
-    for i in range(weights.shape[0]):
-        size, total = 0.0, 0.0
-        for r in range(weights.shape[1]):
-            total += weights[i, r] * weights[i, r]
-        for at in range(indptr[i], indptr[i + 1]):
-            square = data[at] * data[at]
-            size += square
-            columns[indices[at]] += square * total
-        for r in range(weights.shape[1]):
-            rows[r] += weights[i, r] * weights[i, r] * size
 
 
 @njit(cache=True, nogil=True)

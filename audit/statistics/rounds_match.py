@@ -32,6 +32,7 @@ from ksdp.audit.statistics.round_terms import (
     sweep_terms,
 )
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
+from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.terms import Additive, solved_for
 
 __all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch"]
@@ -184,8 +185,12 @@ class BlockSumsMatch:
 
 
 def _many(pool: Pool, entries: int) -> bool:
-    """Whether filters are approached by steps: the same in every run, whoever is looked at."""
-    return not solved_for(min(pool.drawn.shape[0], MOST_ROWS), entries)
+    """Whether documents are described by their numbers: the same in every run, whoever is looked at.
+
+    Where exact sums are solved for document by document, and where filters are approached by steps.
+    """
+    rows = min(pool.drawn.shape[0], MOST_ROWS)
+    return (_exact(pool) and few_enough(rows)) or not solved_for(rows, entries)
 
 
 def _mean_of_all(mean: Floats, pool: Pool) -> Floats:

@@ -33,6 +33,7 @@ MATCH = ("tests/audit/statistics/test_match.py",)
 STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
+SOLVED = "tests/audit/statistics/test_solved_parts.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
 FIRST_ROUND = "tests/audit/statistics/test_first_round.py"
 RELEASES = ("tests/audit/statistics/test_releases_match.py", FIRST_ROUND)
@@ -853,10 +854,14 @@ MUTANTS: list[Mutant] = [
             "if known.exact and isinstance(made, TermNumbers)",
             "if known.possible and isinstance(made, TermNumbers)",
         ),
-        ("< MORE * made.rows.shape[0]", "< 0"),
+        (">= MORE * made.rows.shape[0]", ">= 0"),
+        ("few_enough(made.rows.shape[0])", "False"),
         ("fitted(made, used, sums[at]", "fitted(made, used, sums[: len(at)]"),
+        ("with_parts(made, used, sums[at]", "with_parts(made, used, sums[: len(at)]"),
+        ("sums[at] - narrow.summed(shares), shares)\n        return", "sums[at], shares)\n        return"),
+        ("narrow.summed(shares + parts), parts)", "narrow.summed(shares), parts)"),
         ("or pairs > MOST_PAIRS", ""),
-        tests=(*ROUNDS, ONE_BY_ONE, *KEPT),
+        tests=(*ROUNDS, ONE_BY_ONE, SOLVED, *KEPT),
     ),
     *_of(
         "audit/statistics/one_by_one.py",
@@ -868,7 +873,6 @@ MUTANTS: list[Mutant] = [
         ("known = weights[i, r], known and same[r]", "known = weights[i, r], known"),
         ("inner -= numbers[i, u] * (products[i, u] + left[a])", "pass"),
         ("total += scalars[i, s] * scalars[i, s]", "pass"),
-        ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
         ("apart[columns] = units.columns[columns]", "apart[:] = 1.0"),
         ("found / (1.0 + np.abs(found))", "found"),
         tests=(ONE_BY_ONE,),
@@ -883,6 +887,29 @@ MUTANTS: list[Mutant] = [
         ("found[i] = parts[i] + total", "found[i] = total"),
         ("max(found[i], bounds[0, i])", "found[i]"),
         tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/statistics/term_units.py",
+        ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
+        ("rows[r] += weights[i, r] * weights[i, r] * size", "rows[r] += weights[i, r] * weights[i, r]"),
+        ("np.sqrt(total) * _one_over_root(rows)", "_one_over_root(rows)"),
+        tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/statistics/solved_parts.py",
+        ("documents <= MOST_SOLVED", "documents < MOST_SOLVED"),
+        ("documents <= MOST_SOLVED", "False"),
+        ("now / np.square(lengths), rounding)", "1e-5 * np.ones(len(gram)), rounding)"),
+        ("np.clip(shares + found, 0.0, 1.0)", "shares"),
+        ("if not now < _LESS * before:", "if True:"),
+        ("rounding = 64.0 * rounding", "pass"),
+        ("found = scalars @ scalars.T", "found = 0.0 * (scalars @ scalars.T)"),
+        ("0.5 * numbers @ form", "numbers @ form"),
+        ("left += between", "pass"),
+        ("left *= mine @ mine.T", "pass"),
+        ("apart * np.square(factors)", "apart * factors"),
+        ("gram /= lengths[:, None]", "pass"),
+        tests=(SOLVED,),
     ),
     *_of(
         "audit/statistics/same_rows.py",

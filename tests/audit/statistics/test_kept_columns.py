@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
-from ksdp.audit.statistics import equations, terms
+from ksdp.audit.statistics import equations, solved_parts, terms
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
 from ksdp.audit.statistics.equations import RULED_OUT
@@ -216,6 +216,7 @@ def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch
     monkeypatch.setattr(terms, "DENSE", 0)
     if not exact:
         monkeypatch.setattr(equations, "MORE", 1e9)
+        monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     matrix, mechanism = rows(40, 60, seed=4), make_mechanism("pd-svd", {"rank": 2})
     possible = np.arange(40) % 3 == 0
     seen = mechanism.run(Database((sp.csr_array(matrix[:15:3]),)), _rng())
@@ -232,6 +233,7 @@ def test_who_is_left_out_is_left_out_where_nobody_is_by_the_sums(monkeypatch: py
     """Others' documents touch every column, one of which none of the victim's has."""
     monkeypatch.setattr(terms, "DENSE", 0)
     monkeypatch.setattr(equations, "MORE", 1e9)
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     dense = rows(40, 20, seed=4).toarray()
     dense[:, 19] = np.arange(40) >= 30
     matrix, fixed = canonical(sp.csr_array(dense)), canonical(sp.csr_array(_rng().random((6, 20))))

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import equations
+from ksdp.audit.statistics import equations, solved_parts
 from ksdp.audit.statistics import one_by_one as fits_module
 from ksdp.audit.statistics import same_rows as places_of_rows
 from ksdp.audit.statistics import terms as module
@@ -257,16 +257,20 @@ def test_documents_that_databases_are_not_drawn_from_are_told_too(
 
 @pytest.fixture
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows with everybody's fit, one by one; filters are approached, however small."""
+    """Grows with everybody's fit, one by one or all at once; filters are approached, however small."""
     monkeypatch.setattr(module, "DENSE", 0)
-    asked, own = [], equations.fitted
-
-    def counted(*of):
-        asked.append(len(of))
-        return own(*of)
-
-    monkeypatch.setattr(equations, "fitted", counted)
+    asked: list[int] = []
+    for name in ("fitted", "with_parts"):
+        monkeypatch.setattr(equations, name, counted(getattr(equations, name), asked))
     return asked
+
+
+def counted(fit, asked: list[int]):
+    def call(*of):
+        asked.append(len(of))
+        return fit(*of)
+
+    return call
 
 
 def test_a_filter_is_approached_where_sums_are_not_known_to_be_exact(fits: list[int]) -> None:
@@ -302,6 +306,7 @@ def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
     assert len(fits) == 1
     if limit == "numbers":
         monkeypatch.setattr(equations, "MORE", 1e6)
+        monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     else:
         monkeypatch.setattr(equations, "MOST_PAIRS", 3)
     by_steps = statistic.evaluate(Observables(dict(seen)), documents)

@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.statistics import equations
+from ksdp.audit.statistics import equations, solved_parts
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
@@ -205,12 +205,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
-@pytest.mark.parametrize("how", ["solved", "by steps", "one by one"])
+@pytest.mark.parametrize("how", ["all at once", "solved", "by steps", "one by one"])
 def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
     statistic, mechanism, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how != "solved":
         monkeypatch.setattr(module, "DENSE", 0)
+    if how != "all at once":
+        monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     if how == "by steps":
         monkeypatch.setattr(equations, "MORE", np.inf)
     matrix, mine = rows(), held()
@@ -230,6 +232,7 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
 def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
     monkeypatch.setattr(equations, "MORE", np.inf)
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     monkeypatch.setattr(module, "WORK", 2**40)
     monkeypatch.setattr(module, "MOST_STEPS", 3000)
     monkeypatch.setattr(module, "SHRINK", 1e-3)
@@ -268,6 +271,7 @@ def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pyte
         return own(made, apart, ridge, steps)
 
     monkeypatch.setattr(equations, "MORE", np.inf)
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     monkeypatch.setattr(module, "approached", counted)
     for name, value in {
         "DENSE": 0,

@@ -1,0 +1,131 @@
+"""Who was in, where exact sums are announced of a few documents: what their equations say, solved.
+
+Of sums Z = sum of b_i a_i, every number in units of its deviation, A A^T b = A Z (a document a row of A) has as
+many unknowns as there are documents. Its matrix is small where these are few, and is made of a few products: the
+terms of a row are w (x - q B), so that those of two documents have the product
+
+    w_x w_y (<x, y> - q_x <B, y> - q_y <B, x> + q_x B B^T q_y).
+
+Every document counts as one of length 1. Otherwise what large ones add is all that the first steps of an
+approximation look at, or that a ridge of the mean variance leaves, and small ones, whom the same equations tell
+apart, seem hidden.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_units import Units, units_of
+
+__all__ = ["few_enough", "products_of_terms", "solved_parts"]
+
+MOST_SOLVED = 2048
+"""Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
+that."""
+_ROUNDING = 2.0**-52
+"""Of the squares that products of terms are differences of; times the documents, as sums of as many round."""
+_RAISED = 8
+_AGAIN = 4
+_LESS = 0.1
+"""Of what was thought to be lost, below which parts are solved for once more."""
+_SINGLE = 2.0**-48
+"""Squared: what single precision loses of a number."""
+_SPARSE = 0.05
+"""Part of the entries that are there, below which products of documents are those of sparse rows."""
+
+
+def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Floats:
+    """The parts that leave least of sums, shape (n,); about 0 of documents that add hardly anything.
+
+    Parameters
+    ----------
+    made : the documents' terms
+    apart : the sums less what is expected of them, shape (entries,)
+    shares : how likely each is in, shape (n,)
+
+    Notes
+    -----
+    With parts normal of variance p (1 - p), and what single precision loses of announced numbers normal too, it is
+    what is expected of the parts: least squares by the normal equations with the ridge that this gives (Golub and
+    Van Loan, Matrix Computations, sections 5.3 and 6.1). How much is lost depends on who was in: where large
+    documents turn out not to have been, it is solved once more.
+    """
+    units = units_of(made)
+    factors, plain = units.written(), TermNumbers.plain(made.rows, made.weights, made.scalars)
+    varied = max(float((shares * (1.0 - shares)).mean()), 1e-3)
+
+    def lost(likely: Floats) -> float:
+        """What single precision loses of the run's numbers, squared, over the variance of parts."""
+        return _SINGLE * float(np.square(plain.summed(likely) * factors).mean()) / varied
+
+    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        gram, squares = products_of_terms(made, units)
+        right = made.along(apart * np.square(factors))
+        sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares
+        lengths = np.sqrt(np.where(sizes > rounding, sizes, np.inf))
+        gram /= lengths
+        gram /= lengths[:, None]
+        rounding /= np.square(lengths)
+        before, now = np.inf, lost(shares)
+        for _ in range(_AGAIN):
+            factor = _factor(gram, now / np.square(lengths), rounding)
+            found = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
+            before, now = now, lost(np.clip(shares + found, 0.0, 1.0))
+            if not now < _LESS * before:
+                break
+    return found
+
+
+def few_enough(documents: int) -> bool:
+    """Whether equations of so many documents are solved for all of these at once."""
+    return documents <= MOST_SOLVED
+
+
+def _factor(gram: Floats, ridge: Floats, rounding: Floats) -> Any:
+    """Cholesky's, of a matrix with 1 and a ridge in its diagonal, raised by rounding until there is one.
+
+    Each document by itself, where numbers are too large to be multiplied.
+    """
+    for _ in range(_RAISED):
+        gram[np.diag_indices_from(gram)] = 1.0 + ridge + rounding
+        try:
+            return cast(Any, scipy.linalg.cho_factor(gram, check_finite=False))
+        except scipy.linalg.LinAlgError:
+            rounding = 64.0 * rounding
+    return cast(Any, scipy.linalg.cho_factor(np.eye(len(gram)), check_finite=False))
+
+
+def products_of_terms(made: TermNumbers, units: Units) -> tuple[Floats, Floats]:
+    """Products of documents' terms with one another, in these units, shape (n, n); and how large numbers are
+    that each one's own is the difference of, shape (n,)."""
+    rows = sp.csr_array(made.rows.multiply(units.columns[None, :]))
+    n, wide = rows.shape
+    few = rows.nnz < _SPARSE * n * wide
+    laid = rows if few else rows.toarray()
+    basis, weights, scalars = made.basis * units.columns, made.weights * units.rows, made.scalars * units.single
+    between, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
+    form = basis @ basis.T
+    found = scalars @ scalars.T
+    squares = np.square(weights).sum(axis=1) * between.diagonal() + np.square(scalars).sum(axis=1)
+    left = np.empty_like(found)
+    patterns, which = np.unique(made.taken, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        mine = weights[:, which.ravel() == number]
+        numbers = np.ascontiguousarray(made.numbers[:, pattern])
+        half = 0.5 * numbers @ form[np.ix_(pattern, pattern)] - across[:, pattern]
+        np.matmul(np.hstack([numbers, half]), np.hstack([half, numbers]).T, out=left)
+        left += between
+        left *= mine @ mine.T
+        found += left
+    return found, np.maximum(squares, found.diagonal())
+
+
+def _dense(turned: Any, few: bool) -> Any:
+    return turned.toarray() if few else turned

@@ -1,0 +1,143 @@
+"""Equations solved for all documents at once: against terms written out, and rows of very different sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.statistics import equations, solved_parts
+from ksdp.audit.statistics import terms as module
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.one_by_one import SETTLED
+from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.solved_parts import products_of_terms
+from ksdp.audit.statistics.solved_parts import solved_parts as solve
+from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_units import units_of
+from ksdp.audit.verdicts.ks import ks_table
+
+COINS = np.random.default_rng(0)
+KINDS = ("pd-nmf", "pd-svd", "pd-pca")
+CASES = [
+    (SumsMatch(), PDNMF(rank=3, sweeps=5, tolerance=0.0)),
+    (BlocksMatch(), PDSVD(rank=3)),
+    (BlockSumsMatch(), PDSVD(rank=3, reveal_sigma=True)),
+    (BlocksMatch(), PDPCA(rank=3)),
+]
+
+
+def rows(n: int = 30, d: int = 40, share: float = 0.3) -> sp.csr_array:
+    """Documents without entries in the last columns; the fourth has none at all."""
+    rng = np.random.default_rng(1)
+    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < share)
+    matrix[:, -5:] = matrix[3] = 0
+    return sp.csr_array(matrix, dtype=np.float64)
+
+
+def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
+    if kind == "pd-nmf":
+        return sweep_numbers(matrix, PDNMF(rank=3, sweeps=3).run(Database((matrix,)), COINS)["topics"])
+    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
+    seen = mechanism.run(Database((matrix[::2],)), COINS)
+    return block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
+def test_products_of_terms_are_those_of_terms_written_out(kind: str, share: float) -> None:
+    made = numbers_of(kind, rows(share=share))
+    units = units_of(made)
+    terms = made.written() * units.written()
+    found, squares = products_of_terms(made, units)
+    np.testing.assert_allclose(found, terms @ terms.T, atol=1e-12 * np.abs(found).max())
+    plain = np.square(made.weights * units.rows).sum(axis=1) * np.square(made.rows.toarray() * units.columns).sum(
+        axis=1
+    )
+    plain += np.square(made.scalars * units.single).sum(axis=1)
+    np.testing.assert_allclose(squares, np.maximum(plain, found.diagonal()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_are_what_is_expected_of_normal_ones(kind: str) -> None:
+    """Of parts of one variance and numbers that lose one variance, by the covariance of numbers."""
+    made = numbers_of(kind, rows())
+    shares = np.full(30, 0.4)
+    apart = made.summed((np.arange(30) % 3 == 0) - shares)
+    factors = units_of(made).written()
+    terms = made.written() * factors
+    whole = np.concatenate(
+        [(made.weights * shares[:, None]).T @ made.rows.toarray(), (shares @ made.scalars)[None]], axis=None
+    )
+    lost = 2.0**-48 * np.square(whole * factors).mean() / 0.24
+    wanted = terms @ np.linalg.solve(terms.T @ terms + lost * np.eye(len(whole)), apart * factors)
+    found = solve(made, apart, shares)
+    assert found[3] == 0.0 or kind == "pd-pca"
+    np.testing.assert_allclose(terms.T @ found, terms.T @ wanted, atol=1e-4 * np.abs(terms.T @ wanted).max())
+    assert kind != "pd-nmf" or np.abs(found - wanted).max() < 1e-3
+
+
+@pytest.mark.parametrize("sizes", ["lognormal", "one huge", "copies"])
+@pytest.mark.parametrize(("statistic", "mechanism"), CASES)
+def test_small_rows_are_told_as_well_as_large_ones(statistic, mechanism, sizes: str) -> None:
+    rng = np.random.default_rng(5)
+    matrix = rng.gamma(2.0, 1.0, (120, 8)) @ rng.gamma(0.5, 1.0, (8, 50)) + rng.random((120, 50))
+    if sizes == "lognormal":
+        matrix *= np.exp(rng.normal(size=(120, 1)))
+    elif sizes == "one huge":
+        matrix[3] *= 1e6
+    else:
+        matrix[60:] = matrix[:60]
+    held = np.isin(np.arange(120), rng.choice(60, 20, replace=False))
+    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
+    stored = Observables({name: np.float32(a).astype(np.float64) for name, a in seen.items()})
+    documents = Documents(sp.csr_array(matrix), pool=Pool(sp.csr_array(matrix), 20 / 120, mechanism=mechanism))
+    found = statistic.evaluate(stored, documents)
+    assert np.isfinite(found).all()
+    if sizes == "copies":  # each as likely as its copy
+        np.testing.assert_allclose(found[:60], found[60:], atol=0.1)
+        found, held = found[:60], held[:60]
+    distance = ks_table(found[None].astype(np.float32), held[None]).distance[0]
+    assert distance > 0.9
+    for places in ([7], [3, 59, 12]):
+        alone = statistic.evaluate(Observables(dict(stored)), documents.at(np.array(places)))
+        np.testing.assert_array_equal(alone[: len(found)], statistic.evaluate(stored, documents)[places])
+
+
+def test_many_documents_are_approached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who are too many to be solved for are fitted as before; and both say who was in."""
+    statistic, mechanism = CASES[0]
+    matrix = sp.csr_array(np.random.default_rng(2).random((60, 40)))
+    seen = mechanism.run(Database((sp.csr_array(matrix[:20]),)), COINS)
+    documents = Documents(matrix, pool=Pool(matrix, 1 / 3, mechanism=mechanism))
+    monkeypatch.setattr(module, "DENSE", 0)
+    for most, other in ((60, "fitted"), (59, "with_parts")):
+        monkeypatch.setattr(solved_parts, "MOST_SOLVED", most)
+        with monkeypatch.context() as only:
+            only.setattr(equations, other, None)
+            found = statistic.evaluate(Observables(dict(seen)), documents)
+        assert np.median(found[:20]) > np.median(found[20:]) + 10 * SETTLED
+
+
+@pytest.mark.parametrize(("statistic", "mechanism"), CASES)
+def test_one_document_or_two(statistic, mechanism) -> None:
+    matrix = sp.csr_array(np.random.default_rng(2).random((9, 12)))
+    seen = mechanism.run(Database((sp.csr_array(matrix[:5]),)), COINS)
+    for few in (1, 2):
+        pool = Pool(sp.csr_array(matrix[:few]), 0.5, sp.csr_array(matrix[few:5]), mechanism)
+        assert np.isfinite(statistic.evaluate(Observables(dict(seen)), Documents(matrix[:few], pool=pool))).all()
+
+
+def test_what_rounding_makes_singular_is_solved_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies share what they explain, and do not each take all of it, though far less is added than they need."""
+    monkeypatch.setattr(solved_parts, "_ROUNDING", 1e-24)
+    monkeypatch.setattr(solved_parts, "_SINGLE", 0.0)
+    made = numbers_of("pd-nmf", sp.csr_array(np.tile(np.random.default_rng(2).random((4, 12)), (10, 1))))
+    apart = made.summed(np.tile([1.0, 0.0, 0.5, 0.25], 10))
+    found = made.summed(solve(made, apart, np.full(40, 0.5)))
+    np.testing.assert_allclose(found, apart, atol=0.05 * np.abs(apart).max())
