@@ -53,6 +53,9 @@ EARLY = {0.1: 0.1, 0.3: 0.1, 1.0: 0.8}
 is decided by little of it, and the last look's bands are within a hundredth of those of all of it."""
 _LARGE = 10**7
 """Documents that may be in, times runs: below, nobody waits."""
+_PLAIN = 20
+"""Numbers that a run without noise announces for each of its documents, from which on most leak plainly by what it
+ends with: those whose terms are not all in the support of V, or T, were not in."""
 FEWEST_WITH = 8
 """Runs with a document at the first look, below which hardly anything is decided."""
 
@@ -88,17 +91,22 @@ def decides_on_the_way(rule: DecisionSpec) -> bool:
     return rule.stopping == "planned" and rule.margin > 0 and not rule.joint
 
 
-def early_looks_pay(spec: Spec, design: Design, statistics: Sequence[Statistic]) -> bool:
+def early_looks_pay(spec: Spec, design: Design, statistics: Sequence[Statistic], numbers: float = 0.0) -> bool:
     """Whether an audit whose spec leaves its looks open decides early, too: by sizes alone, never by a machine.
 
     Where every round is opened most documents are decided by a tenth of the runs, and the filters of rounds cost
-    most of an audit. A look must be able to decide somebody, and what a spec asks for must go with looks.
+    most of an audit. By what a run ends with they are, too, where it is exact and many numbers a document: small
+    parties, long vocabularies. A look must be able to decide somebody, and what a spec asks for go with looks.
+
+    Parameters
+    ----------
+    numbers : exact ones that a run announces, for each document in it; 0 where they have noise
     """
     few = min(design.share, 1 - design.share) * design.runs * min(EARLY) < FEWEST_WITH
     apart = spec.certificate is None and decides_on_the_way(spec.rule)
     large = isinstance(design, Shared) and len(design.pool) * design.runs >= _LARGE
-    rounds = any(statistic.family == "rounds" for statistic in statistics)
-    return spec.design.looks == "needed" and apart and large and rounds and not few
+    plain = numbers >= _PLAIN or any(statistic.family == "rounds" for statistic in statistics)
+    return spec.design.looks == "needed" and apart and large and plain and not few
 
 
 def plan_looks(spec: Spec, runs: int, block_runs: int, early: bool = False) -> tuple[Look, ...]:

@@ -9,6 +9,7 @@ registers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "add_row_to_panel",
     "add_rows_to_panel",
     "csr_times_panel",
+    "lined",
     "panel_of",
     "row_times_panel",
     "splat",
@@ -234,6 +236,23 @@ def add_rows_to_panel(indptr: Any, indices: Any, data: Any, values: Any, panel: 
         add_row_to_panel(indices, data, indptr[i], indptr[i + 1], values[i], panel)
 
 
+def lined(shape: tuple[int, ...], precision: Any = np.float64) -> NDArray[Any]:
+    """Zeros that begin at a cache line: a panel's row is then in as few lines as it fills.
+
+    NumPy's own arrays begin 16 bytes behind one, which makes passes over a panel take a half longer.
+
+    Examples
+    --------
+    >>> lined((3, 8)).shape, lined((3, 8)).ctypes.data % LINE
+    ((3, 8), 0)
+    """
+    size = math.prod(shape) * np.dtype(precision).itemsize
+    whole = np.zeros(size + LINE, np.uint8)
+    first = -whole.ctypes.data % LINE
+    panel: NDArray[Any] = whole[first : first + size].view(precision).reshape(shape)
+    return panel
+
+
 @njit(cache=True, nogil=True)
 def _fill(rows: Any, panel: Any) -> None:
     for a in range(rows.shape[1]):
@@ -253,6 +272,6 @@ def panel_of(rows: NDArray[np.float64], precision: type[np.floating[Any]] = np.f
            [2., 4., 0.]])
     """
     width = LINE // np.dtype(precision).itemsize
-    panel = np.empty((rows.shape[1], -(-max(len(rows), 1) // width) * width), dtype=precision)
+    panel = lined((rows.shape[1], -(-max(len(rows), 1) // width) * width), precision)
     _fill(np.ascontiguousarray(rows, dtype=np.float64), panel)
     return panel

@@ -51,6 +51,7 @@ def planned_runs(
     kept: Sequence[Announced],
     statistics: Sequence[Statistic],
     learners: Sequence[str],
+    numbers: float = 0.0,
 ) -> PlannedRuns:
     """Decide blocks, looks and reading, and add the runs that reading a part of them costs.
 
@@ -60,10 +61,12 @@ def planned_runs(
         With as many runs as tests that read all of them need.
     kept : sequence of Announced
         The observables that go to the store.
+    numbers : float
+        Exact ones that a run announces, for each document in it; 0 where they have noise.
     """
     block_runs = _block_runs(design, kept)
     every = _every(spec, design, block_runs)
-    early = early_looks_pay(spec, design, statistics)
+    early = early_looks_pay(spec, design, statistics, numbers)
     if every > 1:
         design = _with_more_runs(design, every, block_runs)
     looks = plan_looks(spec, design.runs, block_runs * every, early)

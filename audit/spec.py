@@ -120,7 +120,7 @@ class DesignSpec(Section, frozen=True):
     ) = "needed"
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
     still undecided are measured further, and the audit ends where there is none. `needed`: at a tenth and three
-    tenths, where what every round opens is looked at for many documents in many runs; once elsewhere."""
+    tenths in large audits of every round, or of twenty exact numbers for each document of a run; else once."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"

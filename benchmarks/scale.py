@@ -39,7 +39,7 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import folders_of
 from ksdp.tasks.blocks import compute_block
 
-__all__ = ["FEATURES", "drawn_corpus", "one", "run", "store_parts"]
+__all__ = ["FEATURES", "drawn_corpus", "one", "run", "spec_tables", "store_parts"]
 
 FEATURES = 200_000
 SUBJECTS = 50
@@ -64,7 +64,8 @@ def drawn_corpus(documents: int, rng: np.random.Generator, features: int = FEATU
     return sp.vstack(parts, format="csr")
 
 
-def _spec(path: Path, runs: int) -> dict[str, Any]:
+def spec_tables(path: Path, runs: int) -> dict[str, Any]:
+    """A spec of PD-SVD with V opened and three statistics."""
     with_runs = max(2, runs // 16)
     return {
         "seed": 1,
@@ -102,7 +103,7 @@ def one() -> None:
         draw = [sys.executable, "-c", "from benchmarks import scale; scale.write()", str(size), str(path)]
         subprocess.run(draw, cwd=ROOT, check=True)
         began = time.process_time()
-        spec = Spec.model_validate(_spec(path, runs))
+        spec = Spec.model_validate(spec_tables(path, runs))
         corpus = spec_corpus(spec, Path(folder))
         ready = prepare_stored(make_plan(spec, corpus), Path(folder) / "store", may_sample=True)
         entries, parts = int(corpus.matrix.nnz), len(parts_of(ready.ref))

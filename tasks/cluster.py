@@ -8,9 +8,12 @@ this machine who finds its ports gets nowhere. Its web pages are off.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 from ksdp.audit.cluster_spec import ClusterSpec
@@ -186,7 +189,31 @@ def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
 
 
 def _started(**options: Any) -> Any:
-    """A local cluster; one of whose workers was killed while they started is started again."""
+    """A local cluster, started where no Ctrl-C arrives.
+
+    A terminal sends Ctrl-C to every process of the command, and a worker that is still importing prints where it
+    was. Processes inherit what the thread that starts them lets through, so a thread of its own starts these; who
+    stops the command while it does waits for it, and ends them as always.
+    """
+    resource_tracker.ensure_running()  # when it starts, it lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        pool = ThreadPoolExecutor(1, thread_name_prefix="ksdp-workers")
+        starting = pool.submit(_tried, options)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        return starting.result()
+    except KeyboardInterrupt:
+        with suppress(RuntimeError):
+            starting.result().close()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _tried(options: dict[str, Any]) -> Any:
+    """One of whose workers was killed while they started is started again."""
     from distributed import LocalCluster
 
     for left in reversed(range(_TRIES)):

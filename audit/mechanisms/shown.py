@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,16 @@ class Shown:
     """Names of those that statistics may read: all, or the final output."""
     kept: tuple[Announced, ...]
     """Those that go to the store, where any do."""
+
+    @property
+    def read(self) -> tuple[Announced, ...]:
+        """Those that statistics may read."""
+        return tuple(array for array in self.announced if array.name in self.seen)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of a run these hold."""
+        return sum(math.prod(array.shape) for array in self.read)
 
 
 def shown_by(mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str) -> Shown:

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, panel_of
+from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.boxed import box_least_squares
@@ -78,7 +78,7 @@ def _total(rows: sp.csr_array, topics: Floats) -> Floats:
     csr_times_panel(*csr, panel, products)
     weights = coefficients_under(topics, products)
     across = panel_of(weights.T)
-    total = np.zeros((topics.shape[1], across.shape[1]))
+    total = lined((topics.shape[1], across.shape[1]))
     add_rows_to_panel(*csr, across, total)
     return np.asarray(total[:, : len(topics)].T - (weights.T @ weights) @ topics)
 

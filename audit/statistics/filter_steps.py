@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import add_row_to_panel, panel_of, row_times_panel
+from ksdp.audit.lanes import add_row_to_panel, lined, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["approached", "by_steps"]
@@ -90,13 +90,16 @@ class _Covariance:
         self._taken[:, : made.taken.shape[1]] = made.taken
         self._scale, self._ridge = self.laid(scale), self.laid(ridge * np.square(scale))
         self._mean = self.laid(made.mean * scale)
-        self._scaled, self._image = np.empty_like(self._mean), np.empty_like(self._mean)
+        self._scaled, self._image = (lined(self._mean.shape, precision) for _ in range(2))
         self._less = np.empty((made.rows.shape[1], self._weights.shape[1]), precision)
 
     def laid(self, entries: Floats) -> Any:
         """Entries as a panel, a feature's rows side by side, then the single numbers."""
         rows, single = self._made.apart(entries)
-        return np.concatenate([panel_of(rows, self._precision).ravel(), single.astype(self._precision)])
+        panel = panel_of(rows, self._precision).ravel()
+        laid = lined((len(panel) + len(single),), self._precision)
+        laid[: len(panel)], laid[len(panel) :] = panel, single
+        return laid
 
     def written(self, laid: Any) -> Floats:
         """As `Terms` writes them."""

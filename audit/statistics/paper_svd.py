@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import csr_times_panel
+from ksdp.audit.lanes import csr_times_panel, lined
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import (
@@ -175,7 +175,7 @@ def _w_square_sums(observables: Observables, documents: Documents, spectra: Floa
     (indptr, indices, data), mean = csr_arrays(documents), _mean_or_zero(observables)
 
     def panel() -> tuple[Singles, Floats]:
-        pairs = np.empty((len(mean), -(-len(first) // _LANES) * _LANES), dtype=np.float32)
+        pairs = lined((len(mean), -(-len(first) // _LANES) * _LANES), np.float32)
         _pair_panel(padded_basis(observables, "V"), spectra.shape[1], pairs)
         # What an empty document has, centred.
         start = np.einsum("a,al->l", mean**2, pairs)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, panel_of
+from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.statistics.contract import Documents
@@ -97,7 +97,7 @@ class StationaryTerms:
 
     def _added(self, data: Floats, weights: Floats) -> Floats:
         across = panel_of(weights.T)
-        sums = np.zeros((self.topics.shape[1], across.shape[1]))
+        sums = lined((self.topics.shape[1], across.shape[1]))
         add_rows_to_panel(self.rows.indptr, self.rows.indices, data, across, sums)
         return self._where_above(sums[:, : len(self.topics)].T).ravel()
 

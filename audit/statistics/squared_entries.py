@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import LINE, squared_csr_times_panel
+from ksdp.audit.lanes import LINE, lined, squared_csr_times_panel
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import csr_arrays
@@ -74,7 +74,7 @@ def _pass(
         first[name], at = at, at + wanted[name].count
 
     def panel() -> Singles:
-        filled = np.zeros((documents.matrix.shape[1], lanes), dtype=np.float32)
+        filled = lined((documents.matrix.shape[1], lanes), np.float32)
         for name in order:
             wanted[name].fill(filled[:, first[name] : first[name] + wanted[name].count])
         return filled

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, panel_of
+from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.statistics.products import row_dots, rows_times
 
 __all__ = ["TermNumbers"]
@@ -89,7 +89,7 @@ class TermNumbers:
         """sum_i shares_i a_i, shape (entries,)."""
         weighed = panel_of(self.weights.T)
         weighed *= shares[:, None]
-        sums = np.zeros((self.rows.shape[1], weighed.shape[1]))
+        sums = lined((self.rows.shape[1], weighed.shape[1]))
         add_rows_to_panel(self.rows.indptr, self.rows.indices, self.rows.data, weighed, sums)
         found = np.ascontiguousarray(sums[:, : self.weights.shape[1]].T)
         found -= (self.taken * (self.numbers.T @ weighed[:, : len(found)])).T @ self.basis

@@ -28,7 +28,7 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.lanes import csr_times_panel, lined, panel_of
 from ksdp.audit.statistics.filter_steps import approached, by_steps
 from ksdp.audit.statistics.products import rows_times
 from ksdp.audit.statistics.term_numbers import SAMPLE, TermNumbers
@@ -154,7 +154,7 @@ class Terms:
         sums = np.empty((sum(self.lengths), turned.shape[0]))
         for some in self._at_a_time():
             first, last = some[0][1].start, some[-1][1].stop
-            weighed = np.zeros((self.rows.shape[0], -(-(last - first) // 8) * 8))
+            weighed = lined((self.rows.shape[0], -(-(last - first) // 8) * 8))
             found = np.empty((turned.shape[0], last - first))
             for stage, at in some:
                 np.multiply(stage.weights, shares[:, None], out=weighed[:, at.start - first : at.stop - first])

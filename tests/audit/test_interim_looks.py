@@ -88,5 +88,8 @@ def test_early_looks_are_for_large_audits_of_rounds(tables: dict, statistics: tu
     spec = parse_spec({"corpus": {"path": "x"}, "mechanism": {"name": "null"}} | given)
     design = make_design(spec.design, np.arange(3000), 1, documents=3000)
     assert early_looks_pay(spec, design, statistics) == pays
+    final = (SimpleNamespace(family="geometry"),)
+    assert early_looks_pay(spec, design, final, 20.0) == (pays or statistics == final)
+    assert not early_looks_pay(spec, design, final, 19.9)
     small = make_design(spec.design, np.arange(300), 1, documents=300)
     assert not early_looks_pay(spec, small, statistics)

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import csr_times_panel, panel_of, squared_csr_times_panel
+from ksdp.audit.lanes import LINE, csr_times_panel, lined, panel_of, squared_csr_times_panel
 
 
 def _slow(matrix: sp.csr_array, rows: NDArray[np.float64], precision: Any) -> NDArray[Any]:
@@ -70,3 +70,19 @@ def test_squared_entries_are_summed_and_the_largest_found(lanes: int) -> None:
         for lane in range(16):
             products = [np.float32(x * x) * panel[a, lanes - 16 + lane] for a, x in enumerate(dense[i]) if x]
             assert out[i, lanes + lane] == max(0.0, *products, 0.0)
+
+
+def test_panels_begin_at_a_cache_line() -> None:
+    for shape, precision in (
+        ((5, 8), np.float64),
+        ((3, 16), np.float32),
+        ((37,), np.float32),
+        ((0, 8), np.float64),
+    ):
+        array = lined(shape, precision)
+        assert (array.shape, array.dtype) == (shape, np.dtype(precision))
+        assert array.ctypes.data % LINE == 0 or not array.size
+        assert not array.any()
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+    assert panel_of(np.ones((3, 7))).ctypes.data % LINE == 0

@@ -114,3 +114,21 @@ def test_named_documents_count_the_whole_pool_where_the_runs_could_test_everybod
     assert counted() == len(corpus)
     assert counted(documents=names) == counted(documents=names, kind="literal") == len(corpus)
     assert counted(documents=3) == counted(documents=names, kind="balanced") == 3
+
+
+def test_an_exact_output_that_is_long_beside_a_run_s_documents_is_looked_at_early(corpus: Corpus) -> None:
+    final = {"name": "pd-svd", "rank": 2, "opens": "final"}  # 80 numbers
+
+    def looks(party: int, mechanism: dict, **design) -> int:
+        sections = {"mechanism": mechanism, "decision": {"margin": 0.2}}
+        return len(plan_of(corpus, design={"party_size": party, "with_runs": 5000} | design, **sections).looks)
+
+    assert looks(4, final) == 3
+    assert looks(4, final, looks=1) == 1
+    assert looks(5, final) == 1
+    assert (
+        looks(
+            4, {"name": "noisy", "mechanism": "pd-svd", "noise": 0.1, "parameters": {"rank": 2, "opens": "final"}}
+        )
+        == 1
+    )

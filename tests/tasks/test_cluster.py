@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -185,3 +186,44 @@ def test_a_worker_that_is_killed_while_it_starts_does_not_end_the_audit() -> Non
         killer.join()
         assert killed.is_set()
         assert spread(cluster.address, str.upper, [("a",)], lambda _: None) == ["A"]
+
+
+STARTING = """
+import sys
+from ksdp.tasks.cluster import open_workers
+
+try:
+    with open_workers(2):
+        print("started", flush=True)
+        sys.stdin.read()
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("wait", [0.0, 0.5, 1.0])
+def test_who_stops_it_while_workers_start_reads_no_trace_and_leaves_nobody(wait: float) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-c", STARTING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hear_interrupts,
+    )
+    started = psutil.Process(command.pid)
+    while len(started.children()) < 3 and command.poll() is None:  # the tracker of resources and the first worker
+        time.sleep(0.01)
+    time.sleep(wait)
+    children = started.children(recursive=True)
+    os.killpg(command.pid, signal.SIGINT)  # as a terminal does
+    _, errors = command.communicate(timeout=120)
+    assert (command.returncode, errors) == (130, "")
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+
+
+def hear_interrupts() -> None:
+    """A test that was started in the background would hand on that they are ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

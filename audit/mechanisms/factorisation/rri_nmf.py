@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
+from ksdp.audit.lanes import lined
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
     FIT_SWEEPS,
     check_coefficients,
@@ -130,7 +131,7 @@ def pd_nmf_iter(
     silent = Silent(width, gram_rows(untouched), untouched.sum(axis=1), np.zeros(topics), fresh)
     gram = gram_rows(T) + silent.gram
     sums = Sums(np.empty_like(T), np.empty(topics), np.empty((topics, topics)), np.empty(topics))
-    thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((T.shape[1], 8))
+    thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), lined((T.shape[1], 8))
 
     running = Sums(*(np.zeros_like(part) for part in sums))
 
