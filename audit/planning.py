@@ -152,12 +152,11 @@ def _check_permutations(plan: Plan) -> None:
 
 def _check_raw(shown: Shown, keeps: str, runs: int) -> None:
     """Refuse a learner on raw announcements that are not kept, or that no worker can hold."""
-    read = [array for array in shown.announced if array.name in shown.seen]
-    if keeps == "none" or any(array not in shown.kept for array in read):
+    if keeps == "none" or any(array not in shown.kept for array in shown.read):
         raise SpecError(
             f'`store.observables` must be "all" with {LEARNED_PREFIX}{RAW}, which reads every announced array.'
         )
-    numbers = sum(int(np.prod(a.shape)) for a in read)
+    numbers = shown.numbers
     if runs > _MOST_RAW_RUNS or runs * numbers > _MOST_RAW:
         raise SpecError(
             f"{LEARNED_PREFIX}{RAW} holds all runs in memory: at most {_MOST_RAW_RUNS} runs and {_MOST_RAW} "

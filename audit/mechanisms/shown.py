@@ -25,9 +25,14 @@ class Shown:
     """Those that go to the store, where any do."""
 
     @property
+    def read(self) -> tuple[Announced, ...]:
+        """Those that statistics may read."""
+        return tuple(array for array in self.announced if array.name in self.seen)
+
+    @property
     def numbers(self) -> int:
-        """How many numbers statistics may read."""
-        return sum(math.prod(array.shape) for array in self.announced if array.name in self.seen)
+        """How many numbers of a run these hold."""
+        return sum(math.prod(array.shape) for array in self.read)
 
 
 def shown_by(mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str) -> Shown:
