@@ -186,11 +186,11 @@ def times(left: Residues, right: Residues) -> Residues:
 
 def total(terms: Sequence[Residues]) -> Residues:
     """Sum; shorter ones are of the lowest powers."""
-    longest = max(terms, key=lambda term: term.shape[1])
-    result = np.zeros_like(longest)
-    for term in terms:
+    longest, *others = sorted(terms, key=lambda term: -term.shape[1])
+    result = longest.copy()
+    for term in others:
         result[:, : term.shape[1]] += term
-    return result % _COLUMN
+    return times(result, constants(1))
 
 
 def shifted(coefficients: Residues, by: int) -> Residues:

@@ -99,7 +99,7 @@ word = st.sampled_from([0, 1, 2, 2**21 - 1, (2**21 - 1) << 21, 2**64 - 1, 2**63]
 
 
 @given(st.lists(word, min_size=2, max_size=4), st.integers(1, 2), st.booleans(), st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_noise_stays_within_its_bound_whatever_is_drawn(
     words: list[int], parts: int, dense: bool, seed: int
 ) -> None:

@@ -61,7 +61,7 @@ polynomials = st.dictionaries(st.integers(0, N - 1), st.integers(0, Q - 1), min_
 
 
 @given(polynomials, polynomials)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_products_are_negacyclic(left: dict[int, int], right: dict[int, int]) -> None:
     product = ring.times(ring.forward(of_powers(left)), ring.forward(of_powers(right)))
     assert (ring.inverse(product) == of_powers(negacyclic(left, right))).all()
@@ -86,7 +86,7 @@ def test_transforms_undo_each_other_at_the_ends_of_the_range(worst: int) -> None
 
 
 @given(st.integers(1, 27), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_raising_rounds_to_the_nearest(limbs: int, data: st.DataObject) -> None:
     wide = WideRing(limbs)
     values = data.draw(st.lists(st.integers(0, wide.modulus - 1), min_size=1, max_size=5))
@@ -98,7 +98,7 @@ def test_raising_rounds_to_the_nearest(limbs: int, data: st.DataObject) -> None:
 
 
 @given(st.integers(1, 27), st.lists(st.integers(0, Q - 1), min_size=1, max_size=5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_lowering_rounds_to_the_nearest(limbs: int, values: list[int]) -> None:
     wide = WideRing(limbs)
     values += [0, Q // 2, Q - 1]
