@@ -41,14 +41,17 @@ def _parts(plan: Any, runs: int) -> dict[str, Callable[[], object]]:
     from ksdp.audit.sampling import measure, run_observables
     from ksdp.audit.testing import compare_arms
 
-    block, rng = Block(0, 0, runs), np.random.default_rng(0)
-    drawn = [run_observables(plan, 0, number) for number in range(runs)]
+    # The runs of an early look are few and read by every document; nearly all of an audit's come after them.
+    first = plan.reading.early if hasattr(plan, "reading") else 0
+    block, rng = Block(0, first, first + runs), np.random.default_rng(0)
+    numbers = range(first, first + runs)
+    drawn = [run_observables(plan, 0, number) for number in numbers]
     read = getattr(plan, "read_runs", plan.runs)
     bits = rng.random((TESTED, read)) < plan.design.share * plan.runs / read
     names = [statistic.name for statistic in getattr(plan, "tested", plan.statistics)]
     values = {name: rng.normal(size=bits.shape).astype(np.float32) for name in names}
     return {
-        "mechanism": lambda: [run_observables(plan, 0, number) for number in range(runs)],
+        "mechanism": lambda: [run_observables(plan, 0, number) for number in numbers],
         "statistics": lambda: measure(plan, block, drawn, plan.statistics),
         "tests": lambda: compare_arms(values, bits),
         "columns": lambda: _columns(plan, block, drawn),
@@ -90,8 +93,7 @@ def main() -> None:
     """Answer until there is no more input."""
     plan, runs = _plan(Path(sys.argv[1]), sys.argv[3]), int(sys.argv[2])
     documents, statistics = len(plan.documents(0)), len(plan.statistics)
-    every = getattr(plan, "every", 1)
-    kept = plan.design.share + (1 - plan.design.share) / every
+    kept = getattr(plan, "measured", 1.0)
     parts = _parts(plan, min(runs, plan.block_runs))
     for name, part in parts.items():
         if name != "columns":
@@ -99,7 +101,6 @@ def main() -> None:
     about = {
         "runs": plan.runs,
         "arms": [int(n) for n in getattr(plan, "arms", (plan.runs * plan.design.share, 0))],
-        "every": every,
         "documents": documents,
         "statistics": statistics,
         "values": plan.runs * kept * documents * statistics * 4,

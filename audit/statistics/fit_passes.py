@@ -17,18 +17,20 @@ __all__ = ["go_round"]
 
 
 @njit(cache=True, nogil=True)
-def go_round(csr: Any, about: Any, pairs: Any, left: Any, parts: Any, bounds: Any, found: Any) -> None:
+def go_round(
+    csr: Any, about: Any, pairs: Any, left: Any, parts: Any, bounds: Any, resting: Any, found: Any
+) -> None:
     """Once through the documents: found[i] = parts[i] + <a_i, left> / |a_i|^2.
 
     Parts move there, or as far as bounds[0] and bounds[1] let them, and what that adds is taken from what is left;
-    without bounds, of shape (2, 0), they stay.
+    without bounds, of shape (2, 0), they stay. Who is `resting`, shape (n,) or nobody, is passed over.
     """
     (indptr, indices, data), (weights, scalars, sizes) = csr, about
     (starts, places, values), (panel, single, across) = pairs, left
     sums = np.zeros(panel.shape[1], panel.dtype)
     for i in range(len(parts)):
         found[i] = 0.0
-        if not sizes[i] > 0.0:
+        if not sizes[i] > 0.0 or (len(resting) and resting[i]):
             continue
         row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], sums)
         plus, less, odd = 0.0, 0.0, (starts[i + 1] - starts[i]) % 2

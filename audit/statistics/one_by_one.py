@@ -4,9 +4,10 @@ Of sums Z = sum of b_i a_i with more numbers than documents, b is what leaves le
 its own deviation, and lies between 0 and 1. A document's b is set to what leaves least, given everybody else's of
 the moment, or to the nearer bound; so once around, and again until that changes little: coordinate descent, or
 Gauss and Seidel's method on A A^T b = A Z, A the terms (Golub and Van Loan, Matrix Computations, section 11.2),
-within bounds (Cryer 1971, doi.org/10.1137/0309028). Most documents soon stay at 0, and what they leave is told of
-others. Rows that share few columns need few rounds. Rows that share many need hundreds: where two dozens do not do
-it begins anew with what conjugate gradients find, without bounds, which would hold up whoever waits for others.
+within bounds (Cryer 1971, doi.org/10.1137/0309028). Most documents soon stay at 0 and are asked again every fourth
+round, and what they leave is told of others. Rows that share few columns need few rounds. Rows that share many
+wait for one another for hundreds: where two dozens do not do it begins anew with what conjugate gradients find,
+without bounds, which would hold them up.
 
 What is said of a document is what it would get next, <a_x, Z - sum over i != x of b_i a_i> / |a_x|^2: about 1 for
 whom the run held, about 0 for others. It needs no b of its own, so that documents that nobody fitted have one too.
@@ -33,14 +34,17 @@ __all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted", "with_parts"]
 
 SETTLED = 0.005
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""
-SLOW = 20
+SLOW = 5
 """Rounds after which twice as much will do."""
-PATIENCE = 28
+PATIENCE = 8
 """Rounds after which documents that still move wait for one another: they begin anew, with steps."""
+BETWEEN = 3
+"""Rounds between two of these, in which who stayed at a bound is passed over."""
 FREELY = 0.02
 """The same of documents that begin with what steps found."""
 MOST_ROUNDS = 64
 _NO_BOUNDS = np.zeros((2, 0))
+_NOBODY = np.zeros(0, np.bool_)
 MOST_PAIRS = 2**25
 """Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
 
@@ -107,7 +111,8 @@ def fitted(
     scaled = _scaled(made, columns, units)
     left, parts = _left_of(apart, made, columns, units), np.zeros(len(shares))
     bounds = np.stack([-shares, 1.0 - shares])
-    if not _settles(scaled, left, parts, bounds, [SETTLED] * SLOW + [2 * SETTLED] * (PATIENCE - SLOW)):
+    marks = [SETTLED] * SLOW + [2 * SETTLED] * (PATIENCE - SLOW)
+    if not _settles(scaled, left, parts, bounds, marks, BETWEEN):
         start, apart = begin()
         left, parts = _left_of(apart, made, columns, units), start.copy()
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
@@ -133,13 +138,21 @@ def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: Uni
     return _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
 
 
-def _settles(scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats, settled: Sequence[float]) -> bool:
-    """Go around as often as there are marks, until a round changes no more than its mark; whether one did."""
+def _settles(
+    scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats, settled: Sequence[float], between: int = 0
+) -> bool:
+    """Go around as often as there are marks, until a round changes no more than its mark; whether one did.
+
+    Only a round through everybody tells that; `between` two of these who stayed at a bound is passed over.
+    """
     for mark in settled:
         before = parts.copy()
         _gone_through(scaled, left, parts, bounds)
         if np.square(parts - before).sum() <= mark**2 * np.square(parts).sum():
             return True
+        resting = (parts == before) & ((parts == bounds[0]) | (parts == bounds[1]))
+        for _ in range(between):
+            _gone_through(scaled, left, parts, bounds, resting)
     return False
 
 
@@ -180,11 +193,13 @@ def _lists(taken: NDArray[np.bool_]) -> tuple[NDArray[np.uint32], NDArray[np.int
     return lists, counts, same
 
 
-def _gone_through(scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats) -> Floats:
+def _gone_through(
+    scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats, resting: NDArray[np.bool_] = _NOBODY
+) -> Floats:
     """What each document would get, one after the other; where they have bounds, it is taken from what is left."""
     found = np.empty(len(parts))
-    about = scaled.weights, scaled.scalars, scaled.sizes
-    go_round(scaled.csr, about, scaled.pairs, (left.panel, left.single, left.across), parts, bounds, found)
+    about, rest = (scaled.weights, scaled.scalars, scaled.sizes), (left.panel, left.single, left.across)
+    go_round(scaled.csr, about, scaled.pairs, rest, parts, bounds, resting, found)
     return found
 
 

@@ -870,6 +870,7 @@ MUTANTS: list[Mutant] = [
         ("<= mark**2 * np", "<= mark**2 / 9 * np"),
         ("np.stack([-shares, 1.0 - shares])", "np.stack([-shares - 9, 9.0 - shares])"),
         ("[SETTLED] * SLOW + [2 * SETTLED]", "[SETTLED] * SLOW + [SETTLED]"),
+        ("(parts == before) & (", "("),
         ("known = weights[i, r], known and same[r]", "known = weights[i, r], known"),
         ("inner -= numbers[i, u] * (products[i, u] + left[a])", "pass"),
         ("total += scalars[i, s] * scalars[i, s]", "pass"),
@@ -886,6 +887,7 @@ MUTANTS: list[Mutant] = [
         ("across[places[p], 1] -= step * values[p, 2]", "pass"),
         ("found[i] = parts[i] + total", "found[i] = total"),
         ("max(found[i], bounds[0, i])", "found[i]"),
+        ("(len(resting) and resting[i])", "False"),
         tests=(ONE_BY_ONE,),
     ),
     *_of(
