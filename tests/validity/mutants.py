@@ -891,6 +891,15 @@ MUTANTS: list[Mutant] = [
         tests=(SOLVED,),
     ),
     *_of(
+        "audit/mechanisms/privacy/fedpower_steps.py",
+        ("self.summed and self.opens", "False and self.opens"),
+        ("1 if pool.colluding else len(sizes)", "len(sizes)"),
+        ("share = 0.0 if own is None else", "share = 0.0 if True else"),
+        ('added("sums", sums)) * sum(sizes) ** 2', 'added("sums", sums))'),
+        ("np.ascontiguousarray(seen + share)", "np.ascontiguousarray(sums[0] + share)"),
+        tests=RELEASES,
+    ),
+    *_of(
         "audit/statistics/moment_filter.py",
         ("noise**2 / max(n * varied, 1e-3)", "0.05 * spread"),
         ("parts -= parts.mean()", "pass"),
