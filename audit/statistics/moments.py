@@ -6,28 +6,30 @@ S is the sum of z z^T over the run's documents, with or without noise. A documen
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
-import scipy.linalg
+import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.additions import at_even_steps
 from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.equations import own_mechanism
+from ksdp.audit.statistics.moment_filter import MomentFilter, moment_filter
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
 
-__all__ = ["MOMENTS", "moment_energy", "moment_leverage", "moment_match"]
+__all__ = ["MOMENTS", "moment_energy", "moment_leverage", "moment_match", "site_match"]
 
 
 _FLOOR = 1e-6
 """Of the largest eigenvalue: smaller ones, and the negative ones that noise makes, count as this."""
 _SHRINK = 0.05
 """Part of the mean variance that is added to every one: noise that the adversary does not know the size of."""
-_ROWS = 3
-"""Documents looked at for a covariance, at most this many times its size."""
+_MOST_ROWS = 2**14
+"""Documents that databases are drawn from, which are looked at, at most."""
 
 
 def moment_energy(observables: Observables, documents: Documents) -> Floats:
@@ -43,18 +45,64 @@ def moment_leverage(observables: Observables, documents: Documents) -> Floats:
 
 
 def moment_match(observables: Observables, documents: Documents) -> Floats:
-    """The matched filter <C^-1 triu(x x^T), triu(S)>, C the covariance of triu(z z^T) over `Documents.population`.
+    """The matched filter <C^-1 (triu(x x^T) - mean), triu(S)>, C the covariance over databases and noise.
 
-    The best linear test of whether x is in the sum, for an adversary who knows the population: it looks where the
-    other documents vary least.
+    The best linear test of whether x is in the sum, for an adversary who knows what databases are drawn from: it
+    looks where the other documents vary least. Rows are bounded, and noise is as large, as the mechanism says in
+    public; of a mechanism that says nothing, noise is taken for a part of the mean variance.
     """
-    triangle = announced(observables, "moments").ravel()
-    weights = _whitener(documents.population or documents)(triangle)
-    features = _features(len(triangle))
-    form = np.zeros((features, features))
-    # Off the diagonal a weight counts once in the triangle, and twice in the form.
-    form[np.triu_indices(features)] = weights
-    return _form(documents, (form + form.T) / 2)
+    return _matched(_symmetric(observables), documents)
+
+
+def site_match(observables: Observables, documents: Documents) -> Floats:
+    """As `moment_match`, of P^T P: what is left of a site's noisy second moments in the root that it sends."""
+    root = announced(observables, "P")
+    size = max(round(documents.made_of.share * documents.made_of.drawn.shape[0]), 1)
+    return _matched(size * (root.T @ root), documents, alone=True)
+
+
+@runtime_checkable
+class NoisyMoments(Protocol):
+    """A mechanism that announces a sum of x x^T, or a part of it, with noise of public size."""
+
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """Documents as they enter the sum."""
+        ...
+
+    def moment_noise(self, size: int, features: int, parties: int) -> float:
+        """The deviation of the noise in each number of the sum's triangle, for a victim of so many rows, where so
+        many parties' noise is not known."""
+        ...
+
+
+def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floats:
+    """What the filter says of each document; `alone` where the sum is over the victim's documents."""
+    pool = documents.made_of
+    own = own_mechanism(pool.mechanism)
+
+    def bounded(rows: sp.csr_array) -> Floats:
+        return np.asarray((own.bounded(rows) if isinstance(own, NoisyMoments) else rows).toarray())
+
+    def compute() -> MomentFilter:
+        rows, noise = at_even_steps(pool.drawn, _MOST_ROWS), None
+        if isinstance(own, NoisyMoments):
+            size = max(round(pool.share * pool.drawn.shape[0]), 1)
+            parties = 1 + (pool.fixed is not None and not pool.colluding)
+            noise = own.moment_noise(size, rows.shape[1], parties)
+        return moment_filter(bounded(rows), pool.share * (1.0 - pool.share), noise, _SHRINK)
+
+    def expected() -> Floats:
+        total = np.zeros_like(moments)
+        for rows, share in ((pool.drawn, pool.share), (None if pool.colluding else pool.fixed, pool.fixed_share)):
+            if rows is not None and not (alone and rows is pool.fixed):
+                dense = bounded(rows)
+                total += share * (dense.T @ dense)
+        return total
+
+    apart = moments - cast(Floats, pool.derive("expected moments", expected))
+    form, usual = cast(MomentFilter, pool.derive("moment filter", compute)).form(apart)
+    rows = cast(Floats, documents.derive("bounded", lambda: bounded(documents.matrix)))
+    return row_dots(rows_times(rows, form), rows) - usual
 
 
 def _features(entries: int) -> int:
@@ -82,27 +130,9 @@ def _form(documents: Documents, form: Floats) -> Floats:
     return row_dots(rows_times(rows, form), rows)
 
 
-@lru_cache(maxsize=4)
-def _whitener(documents: Documents) -> Callable[[Floats], Floats]:
-    """Solve with the covariance of triu(z z^T), shrunk; of documents at even steps, where there are many."""
-    rows = _dense(documents)
-    upper = np.triu_indices(rows.shape[1])
-    chosen = rows[:: max(1, len(rows) // (_ROWS * len(upper[0])))]
-    products = chosen[:, upper[0]] * chosen[:, upper[1]]
-    products -= products.mean(axis=0)
-    covariance = products.T @ products / max(len(products) - 1, 1)
-    mean = float(np.trace(covariance)) / len(covariance)
-    covariance[np.diag_indices_from(covariance)] += max(_SHRINK * mean, np.finfo(np.float64).tiny)
-    factor = scipy.linalg.cho_factor(covariance, check_finite=False)
-
-    def solve(triangle: Floats) -> Floats:
-        return np.asarray(scipy.linalg.cho_solve(cast(Any, factor), triangle, check_finite=False))
-
-    return solve
-
-
 MOMENTS: tuple[Statistic, ...] = (
     Computed("moment-energy", 1, "geometry", moment_energy, needs=("moments",)),
     Computed("moment-leverage", 1, "geometry", moment_leverage, needs=("moments",)),
-    Computed("moment-match", 1, "geometry", moment_match, needs=("moments",)),
+    Computed("moment-match", 2, "geometry", moment_match, needs=("moments",)),
+    Computed("site-match", 1, "geometry", site_match, needs=("P",)),
 )

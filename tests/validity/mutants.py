@@ -33,6 +33,7 @@ MATCH = ("tests/audit/statistics/test_match.py",)
 STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
+MOMENTS = "tests/audit/statistics/test_moments.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
 FIRST_ROUND = "tests/audit/statistics/test_first_round.py"
@@ -912,6 +913,31 @@ MUTANTS: list[Mutant] = [
         ("apart * np.square(factors)", "apart * factors"),
         ("gram /= lengths[:, None]", "pass"),
         tests=(SOLVED,),
+    ),
+    *_of(
+        "audit/mechanisms/privacy/fedpower_steps.py",
+        ("self.summed and self.opens", "False and self.opens"),
+        ("1 if pool.colluding else len(sizes)", "len(sizes)"),
+        ("share = 0.0 if own is None else", "share = 0.0 if True else"),
+        ('added("sums", sums)) * sum(sizes) ** 2', 'added("sums", sums))'),
+        ("np.ascontiguousarray(seen + share)", "np.ascontiguousarray(sums[0] + share)"),
+        tests=RELEASES,
+    ),
+    *_of(
+        "audit/statistics/moment_filter.py",
+        ("noise**2 / max(n * varied, 1e-3)", "0.05 * spread"),
+        ("parts -= parts.mean()", "pass"),
+        ("form[np.diag_indices_from(form)] *= 2.0", "pass"),
+        ("covariance -= np.outer(total, total) / len(some) ** 2", "pass"),
+        ("if self.centred else 0.0", "if False else 0.0"),
+        ("return 0.5 * (weights + weights.T)", "return weights + weights.T"),
+        tests=(MOMENTS,),
+    ),
+    *_of(
+        "audit/statistics/moments.py",
+        ("parties = 1 + (pool.fixed is not None and not pool.colluding)", "parties = 1"),
+        ("share * (dense.T @ dense)", "0.0 * (dense.T @ dense)"),
+        tests=(MOMENTS,),
     ),
     *_of(
         "audit/statistics/same_rows.py",

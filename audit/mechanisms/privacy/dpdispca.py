@@ -142,6 +142,14 @@ class DPdisPCA(GaussianReleases):
             return classical_multiplier(self.epsilon, self.delta) * self.row_bound**2 / size
         return analytic_multiplier(self.epsilon, self.delta) * self.sensitivity(size, features)
 
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """Documents as they enter a site's moments."""
+        return clip_rows(rows, self.row_bound)
+
+    def moment_noise(self, size: int, features: int, parties: int) -> float:
+        """In each number of X_s^T X_s; every site's noise is its own."""
+        return self.deviation(size, features) * size
+
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of the one release that a record enters, at the site where it is smallest."""
         return (min(self.deviation(n, features) / self.sensitivity(n, features) for n in sizes),)

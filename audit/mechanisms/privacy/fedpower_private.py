@@ -163,6 +163,20 @@ class PrivateFedPower(SummedPower):
         local = each / rounded_sensitivity(change / min(sizes), entries)
         return (announced,) * self.rounds + (local,) * (self.iterations - self.rounds)
 
+    @property
+    def summed(self) -> bool:
+        """Entries of the moments that are clipped are no sums over documents."""
+        return self.unit == "record" and self.period == 1
+
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """None longer than `row_bound`."""
+        return clip_rows(rows, self.row_bound)
+
+    def left(self, sizes: tuple[int, ...], unknown: int, features: int) -> float:
+        """Each device's noise weighs as its rows do."""
+        each = self._each(self.sigma(sizes, features), len(sizes))
+        return each * math.sqrt(math.fsum(s**2 for s in sizes[:unknown])) / sum(sizes)
+
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
         size, features = matrix.shape

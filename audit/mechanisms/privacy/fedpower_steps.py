@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,7 +23,7 @@ from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Added, Adds, moment_numbers
+from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
 
 __all__ = [
     "SENT",
@@ -90,6 +91,41 @@ class SummedPower(PeriodicPower):
         """With `sums`, every sum as the coalition sees it."""
         sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
         return {name: (driven.public | sums)[name] for name in self.opened}
+
+    @property
+    def summed(self) -> bool:
+        """Whether what is announced are sums of what each document adds, given what was announced before."""
+        return self.period == 1
+
+    @property
+    def statistics(self) -> tuple[ReleasesMatch, ...]:
+        """What a party of a run can look at as well: what each sum holds of a document."""
+        return (ReleasesMatch(),) if self.summed and self.opens != "final" else ()
+
+    @abstractmethod
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """Documents as they enter the sums."""
+
+    @abstractmethod
+    def left(self, sizes: tuple[int, ...], unknown: int, features: int) -> float:
+        """The deviation of the noise in each number of a sum, where the first so many parties' is not known."""
+
+    def as_equations(
+        self, observables: Observables, pool: Pool, added: Added = nothing_added
+    ) -> tuple[Adds, Equations]:
+        """x <x, z> for the rows z of each block, and the noisy sums of these, over all rows' number."""
+        sums, start = announced(observables, "sums"), start_block(self.start_seed, pool.drawn.shape[1], self.rank)
+        others = () if pool.fixed is None else (max(round(pool.fixed_share * pool.fixed.shape[0]), 1),)
+        sizes = (max(round(pool.share * pool.drawn.shape[0]), 1), *others)
+        own = self.bounded(pool.fixed) if pool.colluding and pool.fixed is not None else None
+        blocks = [orthonormalise(start, start)]
+        for seen in sums[:-1]:
+            share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T / sum(sizes)
+            blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
+        deviation = self.noise_factor * self.left(sizes, 1 if pool.colluding else len(sizes), pool.drawn.shape[1])
+        noise = np.full(sums.size, (deviation**2 + added("sums", sums)) * sum(sizes) ** 2)
+        known = Equations(sums.ravel() * sum(sizes), noise, of_all=False)
+        return lambda rows: moment_numbers(self.bounded(rows), np.stack(blocks)), known
 
 
 def check_given_noise(noise: float | None, central_noise: float | None) -> None:

@@ -83,6 +83,14 @@ class UtilityFedPower(SummedPower):
         change = second_moment_change(self.row_bound, "replace-one") / sum(sizes)
         return (self.noise / len(sizes) / change,) * self.iterations
 
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """None longer than `row_bound`, where there is one."""
+        return rows if self.row_bound is None else clip_rows(rows, self.row_bound)
+
+    def left(self, sizes: tuple[int, ...], unknown: int, features: int) -> float:
+        """One device's noise, whoever's it is."""
+        return self.noise / len(sizes)
+
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
         rows = sum((yield Sizes(matrix.shape[0])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -118,6 +119,14 @@ class Moments(GaussianReleases):
         if self.noise is not None:
             return float(self.noise)
         return self.sensitivity(features) / (2 * float(ndtri((1 + self.advantage) / 2)))
+
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """Documents as they enter the sum."""
+        return clip_rows(rows, self.row_bound)
+
+    def moment_noise(self, size: int, features: int, parties: int) -> float:
+        """Of so many parties, in each number of the triangle."""
+        return self.scale(features) * math.sqrt(parties)
 
     def shows(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its parties."""

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
+from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.releases_match import ReleasesMatch, moment_numbers
@@ -157,3 +159,56 @@ def test_uploads_are_tried_where_they_are_sums_that_are_shown() -> None:
     assert FedPower(period=4).statistics == ()
     assert FedPower(period=1, opens="final").statistics == ()
     assert FedPower(period=1, announce=("uploads",)).statistics == ()
+
+
+def summed(kind: str, noise: float = 1e-9) -> PrivateFedPower | UtilityFedPower:
+    """With rows bounded, and every iteration a sum."""
+    if kind == "private":
+        return PrivateFedPower(rank=2, iterations=4, noise=noise)
+    return UtilityFedPower(rank=2, iterations=4, period=1, noise=noise, row_bound=1.0)
+
+
+@pytest.mark.parametrize("kind", ["private", "utility"])
+def test_of_fedpower_with_secure_sums_documents_make_the_sums(kind: str) -> None:
+    """The whole is that of all parties' documents, and noise as large as what is left in the sums."""
+    matrix, parties = rows(), (sp.csr_array(rows()[:10]), sp.csr_array(rows()[10:]))
+    made = summed(kind)
+    seen = Observables(made.run(Database(parties), np.random.default_rng(0)))
+    adds, known = made.as_equations(seen, Pool(sp.csr_array(matrix[:10]), 1.0, sp.csr_array(matrix[10:]), made))
+    np.testing.assert_allclose(adds(matrix).summed(np.ones(24)), known.sums, atol=1e-5)
+    loud = summed(kind, 0.5)
+    apart = []
+    for seed in range(60):
+        seen = Observables(loud.run(Database(parties), np.random.default_rng(seed)))
+        pool = Pool(sp.csr_array(matrix[:10]), 1.0, sp.csr_array(matrix[10:]), loud)
+        adds, known = loud.as_equations(seen, pool)
+        apart.append(np.mean(np.square(known.sums - adds(matrix).summed(np.ones(24))) / known.noise))
+    assert np.mean(apart) == pytest.approx(1.0, abs=0.1)
+
+
+def test_of_fedpower_with_secure_sums_a_coalition_knows_its_own_noise() -> None:
+    loud, matrix = summed("private", 0.5), rows()
+    own = sp.csr_array(matrix[10:])
+    database, pool = Database((sp.csr_array(matrix[:10]), own), frozenset({1})), Pool(matrix[:10], 1.0, own, loud)
+    apart = []
+    for seed in range(60):
+        seen = Observables(loud.run(database, np.random.default_rng(seed)))
+        adds, known = loud.as_equations(seen, replace(pool, colluding=True))
+        first = np.arange(seen["sums"][0].size)  # of a public block
+        left = known.sums - adds(sp.csr_array(matrix[:10])).summed(np.ones(10))
+        apart.append(np.mean(np.square(left)[first] / np.asarray(known.noise)[first]))
+    assert np.mean(apart) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["private", "utility"])
+@pytest.mark.parametrize("others", ["none", "fixed", "colluding"])
+def test_of_fedpower_with_secure_sums_it_tells_who_is_in(kind: str, others: str) -> None:
+    check_it_tells_who_is_in(summed(kind), rows(), rows(8, seed=5), others)
+
+
+def test_of_fedpower_with_secure_sums_it_is_tried_where_they_are_sums_over_documents() -> None:
+    assert [s.name for s in summed("private").statistics] == ["releases-match"]
+    assert [s.name for s in summed("utility").statistics] == ["releases-match"]
+    assert UtilityFedPower(period=4).statistics == ()
+    assert PrivateFedPower(opens="final").statistics == ()
+    assert PrivateFedPower(unit="entry-printed", noise=0.1).statistics == ()

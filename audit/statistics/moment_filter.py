@@ -1,0 +1,128 @@
+"""The matched filter on a sum of x x^T over a run's documents, with or without noise of public size.
+
+The sum S is linear in who is in: a document adds triu(x x^T), a of r (r + 1) / 2 numbers. The best linear test is
+<C^-1 (a_x - mean), S>, C the covariance of the sum over databases and of its noise, the same in every run: so it
+is worked out once, and what is left for a run is a quadratic form F, <C^-1 a_x, S> = x^T F x.
+
+Where documents are few C^-1 S is had by a matrix of documents by documents, however many numbers there are:
+<triu(x x^T), triu(y y^T)> = (<x, y>^2 + sum of x_j^2 y_j^2) / 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import scipy.linalg
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.statistics.additions import MOST_ENTRIES, ROWS_PER_ENTRY
+from ksdp.audit.statistics.solved_parts import few_enough
+
+__all__ = ["MomentFilter", "moment_filter"]
+
+LEAST = 1e-10
+"""Of the mean variance, added to each number, however little noise there is: sums are in single precision."""
+_PART = 1024
+"""Documents whose terms are written at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class MomentFilter:
+    """What is the same in every run."""
+
+    rows: Floats
+    """Documents that databases are drawn from, as they enter the sum, shape (n, r)."""
+    centred: bool
+    """Whether what is said of all documents in the mean is taken from what is said of each: who is in takes
+    somebody's place. With a C that is about right alone, it would only add noise."""
+    solve: Callable[[Floats], Floats]
+    """C^-1 of a symmetric matrix, its triangle taken, as the form that this is the product of, shape (r, r)."""
+
+    def form(self, moments: Floats) -> tuple[Floats, float]:
+        """F for a run's sum, symmetric, shape (r, r); and what to take from what it says of each document."""
+        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+            form = self.solve(moments)
+            told = float(np.vdot(self.rows @ form, self.rows)) if self.centred else 0.0
+            return form, told / max(len(self.rows), 1)
+
+
+def moment_filter(rows: Floats, varied: float, noise: float | None, shrink: float) -> MomentFilter:
+    """The filter of databases that are drawn from these rows.
+
+    Parameters
+    ----------
+    rows : as they enter the sum, shape (n, r)
+    varied : p (1 - p), p the share of them that is in
+    noise : the deviation of what is added to each number of the triangle; None: it is not known
+    shrink : part of the mean variance that is added where it is not
+    """
+    n, r = rows.shape
+    mean = rows.T @ rows / max(n, 1)
+    squares = np.square(rows)
+    own = 0.5 * (np.square(squares.sum(axis=1)) + np.square(squares).sum(axis=1))
+    upper = np.triu_indices(r)
+    spread = max(float(own.mean() - np.square(mean[upper]).sum()), 0.0) / max(len(upper[0]), 1)
+    least = max(LEAST * spread, float(np.finfo(np.float64).tiny))
+    added = max(shrink * spread if noise is None else noise**2 / max(n * varied, 1e-3), least)
+    with threadpool_limits(1):
+        if few_enough(n):
+            return MomentFilter(rows, noise is not None, _by_documents(rows, added))
+        if len(upper[0]) <= MOST_ENTRIES:
+            return MomentFilter(rows, noise is not None, _by_numbers(rows, upper, added))
+    variances = (squares.T @ squares / n - np.square(mean)) + added
+    return MomentFilter(rows, noise is not None, lambda moments: _form(moments / variances))
+
+
+def _form(weights: Floats) -> Floats:
+    """The form of weights of the triangle, given as a symmetric matrix: off the diagonal, half of each."""
+    form = 0.5 * weights
+    form[np.diag_indices_from(form)] *= 2.0
+    return np.asarray(form)
+
+
+def _by_documents(rows: Floats, added: float) -> Callable[[Floats], Floats]:
+    """C^-1 z = (z - A^T b) / added, (A A^T / n + added) b = A z / n: C is A^T A / n + added, A centred."""
+    n = len(rows)
+    squares = np.square(rows)
+    gram = 0.5 * (np.square(rows @ rows.T) + squares @ squares.T)
+    gram -= gram.mean(axis=0)
+    gram -= gram.mean(axis=1)[:, None]
+    gram /= n
+    rounding = float(np.finfo(np.float64).eps) * n * float(gram.diagonal().max(initial=0.0))
+    gram[np.diag_indices_from(gram)] += added + rounding
+    factor = cast(Any, scipy.linalg.cho_factor(gram, overwrite_a=True, check_finite=False))
+
+    def solve(moments: Floats) -> Floats:
+        along = 0.5 * (np.einsum("ij,ij->i", rows @ moments, rows) + squares @ moments.diagonal()) / n
+        parts = scipy.linalg.cho_solve(factor, along - along.mean(), check_finite=False)
+        parts -= parts.mean()
+        return _form((moments - (rows * parts[:, None]).T @ rows) / added)
+
+    return solve
+
+
+def _by_numbers(rows: Floats, upper: Any, added: float) -> Callable[[Floats], Floats]:
+    """C itself, of documents at even steps where there are many."""
+    some = rows[:: max(1, len(rows) // (ROWS_PER_ENTRY * len(upper[0])))]
+    covariance, total = np.zeros((len(upper[0]),) * 2), np.zeros(len(upper[0]))
+    for start in range(0, len(some), _PART):
+        part = some[start : start + _PART]
+        terms = part[:, upper[0]] * part[:, upper[1]]
+        covariance += terms.T @ terms
+        total += terms.sum(axis=0)
+    covariance /= len(some)
+    covariance -= np.outer(total, total) / len(some) ** 2
+    rounding = float(np.finfo(np.float64).eps) * len(total) * float(covariance.diagonal().max(initial=0.0))
+    covariance[np.diag_indices_from(covariance)] += added + rounding
+    factor = cast(Any, scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False))
+
+    def solve(moments: Floats) -> Floats:
+        weights = np.zeros_like(moments)
+        weights[upper] = scipy.linalg.cho_solve(factor, moments[upper], check_finite=False)
+        return 0.5 * (weights + weights.T)
+
+    return solve
