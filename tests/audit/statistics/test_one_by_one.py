@@ -31,6 +31,12 @@ COINS = np.random.default_rng(0)
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if documents were too many for it."""
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+
+
 def rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> sp.csr_array:
     """Documents without entries in the last columns; the fourth has none at all."""
     rng = np.random.default_rng(seed)
@@ -289,6 +295,19 @@ def test_documents_that_databases_are_not_drawn_from_are_told_too(
         np.testing.assert_array_equal(statistic.evaluate(seen, documents.at(np.array(places))), found[places])
 
 
+def test_sums_are_read_in_the_columns_that_somebody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first columns of every row of a sum are nobody's here."""
+    monkeypatch.setattr(module, "DENSE", 0)
+    rng = np.random.default_rng(4)
+    matrix = sp.csr_array(np.hstack([np.zeros((40, 9)), rng.random((40, 30)) + 0.1]))
+    held = np.isin(np.arange(40), rng.choice(40, 15, replace=False))
+    mechanism = PDNMF(rank=3)
+    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
+    documents = Documents(matrix, pool=Pool(matrix, 15 / 40, mechanism=mechanism))
+    found = SumsMatch().evaluate(Observables(dict(seen)), documents)
+    assert (found[held][:, None] > found[~held]).mean() > 0.95
+
+
 @pytest.fixture
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows with everybody's fit, one by one or all at once; filters are approached, however small."""
@@ -340,7 +359,6 @@ def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
     assert len(fits) == 1
     if limit == "numbers":
         monkeypatch.setattr(equations, "MORE", 1e6)
-        monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     else:
         monkeypatch.setattr(equations, "MOST_PAIRS", 3)
     by_steps = statistic.evaluate(Observables(dict(seen)), documents)
