@@ -29,6 +29,7 @@ _SENTENCES = {
     "moment-energy": "How much of what was announced lies along the document.",
     "moment-leverage": "How unusual the document is for the announced second moments.",
     "moment-match": "How well the announced second moments match the document’s own, best weighed.",
+    "site-match": "How well the square of a site’s root matches the document’s own second moments, best weighed.",
     "w-sum": "The paper’s: the sum of the document’s squared weights over all its words and directions.",
     "w-max": "The paper’s: the largest of the document’s squared weights on the announced directions.",
     "w-square-sum": "The paper’s: how much of the document the announced directions explain.",

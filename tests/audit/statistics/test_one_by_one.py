@@ -26,6 +26,7 @@ from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_units import units_of
 
 COINS = np.random.default_rng(0)
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
@@ -188,10 +189,10 @@ def test_who_rests_is_passed_over() -> None:
     made = numbers_of("pd-nmf", rows(share=0.4))
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     columns, at = used_by(made)
-    units_of, resting = fits_module._units_of(made), np.arange(30) % 4 == 1
-    left = fits_module._left_of(apart[at], made, columns, units_of)
+    factors, resting = units_of(made), np.arange(30) % 4 == 1
+    left = fits_module._left_of(apart[at], made, columns, factors)
     parts, bounds = np.zeros(30), np.array([[-9.0], [9.0]]).repeat(30, axis=1)
-    fits_module._gone_through(fits_module._scaled(made, columns, units_of), left, parts, bounds, resting)
+    fits_module._gone_through(fits_module._scaled(made, columns, factors), left, parts, bounds, resting)
     others = np.flatnonzero(~resting)
     terms, rest, wanted = made.written() * units(made), apart * units(made), np.zeros(30)
     for i in others:
