@@ -1,6 +1,7 @@
 """Coverage: which announced arrays the tested statistics read, and which nobody looked at.
 
 An audit proves nothing about an array that none of its statistics reads: with one of those, no document is clear.
+Nor about exact sums that are equations enough to say who was in, where these are not solved (`unsolved`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from dataclasses import dataclass
 
 from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 
-__all__ = ["Coverage", "coverage", "learnable", "reads", "uncombined"]
+__all__ = ["Coverage", "coverage", "learnable", "reads", "uncombined", "unsolved"]
 
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
+_EXACT_SUMS = ("sums", "first_blocks", "block_sums")
+"""What early rounds of PD-NMF and PD-SVD announce: sums over documents, of which terms are known."""
+_UNSOLVED = (
+    "who was in, by equations: `{}` has {:,} exact numbers for {:,} documents, enough to tell them apart, and "
+    f'than {MOST_SOLVED:,} are not solved for (`mechanism.opens` "final" shows none of these numbers)'
+)
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 
 
@@ -61,6 +69,30 @@ def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]
     """What no statistic sees of a mechanism whose announcements say more together (`needs_learner`)."""
     combine = any(name != _RAW for name in learners)
     return () if combine or not getattr(mechanism, "needs_learner", False) else (_TOGETHER,)
+
+
+def unsolved(
+    mechanism: Mechanism, announced: Iterable[Announced], seen: Iterable[str], documents: int
+) -> tuple[str, ...]:
+    """Exact sums that are as many numbers as documents may be in, where these are too many to solve for.
+
+    Every document then has its own part in the sums, whatever the filters, which only approach it, find of it: of
+    4,000 pictures of different brightness they told nobody apart, and the solution everybody (decision 31).
+
+    Parameters
+    ----------
+    seen : names of what statistics may read
+    documents : that may be in a run, the party's own and others'
+    """
+    exact = (mechanism, getattr(mechanism, "inner", mechanism))
+    if few_enough(documents) or not all(getattr(one, "noise_free", False) for one in exact):
+        return ()
+    read = set(_EXACT_SUMS) & set(seen)
+    sizes = {a.name: math.prod(a.shape) for a in announced if a.name in read}
+    largest = max(sizes, key=lambda name: sizes[name], default=None)
+    if largest is None or sizes[largest] < documents:
+        return ()
+    return (_UNSOLVED.format(largest, sizes[largest], documents),)
 
 
 def coverage(

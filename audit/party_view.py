@@ -41,6 +41,11 @@ class Holdings:
     """Whether honest parties enter half of their units, drawn anew in each run; all of them otherwise."""
 
     @property
+    def unknown(self) -> int:
+        """Units of which nobody knows whether they are in a run."""
+        return len(self.victim) + (len(self.honest) if self.drawn else 0)
+
+    @property
     def entering(self) -> int:
         """Units of honest parties in a run."""
         return (len(self.honest) + 1) // 2 if self.drawn else len(self.honest)

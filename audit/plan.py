@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import Coverage, coverage, learnable, reads, uncombined
+from ksdp.audit.coverage import Coverage, coverage, learnable, reads, uncombined, unsolved
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
@@ -112,7 +112,9 @@ class Plan:
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
         learnt = () if RAW in self.learners else learnable(self.mechanism, expected_shapes(self), self.design.runs)
-        return coverage(self.opened, self.seen, self.tested, learnt, uncombined(self.mechanism, self.learners))
+        sums = unsolved(self.mechanism, self.announced, self.seen, self.holdings.unknown)
+        more = uncombined(self.mechanism, self.learners) + sums
+        return coverage(self.opened, self.seen, self.tested, learnt, more)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -241,10 +243,9 @@ class Plan:
             parties.append(take_rows(self.corpus.matrix, self.units.rows(honest)))
         elif len(self.holdings.honest):
             parties.append(self._fixed[0])
-        if len(self.holdings.coalition):
+        if colluding := len(self.holdings.coalition):
             parties.append(self._fixed[1])
-            return Database(tuple(parties), frozenset({len(parties) - 1}), held)
-        return Database(tuple(parties), frozenset(), held)
+        return Database(tuple(parties), frozenset({len(parties) - 1} if colluding else ()), held)
 
     @cached_property
     def pool(self) -> Pool:

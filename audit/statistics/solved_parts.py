@@ -24,7 +24,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["few_enough", "products_of_terms", "solved_parts"]
+__all__ = ["MOST_SOLVED", "few_enough", "products_of_terms", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times

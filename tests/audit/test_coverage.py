@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import coverage, reads
-from ksdp.audit.mechanisms.contract import Observables, opened, opens_of
+from ksdp.audit.coverage import coverage, reads, unsolved
+from ksdp.audit.mechanisms.contract import Announced, Observables, opened, opens_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec import parse_spec
@@ -200,3 +200,39 @@ SHAPES = {
     "uploads": (2, 3, 8), "scales": (2,), "P": (4, 8), "counts": (2, 3), "centres": (2, 3, 8), "label": (1,),
     "topics": (3, 3, 8), "first_blocks": (4, 3, 8), "gradients": (2, 8), "items": (8,), "pairs": (8, 8),
 }  # fmt: skip
+
+
+def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three blocks or sums of two rows, and what they start with: 8 numbers a feature, and 6."""
+    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", len(corpus) - 1)
+    wide = len(corpus) // corpus.features + 1  # as many rows as it takes
+
+    def unread(name: str, rank: int = wide, **more) -> tuple[str, ...]:
+        design = {"party_size": 0.5, "with_runs": 4}
+        return plan_of(corpus, {"name": name, "rank": rank} | more, design=design).coverage.unread
+
+    for name, array in (("pd-svd", "first_blocks"), ("pd-pca", "first_blocks"), ("pd-nmf", "sums")):
+        (said,) = unread(name)
+        assert said.startswith(f"who was in, by equations: `{array}` has ")
+        assert f" for {len(corpus)} documents" in said
+        assert unread(name, opens="final") == ()
+    noisy = {"mechanism": "pd-svd", "parameters": {"rank": wide}, "scale": 1.0}
+    assert plan_of(corpus, {"name": "noisy"} | noisy).coverage.unread == ()
+    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", len(corpus))
+    assert unread("pd-svd") == ()
+
+
+def test_fewer_exact_numbers_than_documents_hide_who_was_in() -> None:
+    plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Announced("V", (9, 9000))]
+    seen += [Announced("block_sums", (3, 2, 400)), Announced("first_blocks", (4, 2, 400))]
+    names = tuple(array.name for array in seen)
+    assert unsolved(plain, seen, names, 3201) == ()
+    (said,) = unsolved(plain, seen, names, 3200)
+    assert "`first_blocks` has 3,200 exact numbers for 3,200 documents" in said
+    assert unsolved(plain, seen, names, 2048) == ()
+    assert unsolved(plain, seen, names[:1], 3000) == ()
+    assert len(unsolved(make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2}), seen, names, 3000)) == 1
+    noisy = make_mechanism("noisy", {"mechanism": "pd-svd", "scale": 1.0})
+    assert unsolved(noisy, seen, names, 3000) == ()

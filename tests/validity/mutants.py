@@ -1202,6 +1202,14 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
+        "audit/coverage.py",
+        ("sizes[largest] < documents", "sizes[largest] < 0"),
+        ("if few_enough(documents) or not all(", "if not all("),
+        ("max(sizes, key=lambda", "min(sizes, key=lambda"),
+        ("or not all(getattr(one,", "or not any(getattr(one,"),
+        tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
         "audit/plan.py",
         (
             "learnable(self.mechanism, expected_shapes(self), self.design.runs)",
