@@ -36,7 +36,8 @@ def next_steps(summary: Summary) -> list[str]:
     if counts.undecided:
         some = plural(counts.undecided, f"undecided {unit}", f"undecided {unit}s")
         if summary.unread:
-            how = f"no statistic looks at {', '.join(summary.unread)}: add one that does, and audit again"
+            what = ", ".join(summary.unread)
+            how = f"no statistic looks at {what}: add one that does, or announce less, and audit again"
         else:
             how = "the same specification with a larger “with_runs” goes on from here; “ksdp plan” says how large"
         steps.append(f"Do not take the {some} for safe: {how}.")

@@ -22,7 +22,8 @@ away, as a is known.
 
 **Claim**, for holders of s that follow the protocol. One that encrypts with larger errors than it should widens
 the noise until F does not cover it, and reads x there: nothing finds that out (oblivious transfer, with its check,
-is the default for that reason). The other can answer with anything; it learns nothing from that here.
+is the default for that reason). The other can answer with anything; it learns nothing from that here, and a bit
+about s where a run ends for it.
 
 Security: N = 16,384 and q < 2^420 with secrets uniform in {-1, 0, 1} and errors of deviation 3.2 have at least
 128 bits against the classical attacks known, for which 438 bits of q are allowed.
