@@ -21,8 +21,8 @@ _TOGETHER = 'what the runs say together (`statistics.families` with "learned" lo
 _EXACT_SUMS = ("sums", "first_blocks", "block_sums")
 """What early rounds of PD-NMF and PD-SVD announce: sums over documents, of which terms are known."""
 _UNSOLVED = (
-    "who was in, by equations: `{}` has {:,} exact numbers for {:,} documents, enough to tell them apart, and "
-    f'than {MOST_SOLVED:,} are not solved for (`mechanism.opens` "final" shows none of these numbers)'
+    "who was in, by equations: `{}` has {:,} exact numbers for {:,} documents, and more than "
+    f'{MOST_SOLVED:,} documents are not solved for (`mechanism.opens = "final"` shows no such numbers)'
 )
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 
