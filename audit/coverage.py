@@ -74,10 +74,13 @@ def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]
 def unsolved(
     mechanism: Mechanism, announced: Iterable[Announced], seen: Iterable[str], documents: int
 ) -> tuple[str, ...]:
-    """Exact sums that are as many numbers as documents may be in, where these are too many to solve for.
+    """Exact sums that are half as many numbers as documents may be in, where these are too many to solve for.
 
     Every document then has its own part in the sums, whatever the filters, which only approach it, find of it: of
-    4,000 pictures of different brightness they told nobody apart, and the solution everybody (decision 31).
+    4,000 pictures of different brightness they told nobody apart, and the solution everybody (decision 31). Half
+    is enough, as a document is in or not: of n numbers that are 0 or 1, n / 2 general equations leave one solution
+    within these bounds (Mangasarian & Recht, Probability of unique integer solution to a system of linear
+    equations, 2011).
 
     Parameters
     ----------
@@ -90,7 +93,7 @@ def unsolved(
     read = set(_EXACT_SUMS) & set(seen)
     sizes = {a.name: math.prod(a.shape) for a in announced if a.name in read}
     largest = max(sizes, key=lambda name: sizes[name], default=None)
-    if largest is None or sizes[largest] < documents:
+    if largest is None or 2 * sizes[largest] < documents:
         return ()
     return (_UNSOLVED.format(largest, sizes[largest], documents),)
 

@@ -224,13 +224,13 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
     assert unread("pd-svd") == ()
 
 
-def test_fewer_exact_numbers_than_documents_hide_who_was_in() -> None:
+def test_exact_numbers_of_less_than_half_the_documents_hide_who_was_in() -> None:
     plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Announced("V", (9, 9000))]
     seen += [Announced("block_sums", (3, 2, 400)), Announced("first_blocks", (4, 2, 400))]
     names = tuple(array.name for array in seen)
-    assert unsolved(plain, seen, names, 3201) == ()
-    (said,) = unsolved(plain, seen, names, 3200)
-    assert "`first_blocks` has 3,200 exact numbers for 3,200 documents" in said
+    assert unsolved(plain, seen, names, 6401) == ()
+    (said,) = unsolved(plain, seen, names, 6400)
+    assert "`first_blocks` has 3,200 exact numbers for 6,400 documents" in said
     assert unsolved(plain, seen, names, 2048) == ()
     assert unsolved(plain, seen, names[:1], 3000) == ()
     assert len(unsolved(make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2}), seen, names, 3000)) == 1

@@ -1203,7 +1203,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ("sizes[largest] < documents", "sizes[largest] < 0"),
+        ("2 * sizes[largest] < documents", "sizes[largest] < documents"),
         ("if few_enough(documents) or not all(", "if not all("),
         ("max(sizes, key=lambda", "min(sizes, key=lambda"),
         ("or not all(getattr(one,", "or not any(getattr(one,"),
