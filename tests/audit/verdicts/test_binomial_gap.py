@@ -52,8 +52,8 @@ def test_the_arms_and_the_signs_are_alike() -> None:
 @given(
     m=st.integers(1, 80),
     n=st.integers(1, 80),
-    gap=st.floats(-0.9, 1.0),
-    rate=st.floats(0, 1).map(lambda rate: round(rate, 12)),  # SciPy's own sum overflows at 1e-308
+    gap=st.floats(-0.9, 1.0).map(lambda gap: round(gap, 12)),  # SciPy's own sum overflows at 1e-308
+    rate=st.floats(0, 1).map(lambda rate: round(rate, 12)),
     seed=st.integers(0, 2**32),
 )
 def test_any_rate_is_below_it_and_it_grows(m: int, n: int, gap: float, rate: float, seed: int) -> None:
