@@ -8,16 +8,15 @@ this machine who finds its ports gets nowhere. Its web pages are off.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from typing import Any
 
 from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import InputError
+from ksdp.tasks.interrupts import interrupts_blocked
 from ksdp.tasks.named_cluster import first_worker, named_cluster
 
 __all__ = ["Workers", "credentials", "dask_address", "is_ours", "open_workers"]
@@ -195,13 +194,9 @@ def _started(**options: Any) -> Any:
     was. Processes inherit what the thread that starts them lets through, so a thread of its own starts these; who
     stops the command while it does waits for it, and ends them as always.
     """
-    resource_tracker.ensure_running()  # when it starts, it lets Ctrl-C through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with interrupts_blocked():
         pool = ThreadPoolExecutor(1, thread_name_prefix="ksdp-workers")
         starting = pool.submit(_tried, options)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         return starting.result()
     except KeyboardInterrupt:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
-import signal
-from collections.abc import Callable, Iterator
-from multiprocessing import resource_tracker
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.flows.interruption import interrupts_wait
 from ksdp.flows.progress import advance
+from ksdp.tasks.interrupts import interrupts_blocked
 
 __all__ = ["Launcher"]
 
@@ -38,14 +36,13 @@ class Launcher:
         self._open: set[Connection] = set()
 
     def __enter__(self) -> Launcher:
-        resource_tracker.ensure_running()  # here, because it undoes `_interrupt_blocked` when it starts
         return self
 
     def start(self, target: Callable[..., None], *arguments: Any) -> Connection:
         """Start a party; its pipe."""
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=target, args=(theirs, *arguments), daemon=True)
-        with interrupts_wait(), _interrupt_blocked():
+        with interrupts_wait(), interrupts_blocked():
             process.start()
             self._processes.append(process)
         theirs.close()
@@ -91,16 +88,6 @@ class Launcher:
                 process.join(5.0)
             process.terminate()
             process.join()
-
-
-@contextlib.contextmanager
-def _interrupt_blocked() -> Iterator[None]:
-    """Block Ctrl-C in this thread: a process that is started now inherits that, and leaves its end to us."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _received(pipe: Connection) -> tuple[str, Any]:
