@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import Exchange, Script
 from ksdp.protocols.norms.lattice_cipher import CIPHER_BYTES, Cipher, Secret, answer
@@ -135,11 +134,11 @@ def lattice_script(
 
     Raises
     ------
+    InputError
+        If the number is out of range.
     ProtocolError
-        If the number has been used.
+        If it has been used.
     """
-    if not 0 <= number < 1 << 32:
-        raise InputError(f"`number` must be from 0 to 2^32 - 1; got {number}.")
     setup.transfers.take(number)
     own = replace(OwnMasks.draw(setup.terms.parameters, random_bytes), key=setup.key)
     return _script(setup, number, own, random_bytes)

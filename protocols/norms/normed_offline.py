@@ -89,14 +89,12 @@ def offline_script(
     Raises
     ------
     InputError
-        If setup and parameters differ in the number of parties.
+        If setup and parameters differ in the number of parties, or the number is out of range.
     ProtocolError
         If the number has been used.
     """
     if setup.parties != parameters.parties:
         raise InputError(f"`setup` is of {setup.parties} parties, `parameters` of {parameters.parties}.")
-    if not 0 <= number < 1 << 32:
-        raise InputError(f"`number` must be from 0 to 2^32 - 1; got {number}.")
     setup.take(number)
     batch = batch_of(setup, parameters, number)
     own = OwnMasks.draw(parameters, random_bytes)

@@ -44,9 +44,13 @@ class OtSetup:
 
         Raises
         ------
+        InputError
+            If it is out of range.
         ProtocolError
             If it was used before: the streams would repeat.
         """
+        if not 0 <= number < 1 << 32:
+            raise InputError(f"`number` must be from 0 to 2^32 - 1; got {number}.")
         if number in self._taken:
             raise ProtocolError(f"Extension {number} of these seeds has been made before.")
         self._taken.add(number)
