@@ -58,6 +58,12 @@ class Pool(_Remembers):
     """Which of `drawn` a run may have held, by what it announced before, shape (n,); None: all, as far as that
     goes."""
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of the victim's part in a run, and of others', where there are any."""
+        parts = [(self.drawn, self.share)] + ([] if self.fixed is None else [(self.fixed, self.fixed_share)])
+        return tuple(max(round(share * rows.shape[0]), 1) for rows, share in parts)
+
 
 @dataclass(frozen=True, eq=False)
 class Documents(_Remembers):

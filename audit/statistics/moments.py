@@ -57,8 +57,7 @@ def moment_match(observables: Observables, documents: Documents) -> Floats:
 def site_match(observables: Observables, documents: Documents) -> Floats:
     """As `moment_match`, of P^T P: what is left of a site's noisy second moments in the root that it sends."""
     root = announced(observables, "P")
-    size = max(round(documents.made_of.share * documents.made_of.drawn.shape[0]), 1)
-    return _matched(size * (root.T @ root), documents, alone=True)
+    return _matched(documents.made_of.sizes[0] * (root.T @ root), documents, alone=True)
 
 
 @runtime_checkable
@@ -86,9 +85,8 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
     def compute() -> MomentFilter:
         rows, noise = at_even_steps(pool.drawn, _MOST_ROWS), None
         if isinstance(own, NoisyMoments):
-            size = max(round(pool.share * pool.drawn.shape[0]), 1)
             parties = 1 + (pool.fixed is not None and not pool.colluding)
-            noise = own.moment_noise(size, rows.shape[1], parties)
+            noise = own.moment_noise(pool.sizes[0], rows.shape[1], parties)
         return moment_filter(bounded(rows), pool.share * (1.0 - pool.share), noise, _SHRINK)
 
     def expected() -> Floats:
@@ -99,7 +97,7 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
                 total += share * (dense.T @ dense)
         return total
 
-    apart = moments - cast(Floats, pool.derive("expected moments", expected))
+    apart = moments - cast(Floats, pool.derive(("expected moments", alone), expected))
     form, usual = cast(MomentFilter, pool.derive("moment filter", compute)).form(apart)
     rows = cast(Floats, documents.derive("bounded", lambda: bounded(documents.matrix)))
     return row_dots(rows_times(rows, form), rows) - usual

@@ -115,8 +115,7 @@ class SummedPower(PeriodicPower):
     ) -> tuple[Adds, Equations]:
         """x <x, z> for the rows z of each block, and the noisy sums of these, over all rows' number."""
         sums, start = announced(observables, "sums"), start_block(self.start_seed, pool.drawn.shape[1], self.rank)
-        others = () if pool.fixed is None else (max(round(pool.fixed_share * pool.fixed.shape[0]), 1),)
-        sizes = (max(round(pool.share * pool.drawn.shape[0]), 1), *others)
+        sizes = pool.sizes
         own = self.bounded(pool.fixed) if pool.colluding and pool.fixed is not None else None
         blocks = [orthonormalise(start, start)]
         for seen in sums[:-1]:
@@ -151,9 +150,8 @@ def released_uploads(
     added : variance of what was added to announced arrays besides
     """
     means, uploads = (announced(observables, name) for name in SENT)
-    size = max(round(pool.share * pool.drawn.shape[0]), 1)
-    others = () if pool.fixed is None else (max(round(pool.fixed_share * pool.fixed.shape[0]), 1),)
-    blocks, deviations = uploaded(means, (size, *others))
+    size = pool.sizes[0]
+    blocks, deviations = uploaded(means, pool.sizes)
     noise = size**2 * np.repeat(np.square(deviations) + added("uploads", uploads), uploads[0].size)
     return lambda rows: moment_numbers(rows, blocks), Equations(size * uploads.ravel(), noise, alone=True)
 
