@@ -10,11 +10,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+
 from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 
-__all__ = ["Coverage", "coverage", "learnable", "reads", "uncombined", "unsolved"]
+__all__ = ["Coverage", "coverage", "enough_numbers", "learnable", "reads", "uncombined", "unsolved"]
 
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
@@ -72,20 +75,18 @@ def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]
 
 
 def unsolved(
-    mechanism: Mechanism, announced: Iterable[Announced], seen: Iterable[str], documents: int
+    mechanism: Mechanism, announced: Iterable[Announced], seen: Iterable[str], documents: int, share: float
 ) -> tuple[str, ...]:
-    """Exact sums that are half as many numbers as documents may be in, where these are too many to solve for.
+    """Exact sums that are numbers enough to say who was in, of more documents than are solved for.
 
     Every document then has its own part in the sums, whatever the filters, which only approach it, find of it: of
-    4,000 pictures of different brightness they told nobody apart, and the solution everybody (decision 31). Half
-    is enough, as a document is in or not: of n numbers that are 0 or 1, n / 2 general equations leave one solution
-    within these bounds (Mangasarian & Recht, Probability of unique integer solution to a system of linear
-    equations, 2011).
+    4,000 pictures of different brightness they told nobody apart, and the solution everybody (decision 31).
 
     Parameters
     ----------
     seen : names of what statistics may read
     documents : that may be in a run, the party's own and others'
+    share : of these that is in a run
     """
     exact = (mechanism, getattr(mechanism, "inner", mechanism))
     if few_enough(documents) or not all(getattr(one, "noise_free", False) for one in exact):
@@ -93,9 +94,34 @@ def unsolved(
     read = set(_EXACT_SUMS) & set(seen)
     sizes = {a.name: math.prod(a.shape) for a in announced if a.name in read}
     largest = max(sizes, key=lambda name: sizes[name], default=None)
-    if largest is None or 2 * sizes[largest] < documents:
+    if largest is None or sizes[largest] < enough_numbers(share) * documents:
         return ()
     return (_UNSOLVED.format(largest, sizes[largest], documents),)
+
+
+def enough_numbers(share: float) -> float:
+    """Exact numbers a document that tell who was in, where this share is: a half at most.
+
+    As a document is in or not, n / 2 general equations have one solution between 0 and 1 (Mangasarian & Recht,
+    Probability of unique integer solution to a system of linear equations, 2011). Where few are in, the one that
+    leaves most at 0 is found from fewer, of large general systems from
+
+        min over a of p ((1 + a^2) F(a) + a f(a)) + (1 - p) ((1 + a^2) F(-a) - a f(a)),
+
+    F and f the normal distribution and its density: the threshold of soft thresholding within the bounds (Donoho,
+    Maleki & Montanari, Message-passing algorithms for compressed sensing, 2009, doi.org/10.1073/pnas.0909892106).
+
+    Examples
+    --------
+    >>> [round(enough_numbers(share), 3) for share in (0.03, 0.1, 0.5)]
+    [0.116, 0.256, 0.5]
+    """
+
+    def numbers(at: float) -> float:
+        whole, peak = (1.0 + at * at), at * float(norm.pdf(at))
+        return share * (whole * float(norm.cdf(at)) + peak) + (1.0 - share) * (whole * float(norm.cdf(-at)) - peak)
+
+    return float(minimize_scalar(numbers, bounds=(-8.0, 8.0), method="bounded").fun)
 
 
 def coverage(

@@ -46,6 +46,11 @@ class Holdings:
         return len(self.victim) + (len(self.honest) if self.drawn else 0)
 
     @property
+    def share(self) -> float:
+        """Part of these that is in a run."""
+        return (self.size + self.entering * self.drawn) / max(self.unknown, 1)
+
+    @property
     def entering(self) -> int:
         """Units of honest parties in a run."""
         return (len(self.honest) + 1) // 2 if self.drawn else len(self.honest)

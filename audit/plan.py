@@ -112,7 +112,7 @@ class Plan:
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
         learnt = () if RAW in self.learners else learnable(self.mechanism, expected_shapes(self), self.design.runs)
-        sums = unsolved(self.mechanism, self.announced, self.seen, self.holdings.unknown)
+        sums = unsolved(self.mechanism, self.announced, self.seen, self.holdings.unknown, self.holdings.share)
         more = uncombined(self.mechanism, self.learners) + sums
         return coverage(self.opened, self.seen, self.tested, learnt, more)
 

@@ -4,24 +4,28 @@
 
     python -m benchmarks single-runs --corpora kos enron-mail6 movielens-1m --sizes 0.03 0.1 --runs 2
     python -m benchmarks single-runs --corpora mnist mnist-sizes mnist-sizes-4000 --sizes 0.1 0.2
+    python -m benchmarks single-runs --corpora patients texts-500 normal-300 --ranks 2 3 --sizes 0.1 0.5 --runs 3
 
 A line a corpus, party size and filter: who may have been in (the others are ruled out), and D of saying no more
 than that; then D, and CPU milliseconds, of documents solved for all at once, as an audit does where few may be in
-(here up to 6,000), of documents fitted one by one, as it does where these are many and sums still more numbers,
-and of filters approached by steps, as it does elsewhere. Means over runs. `mnist` is 2,000 of the pictures; in
-`mnist-sizes` each is times e to a normal number, and `-4000` says how many there are. An audit asks of one
-document over many runs; this asks of all documents in one.
+(here up to 6,000), with what bounds add where numbers are fewer than documents and without; of documents fitted
+one by one, as it does where these are many and sums still more numbers, and of filters approached by steps, as it
+does elsewhere. Means over runs. `mnist` is 2,000 of the pictures; in `mnist-sizes` each is times e to a normal
+number, and `-4000` says how many there are; `patients` are the 569 of scikit-learn's breast cancer table, whose 30
+columns have deviation 1; `texts-500` and `normal-300` are drawn, that many rows of 40 Poisson or normal numbers.
+An audit asks of one document over many runs; this asks of all documents in one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
 
 from benchmarks import ROOT, data_folder
 from ksdp.audit.corpus import canonical
@@ -36,26 +40,37 @@ from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 __all__ = ["run"]
 
-RANK = 7
+RATED = "movielens-1m"
 _MOST_SOLVED = 6000
+_WAYS = (
+    (_MOST_SOLVED, solved_parts.MOST_WRITTEN, equations.MORE),
+    (_MOST_SOLVED, 0, equations.MORE),
+    (0, 0, equations.MORE),
+    (0, 0, np.inf),
+)
+"""Documents that are solved for, work for bounds, and numbers a document from which on these are fitted."""
 
 
-def run(corpora: Sequence[str], sizes: Sequence[float], runs: int = 2) -> None:
+def run(corpora: Sequence[str], sizes: Sequence[float], runs: int, ranks: Sequence[int]) -> None:
     """Print some lines a corpus and party size."""
-    heads = ("all at once: D, ms", "one by one: D, ms", "by steps: D, ms")
-    print(f"{'':40}{'may be in':>12}{'that alone':>12}" + "".join(f"{head:>20}" for head in heads))
+    heads = ("all at once: D, ms", "linear: D, ms", "one by one: D, ms", "by steps: D, ms")
+    print(f"{'':44}{'may be in':>12}{'that alone':>12}" + "".join(f"{head:>20}" for head in heads))
     for corpus in corpora:
-        rated = corpus == "movielens-1m"
-        matrix = _matrix(corpus, rated)
+        matrix = _matrix(corpus)
         for size in sizes:
-            for mechanism, statistic in _filters(rated):
-                said = f"{corpus}, {mechanism.name}, {size:.0%}, {statistic.name}"
-                print(f"{said:40}{_line(matrix, size, mechanism, statistic, runs)}", flush=True)
+            for mechanism, statistic in (f for rank in ranks for f in _filters(corpus, matrix.min() >= 0.0, rank)):
+                said = f"{corpus}, {mechanism.name}, {mechanism.rank}, {size:.0%}, {statistic.name}"
+                print(f"{said:44}{_line(matrix, size, mechanism, statistic, runs)}", flush=True)
 
 
-def _matrix(corpus: str, rated: bool) -> sp.csr_array:
-    if not corpus.startswith("mnist"):
-        read, base = read_spec_file(ROOT / f"examples/specs/{corpus}-{'recommend' if rated else 'svd'}.toml")
+def _matrix(corpus: str) -> sp.csr_array:
+    name, _, number = corpus.partition("-")
+    if name in _SMALL:
+        return canonical(sp.csr_array(_SMALL[name](int(number or 0))))
+    if name != "mnist":
+        read, base = read_spec_file(
+            ROOT / f"examples/specs/{corpus}-{'recommend' if corpus == RATED else 'svd'}.toml"
+        )
         return spec_corpus(read, base).matrix
     rng, count = np.random.default_rng(0), int(corpus.rpartition("-")[2]) if corpus[-1].isdigit() else 2000
     pictures = np.load(data_folder() / "mnist" / "mnist.npz")["train_images"].reshape(-1, 784) / 255.0
@@ -63,24 +78,43 @@ def _matrix(corpus: str, rated: bool) -> sp.csr_array:
     return canonical(sp.csr_array(some * np.exp(rng.normal(size=(count, 1))) if "sizes" in corpus else some))
 
 
-def _filters(rated: bool) -> Iterable[tuple[Mechanism, Statistic]]:
-    if rated:
-        return [(PDNMF(rank=RANK, weighted=True, beta=1.0, delta=1.0), SumsMatch())]
-    revealed = PDSVD(rank=RANK, reveal_sigma=True)
-    return [(PDNMF(rank=RANK), SumsMatch()), (PDSVD(rank=RANK), BlocksMatch()), (revealed, BlockSumsMatch())]
+def _patients(_: int) -> NDArray[np.float64]:
+    table = np.asarray(load_breast_cancer().data)
+    return np.asarray((table - table.mean(axis=0)) / table.std(axis=0))
+
+
+_SMALL: Mapping[str, Callable[[int], NDArray[np.float64]]] = {
+    "patients": _patients,
+    "texts": lambda count: np.random.default_rng(0).poisson(0.6, (count, 40)).astype(np.float64),
+    "normal": lambda count: np.random.default_rng(0).normal(size=(count, 40)),
+}
+"""Tables of few columns, given how many rows."""
+
+
+def _filters(corpus: str, nonnegative: bool, rank: int) -> Iterable[tuple[PDNMF | PDSVD, Statistic]]:
+    if corpus == RATED:
+        yield PDNMF(rank=rank, weighted=True, beta=1.0, delta=1.0), SumsMatch()
+        return
+    if nonnegative:
+        yield PDNMF(rank=rank), SumsMatch()
+    yield PDSVD(rank=rank), BlocksMatch()
+    yield PDSVD(rank=rank, reveal_sigma=True), BlockSumsMatch()
 
 
 def _line(matrix: sp.csr_array, size: float, mechanism: Mechanism, statistic: Statistic, runs: int) -> str:
     documents = Documents(matrix, pool=Pool(matrix, size, mechanism=mechanism))
     drawn = [_drawn(matrix, size, mechanism, number) for number in range(runs)]
     cells: list[str] = []
-    for most, more in ((_MOST_SOLVED, equations.MORE), (0, equations.MORE), (0, np.inf)):
-        with mock.patch.object(solved_parts, "MOST_SOLVED", most), mock.patch.object(equations, "MORE", more):
+    for most, written, more in _WAYS:
+        with (
+            mock.patch.multiple(solved_parts, MOST_SOLVED=most, MOST_WRITTEN=written),
+            mock.patch.object(equations, "MORE", more),
+        ):
             statistic.evaluate(Observables(drawn[0][1]), documents)  # compiles
             looked = np.mean([_looked(held, seen, statistic, documents) for held, seen in drawn], axis=0)
         possible, alone, distance, seconds = looked
         cells.append(f"{distance:.3f} {1e3 * seconds:.0f}")
-    return f"{possible:12,.0f}{alone:12.2f}{cells[0]:>20}{cells[1]:>20}{cells[2]:>20}"
+    return f"{possible:12,.0f}{alone:12.2f}" + "".join(f"{cell:>20}" for cell in cells)
 
 
 def _drawn(

@@ -30,7 +30,7 @@ from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "fitted", "with_parts"]
+__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "between", "fitted", "with_parts"]
 
 SETTLED = 0.005
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""
@@ -87,7 +87,7 @@ class Fitted:
     def of(self, others: TermNumbers) -> Floats:
         """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
         scaled = _scaled(others, self.columns, self._units)
-        return _between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
+        return between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
 
 
 def fitted(
@@ -117,7 +117,7 @@ def fitted(
         left, parts = _left_of(apart, made, columns, units), start.copy()
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
         _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
-    return Fitted(_between(_gone_through(scaled, left, parts, _NO_BOUNDS)), columns, units, left)
+    return Fitted(between(_gone_through(scaled, left, parts, _NO_BOUNDS)), columns, units, left)
 
 
 def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
@@ -125,7 +125,7 @@ def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: F
     units = units_of(made)
     left = _left_of(apart, made, columns, units)
     told = _gone_through(_scaled(made, columns, units), left, parts, _NO_BOUNDS)
-    return Fitted(_between(told), columns, units, left)
+    return Fitted(between(told), columns, units, left)
 
 
 def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: Units) -> _Left:
@@ -156,7 +156,7 @@ def _settles(
     return False
 
 
-def _between(found: Floats) -> Floats:
+def between(found: Floats) -> Floats:
     """The same order, between -1 and 1."""
     return np.asarray(found / (1.0 + np.abs(found)))
 

@@ -51,7 +51,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 7
+    version: int = 8
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -99,7 +99,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 7
+    version: int = 8
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -151,7 +151,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 5
+    version: int = 6
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")

@@ -13,6 +13,7 @@ apart, seem hidden.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -21,10 +22,12 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.statistics.max_entropy import span_of
+from ksdp.audit.statistics.one_by_one import between
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_SOLVED", "few_enough", "products_of_terms", "solved_parts"]
+__all__ = ["MOST_SOLVED", "Solved", "Told", "few_enough", "products_of_terms", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
@@ -35,14 +38,50 @@ _RAISED = 8
 _AGAIN = 4
 _LESS = 0.1
 """Of what was thought to be lost, below which parts are solved for once more."""
+MOST_WRITTEN = 2**31
+"""Documents times numbers times the fewer of both, up to which the direction of largest entropy is looked for."""
+_FEW = 128
+_LEFT = 0.1
+"""Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 _SINGLE = 2.0**-48
 """Squared: what single precision loses of a number."""
 _SPARSE = 0.05
 """Part of the entries that are there, below which products of documents are those of sparse rows."""
 
 
-def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Floats:
-    """The parts that leave least of sums, shape (n,); about 0 of documents that add hardly anything.
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What equations say of documents."""
+
+    parts: Floats
+    """Those that leave least of the sums, less what is expected of them, shape (n,); about 0 of documents that add
+    hardly anything."""
+    direction: Floats | None = None
+    """l, shape (entries,), where parts leave open who is in: the log odds of x are moved by <l, a_x>
+    (`max_entropy`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What a direction says of documents."""
+
+    said: Floats
+    """Of each of those that it was made of, between -1 and 1, shape (n,)."""
+    direction: Floats
+    """Shape (entries,)."""
+
+    @classmethod
+    def along(cls, made: TermNumbers, direction: Floats) -> Told:
+        """What it says of documents with these terms."""
+        return cls(between(made.along(direction)), direction)
+
+    def of(self, others: TermNumbers) -> Floats:
+        """Of other documents."""
+        return between(others.along(self.direction))
+
+
+def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
+    """Who was in, by linear least squares; where that leaves it open, the direction of largest entropy.
 
     Parameters
     ----------
@@ -52,9 +91,9 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Floats:
 
     Notes
     -----
-    With parts normal of variance p (1 - p), and what single precision loses of announced numbers normal too, it is
-    what is expected of the parts: least squares by the normal equations with the ridge that this gives (Golub and
-    Van Loan, Matrix Computations, sections 5.3 and 6.1). How much is lost depends on who was in: where large
+    With parts normal of variance p (1 - p), and what single precision loses of announced numbers normal too, the
+    parts are what is expected of them: least squares by the normal equations with the ridge that this gives (Golub
+    and Van Loan, Matrix Computations, sections 5.3 and 6.1). How much is lost depends on who was in: where large
     documents turn out not to have been, it is solved once more.
     """
     units = units_of(made)
@@ -62,25 +101,40 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Floats:
     varied = max(float((shares * (1.0 - shares)).mean()), 1e-3)
 
     def lost(likely: Floats) -> float:
-        """What single precision loses of the run's numbers, squared, over the variance of parts."""
-        return _SINGLE * float(np.square(plain.summed(likely) * factors).mean()) / varied
+        """What single precision loses of the run's numbers, squared."""
+        return _SINGLE * float(np.square(plain.summed(likely) * factors).mean())
 
     with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
         gram, squares = products_of_terms(made, units)
         right = made.along(apart * np.square(factors))
         sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares
-        lengths = np.sqrt(np.where(sizes > rounding, sizes, np.inf))
+        adds = sizes > rounding
+        lengths = np.sqrt(np.where(adds, sizes, np.inf))
         gram /= lengths
         gram /= lengths[:, None]
         rounding /= np.square(lengths)
         before, now = np.inf, lost(shares)
         for _ in range(_AGAIN):
-            factor = _factor(gram, now / np.square(lengths), rounding)
+            factor = _factor(gram, now / varied / np.square(lengths), rounding)
             found = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
             before, now = now, lost(np.clip(shares + found, 0.0, 1.0))
             if not now < _LESS * before:
                 break
-    return found
+        told = _everybody(shares + found, shares)
+        left = np.square((apart - made.summed(told - shares)) * factors).sum()
+        if left < _LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
+            return Solved(found)
+        if len(gram) * made.entries * max(min(len(gram), made.entries), _FEW) > MOST_WRITTEN:
+            return Solved(found)
+        return Solved(found, span_of(made.written() * factors).direction(apart * factors, shares, now) * factors)
+
+
+def _everybody(parts: Floats, shares: Floats) -> Floats:
+    """1 or 0, in or out, of each document.
+
+    Sums of 0 tell parts up to a factor: about as many as are expected are in.
+    """
+    return np.where(2.0 * parts * shares.sum() > parts.sum(), 1.0, 0.0)
 
 
 def few_enough(documents: int) -> bool:

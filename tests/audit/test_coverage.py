@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import linprog
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import coverage, reads, unsolved
+from ksdp.audit.coverage import coverage, enough_numbers, reads, unsolved
 from ksdp.audit.mechanisms.contract import Announced, Observables, opened, opens_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
@@ -224,15 +225,29 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
     assert unread("pd-svd") == ()
 
 
-def test_exact_numbers_of_less_than_half_the_documents_hide_who_was_in() -> None:
+def test_too_few_exact_numbers_hide_who_was_in() -> None:
     plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Announced("V", (9, 9000))]
     seen += [Announced("block_sums", (3, 2, 400)), Announced("first_blocks", (4, 2, 400))]
     names = tuple(array.name for array in seen)
-    assert unsolved(plain, seen, names, 6401) == ()
-    (said,) = unsolved(plain, seen, names, 6400)
+    assert unsolved(plain, seen, names, 6401, 0.5) == ()
+    (said,) = unsolved(plain, seen, names, 6400, 0.5)
     assert "`first_blocks` has 3,200 exact numbers for 6,400 documents" in said
-    assert unsolved(plain, seen, names, 2048) == ()
-    assert unsolved(plain, seen, names[:1], 3000) == ()
-    assert len(unsolved(make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2}), seen, names, 3000)) == 1
+    assert unsolved(plain, seen, names, 2048, 0.5) == ()
+    assert unsolved(plain, seen, names[:1], 3000, 0.5) == ()
+    counted = make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2})
+    assert len(unsolved(counted, seen, names, 3000, 0.5)) == 1
     noisy = make_mechanism("noisy", {"mechanism": "pd-svd", "scale": 1.0})
-    assert unsolved(noisy, seen, names, 3000) == ()
+    assert unsolved(noisy, seen, names, 3000, 0.5) == ()
+    assert len(unsolved(plain, seen, names, 12_000, 0.1)) == 1
+    assert unsolved(plain, seen, names, 13_000, 0.1) == ()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_from_enough_numbers_on_bounds_tell_who_is_in(share: float) -> None:
+    """Least squares within 0 and 1, of general equations: which of these find everybody, by SciPy."""
+    rng, n = np.random.default_rng(1), 200
+    held = np.arange(n) < share * n
+    for factor, found in ((1.3, True), (0.7, False)):
+        terms = rng.normal(size=(n, round(factor * enough_numbers(share) * n)))
+        least = linprog(np.ones(n), A_eq=terms.T, b_eq=held @ terms, bounds=(0, 1)).x
+        assert bool(np.abs(least - held).max() < 1e-6) is found

@@ -55,6 +55,8 @@ def test_others_may_collude_or_be_unknown(named: Corpus) -> None:
     assert first.parties[1].shape[0] == (len(drawn.holdings.honest) + 1) // 2
     assert (first.parties[1] != again.parties[1]).nnz == 0
     assert (first.parties[1] != second.parties[1]).nnz > 0
+    for holdings, entering in ((drawn.holdings, first.parties[1].shape[0]), (plan(named, me="ada").holdings, 0)):
+        assert holdings.share == (holdings.size + entering) / holdings.unknown
 
 
 def test_refuses(named: Corpus, corpus: Corpus) -> None:

@@ -34,6 +34,7 @@ STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
 MOMENTS = "tests/audit/statistics/test_moments.py"
+MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
 FIRST_ROUND = "tests/audit/statistics/test_first_round.py"
@@ -128,6 +129,8 @@ MUTANTS: list[Mutant] = [
         "audit/party_view.py",
         ("_entering(others, spec.corpus.levers.drawn, rng)", "others"),
         ("len(units) if spec.parties.me is None else len(victim)", "len(units)"),
+        ("self.size + self.entering * self.drawn", "self.size + self.entering"),
+        ("self.size + self.entering * self.drawn", "self.size"),
         ("(len(self.honest) + 1) // 2 if self.drawn", "len(self.honest) if self.drawn"),
         ("if spec.parties.me is None or drawn is None else", "if True else"),
         tests=("tests/audit/test_party_view.py",),
@@ -833,7 +836,7 @@ MUTANTS: list[Mutant] = [
         ("np.asarray(known.sums, dtype=np.float64)", "np.zeros(())"),
         ("noise = noise + known.shrink * made.variances", "pass"),
         ("shares[places] * (shares.sum() / shares[places].sum())", "shares[places]"),
-        ("direction[at] = found", "direction[: len(at)] = found"),
+        ("direction[at] = found\n", "direction[: len(at)] = found"),
         ("sums[at] - fewer.summed(shares)", "sums[: len(at)] - fewer.summed(shares)"),
         ("float(fewer.mean @ found)", "0.0"),
         ("return float(size) ** 2", "return 0.0"),
@@ -859,8 +862,10 @@ MUTANTS: list[Mutant] = [
         ("few_enough(made.rows.shape[0])", "False"),
         ("fitted(made, used, sums[at]", "fitted(made, used, sums[: len(at)]"),
         ("with_parts(made, used, sums[at]", "with_parts(made, used, sums[: len(at)]"),
-        ("sums[at] - narrow.summed(shares), shares)\n        return", "sums[at], shares)\n        return"),
-        ("narrow.summed(shares + parts), parts)", "narrow.summed(shares), parts)"),
+        ("sums[at] - narrow.summed(shares), shares)\n        if", "sums[at], shares)\n        if"),
+        ("narrow.summed(shares + found.parts)", "narrow.summed(shares)"),
+        ("direction[at] = found.direction\n", "direction[: len(at)] = found.direction\n"),
+        ("np.minimum(likelier, LIKELIEST)", "likelier"),
         ("or pairs > MOST_PAIRS", ""),
         tests=(*ROUNDS, ONE_BY_ONE, SOLVED, *KEPT),
     ),
@@ -902,7 +907,7 @@ MUTANTS: list[Mutant] = [
         "audit/statistics/solved_parts.py",
         ("documents <= MOST_SOLVED", "documents < MOST_SOLVED"),
         ("documents <= MOST_SOLVED", "False"),
-        ("now / np.square(lengths), rounding)", "1e-5 * np.ones(len(gram)), rounding)"),
+        ("now / varied / np.square(lengths), rounding)", "1e-5 * np.ones(len(gram)), rounding)"),
         ("np.clip(shares + found, 0.0, 1.0)", "shares"),
         ("if not now < _LESS * before:", "if True:"),
         ("rounding = 64.0 * rounding", "pass"),
@@ -912,7 +917,30 @@ MUTANTS: list[Mutant] = [
         ("left *= mine @ mine.T", "pass"),
         ("apart * np.square(factors)", "apart * factors"),
         ("gram /= lengths[:, None]", "pass"),
-        tests=(SOLVED,),
+        ("and 2.0 * told.sum() > shares.sum()", ""),
+        ("2.0 * parts * shares.sum() > parts.sum()", "parts > 0.5"),
+        ("left < _LEFT * sizes[adds].min(initial=np.inf)", "True"),
+        ("left < _LEFT * sizes[adds].min(initial=np.inf)", "False"),
+        (".direction(apart * factors, shares, now) * factors", ".direction(apart * factors, shares, now)"),
+        ("span_of(made.written() * factors)", "span_of(made.written())"),
+        tests=(SOLVED, MAX_ENTROPY),
+    ),
+    *_of(
+        "audit/statistics/max_entropy.py",
+        ("noise * (inverse.T @ inverse)", "noise * (inverse @ inverse.T)"),
+        ("apart @ self.w, trans=1)", "apart @ self.w)"),
+        ("_solved(self.right, found))", "found)"),
+        ("terms * scale[:, None]", "terms"),
+        ("laid[pivots] = across[:rank].T", "laid[:] = across[:rank].T"),
+        ("laid * lengths[:, None]", "laid"),
+        ("> len(terms) * _ROUNDING", "> -1.0"),
+        ("> len(terms) * _ROUNDING", "> 1e-3"),
+        ("shares) - seen + ridge @ found", "shares) - seen"),
+        ("beta=1.0, c=ridge", "beta=0.0, c=ridge"),
+        ("usual, found = logit(shares)", "usual, found = 0.0 * logit(shares)"),
+        ("length /= 2.0", "break"),
+        ("not gained > SETTLED", "True"),
+        tests=(MAX_ENTROPY, SOLVED),
     ),
     *_of(
         "audit/mechanisms/privacy/fedpower_steps.py",
@@ -1203,7 +1231,10 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ("2 * sizes[largest] < documents", "sizes[largest] < documents"),
+        ("sizes[largest] < enough_numbers(share) * documents", "2 * sizes[largest] < documents"),
+        ("sizes[largest] < enough_numbers(share) * documents", "sizes[largest] < documents"),
+        ("(1.0 - share) * (whole", "(whole"),
+        ("float(norm.cdf(-at)) - peak)", "float(norm.cdf(-at)) + peak)"),
         ("if few_enough(documents) or not all(", "if not all("),
         ("max(sizes, key=lambda", "min(sizes, key=lambda"),
         ("or not all(getattr(one,", "or not any(getattr(one,"),
@@ -1211,6 +1242,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/plan.py",
+        ("self.holdings.unknown, self.holdings.share)", "self.holdings.unknown, 0.5)"),
         (
             "learnable(self.mechanism, expected_shapes(self), self.design.runs)",
             "learnable(self.mechanism, self.announced, self.design.runs)",

@@ -76,15 +76,19 @@ def test_parts_are_what_is_expected_of_normal_ones(kind: str) -> None:
     )
     lost = 2.0**-48 * np.square(whole * factors).mean() / 0.24
     wanted = terms @ np.linalg.solve(terms.T @ terms + lost * np.eye(len(whole)), apart * factors)
-    found = solve(made, apart, shares)
+    found = solve(made, apart, shares).parts
     assert found[3] == 0.0 or kind == "pd-pca"
     np.testing.assert_allclose(terms.T @ found, terms.T @ wanted, atol=1e-4 * np.abs(terms.T @ wanted).max())
     assert kind != "pd-nmf" or np.abs(found - wanted).max() < 1e-3
 
 
+@pytest.mark.parametrize("most", [solved_parts.MOST_WRITTEN, 0])
 @pytest.mark.parametrize("sizes", ["lognormal", "one huge", "copies"])
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
-def test_small_rows_are_told_as_well_as_large_ones(statistic, mechanism, sizes: str) -> None:
+def test_small_rows_are_told_as_well_as_large_ones(
+    statistic, mechanism, sizes: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solved_parts, "MOST_WRITTEN", most)
     rng = np.random.default_rng(5)
     matrix = rng.gamma(2.0, 1.0, (120, 8)) @ rng.gamma(0.5, 1.0, (8, 50)) + rng.random((120, 50))
     if sizes == "lognormal":
@@ -139,5 +143,5 @@ def test_what_rounding_makes_singular_is_solved_all_the_same(monkeypatch: pytest
     monkeypatch.setattr(solved_parts, "_SINGLE", 0.0)
     made = numbers_of("pd-nmf", sp.csr_array(np.tile(np.random.default_rng(2).random((4, 12)), (10, 1))))
     apart = made.summed(np.tile([1.0, 0.0, 0.5, 0.25], 10))
-    found = made.summed(solve(made, apart, np.full(40, 0.5)))
+    found = made.summed(solve(made, apart, np.full(40, 0.5)).parts)
     np.testing.assert_allclose(found, apart, atol=0.05 * np.abs(apart).max())

@@ -1,0 +1,107 @@
+"""Who was in, by the most even guess that agrees with the sums: what fewer equations than documents can tell.
+
+Of sums Z = sum of b_i a_i, b_i 1 or 0 and 1 with probability p_i, a linear solution does not know that nobody is
+in twice, or less than not at all. Of all distributions over who is in that have Z as their mean, the one nearest
+to the draws, by Kullback and Leibler's divergence, draws everybody by himself too, with log odds
+
+    log(p_x / (1 - p_x)) + <l, a_x>,
+
+where l minimises the sum over documents of log(1 - p_i + p_i exp <l, a_i>), less <l, Z>, and plus s |l|^2 / 2
+where numbers have noise of variance s: convex, solved by Newton's steps, of which the first gives the linear
+solution (Csiszar 1975, doi.org/10.1214/aop/1176996454; Boyd and Vandenberghe, Convex Optimization, sections 5.7.3
+and 9.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg.blas import dsyrk
+from scipy.special import expit, logit
+
+from ksdp.audit.array_types import Floats
+
+__all__ = ["Span", "span_of"]
+
+MOST_STEPS = 40
+SETTLED = 1e-3
+"""Of what Newton's step would take from the function, a log likelihood, below which it is not taken."""
+_SHORTEST = 2.0**-20
+_RAISED = 1e-10
+_ROUNDING = 2.0**-50
+"""Of what is left of a document's terms beside those of others; times the documents."""
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Terms A of documents, shape (n, m), as Q R W^T: R triangular, the columns of Q and of W orthonormal."""
+
+    q: Floats
+    """Shape (n, r)."""
+    right: Floats
+    """R, upper triangular, shape (r, r)."""
+    w: Floats
+    """Shape (m, r)."""
+
+    def direction(self, apart: Floats, shares: Floats, noise: float) -> Floats:
+        """l, shape (m,).
+
+        Parameters
+        ----------
+        apart : Z less the sum of p_i a_i, shape (m,)
+        shares : p, between 0 and 1, shape (n,)
+        noise : the variance s of each number of Z
+        """
+        inverse = _solved(self.right, np.eye(len(self.right)))
+        seen = _solved(self.right, apart @ self.w, trans=1)
+        found = _newton(self.q, seen, shares, noise * (inverse.T @ inverse))
+        return np.asarray(self.w @ _solved(self.right, found))
+
+
+def span_of(terms: Floats) -> Span:
+    """What documents' terms span, shape (n, m), however much longer some of them are.
+
+    By Householder's method with pivots, every document as one of length 1 (Golub and Van Loan, Matrix
+    Computations, section 5.4).
+    """
+    lengths = np.sqrt(np.square(terms).sum(axis=1))
+    scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    w, across, pivots = scipy.linalg.qr((terms * scale[:, None]).T, mode="economic", pivoting=True)
+    rank = int((np.abs(across.diagonal()) > len(terms) * _ROUNDING).sum())
+    laid = np.empty((len(terms), rank))
+    laid[pivots] = across[:rank].T
+    q, right = scipy.linalg.qr(laid * lengths[:, None], mode="economic", overwrite_a=True)
+    return Span(q, right, np.ascontiguousarray(w[:, :rank]))
+
+
+def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
+    """argmin over l of sum log(1 - p + p exp(q l)) - p q l - <seen, l> + <l, ridge l> / 2, shape (r,)."""
+    usual, found = logit(shares), np.zeros(len(seen))
+
+    def height(at: Floats) -> float:
+        moved = q @ at
+        return float((np.logaddexp(0.0, usual + moved) - shares * moved).sum() - seen @ at + 0.5 * at @ ridge @ at)
+
+    now = height(found)
+    for _ in range(MOST_STEPS):
+        likely = expit(usual + q @ found)
+        slope = q.T @ (likely - shares) - seen + ridge @ found
+        bend = dsyrk(1.0, np.sqrt(likely * (1.0 - likely))[:, None] * q, beta=1.0, c=ridge, trans=1)
+        bend[np.diag_indices_from(bend)] += _RAISED * bend.diagonal().max(initial=0.0)
+        step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(bend), slope)
+        gained, length = -float(slope @ step), 1.0
+        if not gained > SETTLED:
+            break
+        while (then := height(found + length * step)) > now - 1e-4 * length * gained and length > _SHORTEST:
+            length /= 2.0
+        if not then < now:
+            break
+        found, now = found + length * step, then
+    return found
+
+
+def _solved(right: Floats, given: Floats, trans: int = 0) -> Floats:
+    return cast(Floats, scipy.linalg.solve_triangular(right, given, trans=trans))

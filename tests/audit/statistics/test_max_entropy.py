@@ -1,0 +1,149 @@
+"""The direction of largest entropy: against its definition, solved by SciPy, and against linear solutions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import expit, logit, rel_entr
+from sklearn.datasets import load_breast_cancer
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.statistics import solved_parts
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.max_entropy import span_of
+from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.verdicts.ks import ks_table
+
+
+def problem(n: int = 12, m: int = 5) -> tuple[Floats, Floats, Floats]:
+    """Terms, how likely each document is in, and what a run's numbers are apart from what is expected."""
+    rng = np.random.default_rng(3)
+    terms, shares = rng.normal(size=(n, m)), rng.uniform(0.1, 0.6, n)
+    return terms, shares, (rng.random(n) < shares) @ terms - shares @ terms
+
+
+def test_it_is_the_nearest_of_all_draws_that_have_these_sums() -> None:
+    """Minimises Kullback and Leibler's divergence from the draws, with the sums as its mean."""
+    terms, shares, apart = problem()
+    odds = terms @ span_of(terms).direction(apart, shares, 1e-12)
+    found = expit(logit(shares) + odds)
+    nearest = minimize(
+        lambda b: (rel_entr(b, shares) + rel_entr(1.0 - b, 1.0 - shares)).sum(),
+        shares,
+        method="SLSQP",
+        bounds=[(1e-9, 1.0 - 1e-9)] * len(shares),
+        constraints={"type": "eq", "fun": lambda b: (b - shares) @ terms - apart},
+        options={"maxiter": 1000, "ftol": 1e-14},
+    )
+    assert nearest.success
+    np.testing.assert_allclose(found, nearest.x, atol=0.005)
+
+
+@pytest.mark.parametrize("noise", [0.1, 2.0])
+def test_noise_keeps_it_near_the_draws(noise: float) -> None:
+    """Against the function that it minimises, by SciPy."""
+    terms, shares, apart = problem()
+
+    def height(direction: Floats) -> float:
+        moved = terms @ direction
+        whole = np.log(1.0 - shares + shares * np.exp(moved)).sum() - direction @ (apart + shares @ terms)
+        return float(whole + 0.5 * noise * direction @ direction)
+
+    wanted = minimize(height, np.zeros(terms.shape[1]), tol=1e-12)
+    found = span_of(terms).direction(apart, shares, noise)
+    assert height(found) < wanted.fun + 1e-3
+    np.testing.assert_allclose(terms @ found, terms @ wanted.x, atol=0.05)
+
+
+def test_with_little_to_go_by_it_is_the_linear_solution() -> None:
+    """Of normal parts with the variances of the draws: what the first of Newton's steps finds."""
+    terms, shares, apart = problem()
+    noise, varied = 1e4, shares * (1.0 - shares)
+    apart = 100.0 * apart
+    linear = np.linalg.solve((terms.T * varied) @ terms + noise * np.eye(terms.shape[1]), apart)
+    np.testing.assert_allclose(span_of(terms).direction(apart, shares, noise), linear, rtol=0.05, atol=1e-4)
+
+
+def test_terms_that_others_span_nothing_at_all_and_one_huge() -> None:
+    rng = np.random.default_rng(4)
+    terms = rng.normal(size=(40, 24))
+    terms[7], terms[9], terms[11] = 0.0, terms[3], 1e7 * terms[11]
+    held, shares = np.isin(np.arange(40), (3, 4, 5, 6)), np.full(40, 0.1)
+    odds = terms @ span_of(terms).direction((held - shares) @ terms, shares, 1e-14)
+    assert odds[7] == 0.0
+    assert odds[3] == odds[9]
+    assert np.isfinite(odds).all()
+    assert odds[[4, 5, 6]].min() > np.delete(odds, [3, 4, 5, 6, 9]).max()
+
+
+def test_steps_that_go_too_far_are_shortened() -> None:
+    """Half of a hundred equal documents are in, of whom one was expected: the first step passes all by."""
+    terms, shares = np.ones((100, 1)), np.full(100, 0.01)
+    odds = terms @ span_of(terms).direction(np.array([49.0]), shares, 1e-12)
+    np.testing.assert_allclose(odds, logit(0.5) - logit(0.01), rtol=1e-3)
+
+
+def test_who_is_told_by_linear_equations_is_not_looked_for_again() -> None:
+    """Of sums, and of blocks, whose equations are of nothing and know parts up to a factor alone."""
+    rows, rng = np.random.default_rng(1).normal(size=(60, 90)), np.random.default_rng(2)
+    held, shares = np.isin(np.arange(60), rng.choice(60, 12, replace=False)), np.full(60, 0.2)
+    plain = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    found = solved_parts.solved_parts(plain, (held - shares) @ rows, shares)
+    assert found.direction is None
+    np.testing.assert_allclose(found.parts + shares, held, atol=1e-6)
+    rows -= np.outer(held, held @ rows / held.sum())  # so that the sum is 0 whoever else is in
+    nothing = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    found = solved_parts.solved_parts(nothing, -shares @ rows, shares)
+    assert found.direction is None
+    parts = found.parts + shares
+    assert parts[held].min() > 2 * parts[~held].max()
+
+
+def test_that_nobody_is_in_explains_no_sums_of_nothing() -> None:
+    """Fewer equations than documents, of nothing: all parts 0 leaves nothing, too."""
+    rows = np.random.default_rng(1).normal(size=(60, 40)) * 10.0 ** np.linspace(-2, 2, 60)[:, None]
+    held, shares = np.arange(60) % 10 == 0, np.full(60, 0.1)
+    rows[held] -= held[held][:, None] * (held @ rows / held.sum())
+    nothing = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    assert solved_parts.solved_parts(nothing, -shares @ rows, shares).direction is not None
+
+
+def rows_of(name: str) -> sp.csr_array:
+    if name == "patients":
+        table = load_breast_cancer().data
+        return sp.csr_array((table - table.mean(axis=0)) / table.std(axis=0))
+    return sp.csr_array(np.random.default_rng(0).poisson(0.6, (500, 40)).astype(np.float64))
+
+
+CASES = [
+    ("patients", PDSVD(rank=3), BlocksMatch(), 0.9),
+    ("texts", PDSVD(rank=2), BlocksMatch(), 0.9),
+    ("texts", PDNMF(rank=2), SumsMatch(), 0.9),
+]
+
+
+@pytest.mark.parametrize(("name", "mechanism", "statistic", "least"), CASES)
+def test_fewer_equations_than_documents_tell_who_was_in(
+    name: str, mechanism: Mechanism, statistic: Statistic, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenth of the documents: the best linear solution tells less, and much less of patients."""
+    matrix, distances = rows_of(name), []
+    held = np.isin(np.arange(matrix.shape[0]), np.random.default_rng(1).choice(matrix.shape[0], 50, replace=False))
+    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(2))
+    stored = {name: np.float32(array).astype(np.float64) for name, array in seen.items()}
+    for most in (solved_parts.MOST_WRITTEN, 0):
+        monkeypatch.setattr(solved_parts, "MOST_WRITTEN", most)
+        documents = Documents(matrix, pool=Pool(matrix, 50 / matrix.shape[0], mechanism=mechanism))
+        found = statistic.evaluate(Observables(dict(stored)), documents)
+        distances.append(ks_table(found[None].astype(np.float32), held[None]).distance[0])
+        some = np.array([3, 200, 17])
+        alone = statistic.evaluate(Observables(dict(stored)), documents.at(some))
+        np.testing.assert_array_equal(alone, found[some])
+    assert distances[0] > least
+    assert distances[1] < 0.9
