@@ -5,7 +5,9 @@ The sum S is linear in who is in: a document adds triu(x x^T), a of r (r + 1) / 
 is worked out once, and what is left for a run is a quadratic form F, <C^-1 a_x, S> = x^T F x.
 
 Where documents are few C^-1 S is had by a matrix of documents by documents, however many numbers there are:
-<triu(x x^T), triu(y y^T)> = (<x, y>^2 + sum of x_j^2 y_j^2) / 2.
+<triu(x x^T), triu(y y^T)> = (<x, y>^2 + sum of x_j^2 y_j^2) / 2. Where numbers are few, too, C^-1 S gives way to
+the direction of largest entropy (`max_entropy`), which knows that a document is in or not: with little noise it
+tells more, and with much the same.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.additions import MOST_ENTRIES, ROWS_PER_ENTRY
-from ksdp.audit.statistics.solved_parts import few_enough
+from ksdp.audit.statistics.max_entropy import span_of
+from ksdp.audit.statistics.solved_parts import few_enough, few_to_write
 
 __all__ = ["MomentFilter", "moment_filter"]
 
@@ -50,18 +53,18 @@ class MomentFilter:
             return form, told / max(len(self.rows), 1)
 
 
-def moment_filter(rows: Floats, varied: float, noise: float | None, shrink: float) -> MomentFilter:
+def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float) -> MomentFilter:
     """The filter of databases that are drawn from these rows.
 
     Parameters
     ----------
     rows : as they enter the sum, shape (n, r)
-    varied : p (1 - p), p the share of them that is in
+    share : p, of them that is in
     noise : the deviation of what is added to each number of the triangle; None: it is not known
     shrink : part of the mean variance that is added where it is not
     """
     n, r = rows.shape
-    mean = rows.T @ rows / max(n, 1)
+    varied, mean = share * (1.0 - share), rows.T @ rows / max(n, 1)
     squares = np.square(rows)
     own = 0.5 * (np.square(squares.sum(axis=1)) + np.square(squares).sum(axis=1))
     upper = np.triu_indices(r)
@@ -69,6 +72,8 @@ def moment_filter(rows: Floats, varied: float, noise: float | None, shrink: floa
     least = max(LEAST * spread, float(np.finfo(np.float64).tiny))
     added = max(shrink * spread if noise is None else noise**2 / max(n * varied, 1e-3), least)
     with threadpool_limits(1):
+        if noise is not None and few_to_write(n, len(upper[0])):
+            return MomentFilter(rows, False, _by_entropy(rows, upper, share, added * max(n * varied, 1e-3)))
         if few_enough(n):
             return MomentFilter(rows, noise is not None, _by_documents(rows, added))
         if len(upper[0]) <= MOST_ENTRIES:
@@ -82,6 +87,23 @@ def _form(weights: Floats) -> Floats:
     form = 0.5 * weights
     form[np.diag_indices_from(form)] *= 2.0
     return np.asarray(form)
+
+
+def _by_entropy(rows: Floats, upper: Any, share: float, noise: float) -> Callable[[Floats], Floats]:
+    """The direction of largest entropy, of numbers with noise of this variance, as a form."""
+    span, shares = span_of(rows[:, upper[0]] * rows[:, upper[1]]), np.full(len(rows), share)
+
+    def solve(moments: Floats) -> Floats:
+        return _of_triangle(span.direction(moments[upper], shares, noise), upper, moments.shape)
+
+    return solve
+
+
+def _of_triangle(direction: Floats, upper: Any, shape: tuple[int, ...]) -> Floats:
+    """The symmetric form that takes x to <direction, triu(x x^T)>."""
+    weights = np.zeros(shape)
+    weights[upper] = direction
+    return np.asarray(0.5 * (weights + weights.T))
 
 
 def _by_documents(rows: Floats, added: float) -> Callable[[Floats], Floats]:
@@ -121,8 +143,7 @@ def _by_numbers(rows: Floats, upper: Any, added: float) -> Callable[[Floats], Fl
     factor = cast(Any, scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False))
 
     def solve(moments: Floats) -> Floats:
-        weights = np.zeros_like(moments)
-        weights[upper] = scipy.linalg.cho_solve(factor, moments[upper], check_finite=False)
-        return 0.5 * (weights + weights.T)
+        found = scipy.linalg.cho_solve(factor, moments[upper], check_finite=False)
+        return _of_triangle(found, upper, moments.shape)
 
     return solve

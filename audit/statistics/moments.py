@@ -48,7 +48,8 @@ def moment_match(observables: Observables, documents: Documents) -> Floats:
     """The matched filter <C^-1 (triu(x x^T) - mean), triu(S)>, C the covariance over databases and noise.
 
     The best linear test of whether x is in the sum, for an adversary who knows what databases are drawn from: it
-    looks where the other documents vary least. Rows are bounded, and noise is as large, as the mechanism says in
+    looks where the other documents vary least. Of few documents it is their log odds of being in, by the most even
+    draw that agrees with S (`max_entropy`). Rows are bounded, and noise is as large, as the mechanism says in
     public; of a mechanism that says nothing, noise is taken for a part of the mean variance.
     """
     return _matched(_symmetric(observables), documents)
@@ -87,7 +88,7 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
         if isinstance(own, NoisyMoments):
             parties = 1 + (pool.fixed is not None and not pool.colluding)
             noise = own.moment_noise(pool.sizes[0], rows.shape[1], parties)
-        return moment_filter(bounded(rows), pool.share * (1.0 - pool.share), noise, _SHRINK)
+        return moment_filter(bounded(rows), pool.share, noise, _SHRINK)
 
     def expected() -> Floats:
         total = np.zeros_like(moments)
@@ -131,6 +132,6 @@ def _form(documents: Documents, form: Floats) -> Floats:
 MOMENTS: tuple[Statistic, ...] = (
     Computed("moment-energy", 1, "geometry", moment_energy, needs=("moments",)),
     Computed("moment-leverage", 1, "geometry", moment_leverage, needs=("moments",)),
-    Computed("moment-match", 2, "geometry", moment_match, needs=("moments",)),
-    Computed("site-match", 1, "geometry", site_match, needs=("P",)),
+    Computed("moment-match", 3, "geometry", moment_match, needs=("moments",)),
+    Computed("site-match", 2, "geometry", site_match, needs=("P",)),
 )

@@ -27,7 +27,7 @@ from ksdp.audit.statistics.one_by_one import between
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_SOLVED", "Solved", "Told", "few_enough", "products_of_terms", "solved_parts"]
+__all__ = ["MOST_SOLVED", "Solved", "Told", "few_enough", "few_to_write", "products_of_terms", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
@@ -124,7 +124,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         left = np.square((apart - made.summed(told - shares)) * factors).sum()
         if left < _LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
             return Solved(found)
-        if len(gram) * made.entries * max(min(len(gram), made.entries), _FEW) > MOST_WRITTEN:
+        if not few_to_write(len(gram), made.entries):
             return Solved(found)
         return Solved(found, span_of(made.written() * factors).direction(apart * factors, shares, now) * factors)
 
@@ -140,6 +140,11 @@ def _everybody(parts: Floats, shares: Floats) -> Floats:
 def few_enough(documents: int) -> bool:
     """Whether equations of so many documents are solved for all of these at once."""
     return documents <= MOST_SOLVED
+
+
+def few_to_write(documents: int, numbers: int) -> bool:
+    """Whether so many numbers of so many documents are written out, for the direction of largest entropy."""
+    return documents * numbers * max(min(documents, numbers), _FEW) <= MOST_WRITTEN
 
 
 def _factor(gram: Floats, ridge: Floats, rounding: Floats) -> Any:

@@ -49,6 +49,7 @@ def test_the_matched_filter_is_the_whitened_product() -> None:
 @pytest.mark.parametrize("noise", [1e-3, 0.2])
 def test_noise_is_as_large_as_the_mechanism_says(how: str, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with other parties, whose noise is there too, and rows that are longer than the bound."""
+    monkeypatch.setattr(solved_parts, "MOST_WRITTEN", 0)
     if how == "by numbers":
         monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     rows, upper, mechanism = population(40), np.triu_indices(4), Moments(rank=2, noise=noise)
@@ -75,6 +76,33 @@ def test_of_more_numbers_than_are_looked_at_together_each_counts_by_its_variance
     weights = (triangles[:20].sum(axis=0) - triangles.sum(axis=0) / 2) / (variances + 0.05 * variances.mean())
     found = moment_match(seen(rows[:20]), Documents(sp.csr_array(rows)))
     np.testing.assert_allclose(found, triangles @ weights, rtol=1e-8)
+
+
+@pytest.mark.parametrize("most", [solved_parts.MOST_WRITTEN, 0])
+def test_fewer_numbers_than_documents_tell_who_was_in(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth, and hardly any noise: the linear filter tells less."""
+    monkeypatch.setattr(solved_parts, "MOST_WRITTEN", most)
+    rng = np.random.default_rng(4)
+    rows, held = rng.normal(size=(300, 14)), np.isin(np.arange(300), rng.choice(300, 30, replace=False))
+    mechanism = Moments(rank=2, noise=1e-4)
+    pool = Pool(sp.csr_array(rows), 0.1, mechanism=mechanism)
+    observables = mechanism.run(Database((sp.csr_array(rows[held]),)), rng)
+    found = moment_match(observables, Documents(sp.csr_array(rows), pool=pool))
+    distance = ks_2samp(found[held], found[~held]).statistic
+    assert distance > 0.98 if most else distance < 0.95
+
+
+@pytest.mark.parametrize("parties", [1, 2])
+def test_much_noise_leaves_the_linear_filter_of_draws_by_themselves(parties: int) -> None:
+    rows, upper, mechanism = population(40), np.triu_indices(4), Moments(rank=2, noise=30.0)
+    shorter = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    triangles = np.array([np.outer(x, x)[upper] for x in shorter])
+    fixed = sp.csr_array(population(5)) if parties == 2 else None
+    held = shorter[::4] if fixed is None else np.vstack([shorter[::4], mechanism.bounded(fixed).toarray()])
+    covariance = 0.3 * 0.7 * triangles.T @ triangles + parties * 30.0**2 * np.eye(10)
+    weights = np.linalg.solve(covariance, triangles[::4].sum(axis=0) - 0.3 * triangles.sum(axis=0))
+    documents = Documents(sp.csr_array(rows), pool=Pool(sp.csr_array(rows), 0.3, fixed, mechanism))
+    np.testing.assert_allclose(moment_match(seen(held), documents), triangles @ weights, rtol=0.02, atol=1e-6)
 
 
 CASES = [
