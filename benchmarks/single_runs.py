@@ -32,7 +32,7 @@ from ksdp.audit.corpus import canonical
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import equations, solved_parts
+from ksdp.audit.statistics import equations, max_entropy, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.verdicts.ks import ks_table
@@ -43,7 +43,7 @@ __all__ = ["run"]
 RATED = "movielens-1m"
 _MOST_SOLVED = 6000
 _WAYS = (
-    (_MOST_SOLVED, solved_parts.MOST_WRITTEN, equations.MORE),
+    (_MOST_SOLVED, max_entropy.MOST_WRITTEN, equations.MORE),
     (_MOST_SOLVED, 0, equations.MORE),
     (0, 0, equations.MORE),
     (0, 0, np.inf),
@@ -107,7 +107,8 @@ def _line(matrix: sp.csr_array, size: float, mechanism: Mechanism, statistic: St
     cells: list[str] = []
     for most, written, more in _WAYS:
         with (
-            mock.patch.multiple(solved_parts, MOST_SOLVED=most, MOST_WRITTEN=written),
+            mock.patch.object(solved_parts, "MOST_SOLVED", most),
+            mock.patch.object(max_entropy, "MOST_WRITTEN", written),
             mock.patch.object(equations, "MORE", more),
         ):
             statistic.evaluate(Observables(drawn[0][1]), documents)  # compiles

@@ -14,10 +14,11 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, with_parts
 from ksdp.audit.statistics.ruled_out import Possible
 from ksdp.audit.statistics.same_rows import same_rows
-from ksdp.audit.statistics.solved_parts import Told, few_enough, solved_parts
+from ksdp.audit.statistics.solved_parts import few_enough, lost_squared, solved_parts
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Additive, filtered
 
@@ -31,6 +32,8 @@ RULED_OUT = -2.0
 """What is said of documents that the run cannot have held; others are between -1 and 1, about."""
 LIKELIEST = 0.999
 """How likely a document is in at most, where that many are left who may be."""
+MOST_NOISY = 2**28
+"""As `max_entropy.MOST_WRITTEN`, of sums with noise, which hides most of what bounds add."""
 MORE = 2.0
 """Numbers a document, from which on documents are fitted one by one; with fewer a filter is approached, which says
 more there (enron-mail6, a third, PD-SVD: D 0.62 against 0.48 with 1.2, 0.70 against 0.71 with 2.4, 0.70 against
@@ -108,7 +111,7 @@ def what_they_say(
     if known.alone:
         pool = cast(Pool, pool.derive("the victim's own", lambda: replace(pool, fixed=None, fixed_share=1.0)))
 
-    def compute() -> _ToldOfAll | tuple[Floats, float]:
+    def compute() -> _ToldOfAll | Direction | tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
         fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
         left, may = None, None
@@ -126,6 +129,8 @@ def what_they_say(
         if fixed is not None:
             sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
         fit = _outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
+        if isinstance(fit, Direction):
+            return fit
         if fit is not None:
             said = np.empty(rows.shape[0])
             said[slice(None) if left is None else may] = fit.said
@@ -135,9 +140,13 @@ def what_they_say(
         noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
         if left is not None and isinstance(made, TermNumbers):
             return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, rows.nnz)
-        apart = sums - made.summed(shares)
+        expected = made.summed(shares)
+        apart = sums - expected
         if known.shrink:
             noise = noise + known.shrink * made.variances
+        variance = np.broadcast_to(noise * max(pool.share * (1 - pool.share), 1e-3), made.entries)
+        if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, MOST_NOISY):
+            return direction_of(made, apart, shares, variance + lost_squared(expected))
         found = filtered(made, apart, noise)
         return found, float(made.along(found).mean())
 
@@ -153,6 +162,8 @@ def what_they_say(
             )
             said[unknown] = others[unknown]
         return np.asarray(said)
+    if isinstance(found, Direction):
+        return _possibly(known, documents, lambda some: found.of(terms(some)))
     direction, usual = cast(tuple[Floats, float], found)
     return _possibly(known, documents, lambda some: terms(some).along(direction) - usual)
 
@@ -163,7 +174,7 @@ class _ToldOfAll:
 
     rows: sp.csr_array
     said: Floats
-    fit: Fitted | Told
+    fit: Fitted
 
 
 def _possibly(
@@ -206,7 +217,7 @@ def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
     return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 
 
-def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | Told | None:
+def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | Direction | None:
     """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
 
     Where they are few the equations are solved for all of them (`solved_parts`), however few the numbers are.
@@ -221,9 +232,9 @@ def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) 
         found = solved_parts(narrow, sums[at] - narrow.summed(shares), shares)
         if found.direction is None:
             return with_parts(made, used, sums[at] - narrow.summed(shares + found.parts), found.parts)
-        direction = np.zeros(made.entries)
-        direction[at] = found.direction
-        return Told.along(made, direction)
+        numbers = np.zeros(made.entries)
+        numbers[at] = found.direction.numbers
+        return replace(found.direction, numbers=numbers)
 
     def begin() -> tuple[Floats, Floats]:
         direction, usual = _narrowly(made, narrowed, shares, sums, 0.0, entries)

@@ -9,7 +9,7 @@ to the draws, by Kullback and Leibler's divergence, draws everybody by himself t
 where l minimises the sum over documents of log(1 - p_i + p_i exp <l, a_i>), less <l, Z>, and plus s |l|^2 / 2
 where numbers have noise of variance s: convex, solved by Newton's steps, of which the first gives the linear
 solution (Csiszar 1975, doi.org/10.1214/aop/1176996454; Boyd and Vandenberghe, Convex Optimization, sections 5.7.3
-and 9.5).
+and 9.5). One number of a_x is 1, as it is known about how many are in.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.blas import dsyrk
 from scipy.special import expit, logit
+from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.statistics.one_by_one import between
+from ksdp.audit.statistics.terms import Additive
 
-__all__ = ["Span", "span_of"]
+__all__ = ["MOST_WRITTEN", "Direction", "Span", "direction_of", "few_to_write", "span_of"]
 
+MOST_WRITTEN = 2**31
+"""Documents times numbers times the fewer of both, up to which the direction of largest entropy is looked for."""
+_FEW = 128
 MOST_STEPS = 40
 SETTLED = 1e-3
 """Of what Newton's step would take from the function, a log likelihood, below which it is not taken."""
@@ -36,37 +42,82 @@ _ROUNDING = 2.0**-50
 
 
 @dataclass(frozen=True, eq=False)
+class Direction:
+    """What the log odds of being in are moved by: <l, a_x> + c."""
+
+    numbers: Floats
+    """l, shape (entries,)."""
+    usual: float
+    """c."""
+
+    def of(self, made: Additive) -> Floats:
+        """The same order of documents with these terms, between -1 and 1."""
+        return between(made.along(self.numbers) + self.usual)
+
+
+def direction_of(made: Additive, apart: Floats, shares: Floats, noise: Floats) -> Direction:
+    """The direction of largest entropy for documents with these terms.
+
+    Parameters
+    ----------
+    apart : the sums less what is expected of them, shape (entries,)
+    shares : p, between 0 and 1, shape (n,)
+    noise : the variance of each number, shape (entries,); numbers without end are left out
+    """
+    units = 1.0 / np.sqrt(noise)
+    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        numbers, usual = span_of(made.written() * units, 1.0).direction(apart * units, shares)
+    return Direction(numbers * units, usual)
+
+
+def few_to_write(documents: int, numbers: int, most: int | None = None) -> bool:
+    """Whether so many numbers of so many documents are written out, and their span is looked for."""
+    work = documents * numbers * max(min(documents, numbers), _FEW)
+    return work <= (MOST_WRITTEN if most is None else min(most, MOST_WRITTEN))
+
+
+@dataclass(frozen=True, eq=False)
 class Span:
-    """Terms A of documents, shape (n, m), as Q R W^T: R triangular, the columns of Q and of W orthonormal."""
+    """Terms A of documents, shape (n, m + 1), as Q R W^T: R triangular, the columns of Q and of W orthonormal.
+
+    The last number counts documents: how many are in is known up to one.
+    """
 
     q: Floats
     """Shape (n, r)."""
     right: Floats
     """R, upper triangular, shape (r, r)."""
     w: Floats
-    """Shape (m, r)."""
+    """Shape (m + 1, r)."""
+    noise: float
+    """s."""
 
-    def direction(self, apart: Floats, shares: Floats, noise: float) -> Floats:
-        """l, shape (m,).
+    def direction(self, apart: Floats, shares: Floats) -> tuple[Floats, float]:
+        """l of the sums' numbers, shape (m,), and what a document gets for being one.
 
         Parameters
         ----------
         apart : Z less the sum of p_i a_i, shape (m,)
         shares : p, between 0 and 1, shape (n,)
-        noise : the variance s of each number of Z
         """
         inverse = _solved(self.right, np.eye(len(self.right)))
-        seen = _solved(self.right, apart @ self.w, trans=1)
-        found = _newton(self.q, seen, shares, noise * (inverse.T @ inverse))
-        return np.asarray(self.w @ _solved(self.right, found))
+        seen = _solved(self.right, apart @ self.w[:-1], trans=1)
+        found = _newton(self.q, seen, shares, self.noise * (inverse.T @ inverse))
+        whole = np.asarray(self.w @ _solved(self.right, found))
+        return whole[:-1], float(whole[-1]) * self.noise**0.5
 
 
-def span_of(terms: Floats) -> Span:
+def span_of(terms: Floats, noise: float) -> Span:
     """What documents' terms span, shape (n, m), however much longer some of them are.
 
     By Householder's method with pivots, every document as one of length 1 (Golub and Van Loan, Matrix
     Computations, section 5.4).
+
+    Parameters
+    ----------
+    noise : the variance s of each number of Z
     """
+    terms = np.hstack([terms, np.full((len(terms), 1), noise**0.5)])
     lengths = np.sqrt(np.square(terms).sum(axis=1))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
     w, across, pivots = scipy.linalg.qr((terms * scale[:, None]).T, mode="economic", pivoting=True)
@@ -74,7 +125,7 @@ def span_of(terms: Floats) -> Span:
     laid = np.empty((len(terms), rank))
     laid[pivots] = across[:rank].T
     q, right = scipy.linalg.qr(laid * lengths[:, None], mode="economic", overwrite_a=True)
-    return Span(q, right, np.ascontiguousarray(w[:, :rank]))
+    return Span(q, right, np.ascontiguousarray(w[:, :rank]), noise)
 
 
 def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:

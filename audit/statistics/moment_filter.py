@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -22,8 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.additions import MOST_ENTRIES, ROWS_PER_ENTRY
-from ksdp.audit.statistics.max_entropy import span_of
-from ksdp.audit.statistics.solved_parts import few_enough, few_to_write
+from ksdp.audit.statistics.max_entropy import few_to_write, span_of
+from ksdp.audit.statistics.solved_parts import few_enough
 
 __all__ = ["MomentFilter", "moment_filter"]
 
@@ -33,24 +34,21 @@ _PART = 1024
 """Documents whose terms are written at a time."""
 
 
+_Form = tuple[Floats, float]
+"""F, symmetric, shape (r, r), and what to take from what it says of each document."""
+
+
 @dataclass(frozen=True, eq=False)
 class MomentFilter:
     """What is the same in every run."""
 
-    rows: Floats
-    """Documents that databases are drawn from, as they enter the sum, shape (n, r)."""
-    centred: bool
-    """Whether what is said of all documents in the mean is taken from what is said of each: who is in takes
-    somebody's place. With a C that is about right alone, it would only add noise."""
-    solve: Callable[[Floats], Floats]
-    """C^-1 of a symmetric matrix, its triangle taken, as the form that this is the product of, shape (r, r)."""
+    solve: Callable[[Floats], _Form]
+    """Of a run's sum, a symmetric matrix less what is expected of it."""
 
-    def form(self, moments: Floats) -> tuple[Floats, float]:
-        """F for a run's sum, symmetric, shape (r, r); and what to take from what it says of each document."""
+    def form(self, moments: Floats) -> _Form:
+        """F for a run's sum, and what to take from what it says of each document."""
         with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
-            form = self.solve(moments)
-            told = float(np.vdot(self.rows @ form, self.rows)) if self.centred else 0.0
-            return form, told / max(len(self.rows), 1)
+            return self.solve(moments)
 
 
 def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float) -> MomentFilter:
@@ -71,15 +69,30 @@ def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float
     spread = max(float(own.mean() - np.square(mean[upper]).sum()), 0.0) / max(len(upper[0]), 1)
     least = max(LEAST * spread, float(np.finfo(np.float64).tiny))
     added = max(shrink * spread if noise is None else noise**2 / max(n * varied, 1e-3), least)
+    variance = added * max(n * varied, 1e-3)
     with threadpool_limits(1):
         if noise is not None and few_to_write(n, len(upper[0])):
-            return MomentFilter(rows, False, _by_entropy(rows, upper, share, added * max(n * varied, 1e-3)))
+            return MomentFilter(_by_entropy(rows, upper, share, variance))
         if few_enough(n):
-            return MomentFilter(rows, noise is not None, _by_documents(rows, added))
-        if len(upper[0]) <= MOST_ENTRIES:
-            return MomentFilter(rows, noise is not None, _by_numbers(rows, upper, added))
-    variances = (squares.T @ squares / n - np.square(mean)) + added
-    return MomentFilter(rows, noise is not None, lambda moments: _form(moments / variances))
+            linear = _by_documents(rows, added)
+        elif len(upper[0]) <= MOST_ENTRIES:
+            linear = _by_numbers(rows, upper, added)
+        else:
+            variances = (squares.T @ squares / n - np.square(mean)) + added
+
+            def linear(moments: Floats) -> Floats:
+                return _form(moments / variances)
+
+    return MomentFilter(partial(_linear, rows if noise is not None else rows[:0], linear))
+
+
+def _linear(rows: Floats, solve: Callable[[Floats], Floats], moments: Floats) -> _Form:
+    """C^-1 of a sum as a form; what it says of these rows in the mean is taken from what is said of each.
+
+    Who is in takes somebody's place. With a C that is about right alone, that would only add noise.
+    """
+    form = solve(moments)
+    return form, float(np.vdot(rows @ form, rows)) / max(len(rows), 1)
 
 
 def _form(weights: Floats) -> Floats:
@@ -89,12 +102,13 @@ def _form(weights: Floats) -> Floats:
     return np.asarray(form)
 
 
-def _by_entropy(rows: Floats, upper: Any, share: float, noise: float) -> Callable[[Floats], Floats]:
+def _by_entropy(rows: Floats, upper: Any, share: float, noise: float) -> Callable[[Floats], _Form]:
     """The direction of largest entropy, of numbers with noise of this variance, as a form."""
-    span, shares = span_of(rows[:, upper[0]] * rows[:, upper[1]]), np.full(len(rows), share)
+    span, shares = span_of(rows[:, upper[0]] * rows[:, upper[1]], noise), np.full(len(rows), share)
 
-    def solve(moments: Floats) -> Floats:
-        return _of_triangle(span.direction(moments[upper], shares, noise), upper, moments.shape)
+    def solve(moments: Floats) -> _Form:
+        numbers, usual = span.direction(moments[upper], shares)
+        return _of_triangle(numbers, upper, moments.shape), -usual
 
     return solve
 

@@ -47,8 +47,9 @@ class ReleasesMatch:
 
     As `SumsMatch`: what an iteration is computed from was announced before, so that a document adds what its party
     would have, as it is; of noise the size is public. Where noise is nearly all there is, this is the product of
-    what the document adds with the sums; where there is little, only other documents hide one. Noise makes the
-    equations benign: they are approached by steps however few they are.
+    what the document adds with the sums; where there is little, only other documents hide one. Of few documents
+    the most even draw that agrees with the sums tells (`max_entropy`). Noise makes equations benign: of more they
+    are approached by steps however few they are.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ class ReleasesMatch:
 
     needs: tuple[str, ...] = ("sums",)
     name: str = "releases-match"
-    version: int = 2
+    version: int = 3
     family: str = "rounds"
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:

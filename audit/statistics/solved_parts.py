@@ -22,12 +22,11 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.statistics.max_entropy import span_of
-from ksdp.audit.statistics.one_by_one import between
+from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_SOLVED", "Solved", "Told", "few_enough", "few_to_write", "products_of_terms", "solved_parts"]
+__all__ = ["MOST_SOLVED", "Solved", "few_enough", "lost_squared", "products_of_terms", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
@@ -38,9 +37,6 @@ _RAISED = 8
 _AGAIN = 4
 _LESS = 0.1
 """Of what was thought to be lost, below which parts are solved for once more."""
-MOST_WRITTEN = 2**31
-"""Documents times numbers times the fewer of both, up to which the direction of largest entropy is looked for."""
-_FEW = 128
 _LEFT = 0.1
 """Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 _SINGLE = 2.0**-48
@@ -56,28 +52,8 @@ class Solved:
     parts: Floats
     """Those that leave least of the sums, less what is expected of them, shape (n,); about 0 of documents that add
     hardly anything."""
-    direction: Floats | None = None
-    """l, shape (entries,), where parts leave open who is in: the log odds of x are moved by <l, a_x>
-    (`max_entropy`)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Told:
-    """What a direction says of documents."""
-
-    said: Floats
-    """Of each of those that it was made of, between -1 and 1, shape (n,)."""
-    direction: Floats
-    """Shape (entries,)."""
-
-    @classmethod
-    def along(cls, made: TermNumbers, direction: Floats) -> Told:
-        """What it says of documents with these terms."""
-        return cls(between(made.along(direction)), direction)
-
-    def of(self, others: TermNumbers) -> Floats:
-        """Of other documents."""
-        return between(others.along(self.direction))
+    direction: Direction | None = None
+    """Where parts leave open who is in."""
 
 
 def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
@@ -101,8 +77,8 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
     varied = max(float((shares * (1.0 - shares)).mean()), 1e-3)
 
     def lost(likely: Floats) -> float:
-        """What single precision loses of the run's numbers, squared."""
-        return _SINGLE * float(np.square(plain.summed(likely) * factors).mean())
+        """What single precision loses of the run's numbers."""
+        return lost_squared(plain.summed(likely) * factors)
 
     with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
         gram, squares = products_of_terms(made, units)
@@ -126,7 +102,14 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
             return Solved(found)
         if not few_to_write(len(gram), made.entries):
             return Solved(found)
-        return Solved(found, span_of(made.written() * factors).direction(apart * factors, shares, now) * factors)
+        now = max(now, _ROUNDING**2 * float(sizes.max()))
+        noise = np.divide(now, np.square(factors), out=np.full(made.entries, np.inf), where=factors > 0.0)
+        return Solved(found, direction_of(made, apart, shares, noise))
+
+
+def lost_squared(numbers: Floats) -> float:
+    """What single precision loses of announced numbers, squared, in the mean."""
+    return _SINGLE * float(np.square(numbers).mean())
 
 
 def _everybody(parts: Floats, shares: Floats) -> Floats:
@@ -140,11 +123,6 @@ def _everybody(parts: Floats, shares: Floats) -> Floats:
 def few_enough(documents: int) -> bool:
     """Whether equations of so many documents are solved for all of these at once."""
     return documents <= MOST_SOLVED
-
-
-def few_to_write(documents: int, numbers: int) -> bool:
-    """Whether so many numbers of so many documents are written out, for the direction of largest entropy."""
-    return documents * numbers * max(min(documents, numbers), _FEW) <= MOST_WRITTEN
 
 
 def _factor(gram: Floats, ridge: Floats, rounding: Floats) -> Any:

@@ -13,7 +13,8 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import solved_parts
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.statistics import equations, max_entropy, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.max_entropy import span_of
 from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
@@ -29,12 +30,12 @@ def problem(n: int = 12, m: int = 5) -> tuple[Floats, Floats, Floats]:
 
 
 def test_it_is_the_nearest_of_all_draws_that_have_these_sums() -> None:
-    """Minimises Kullback and Leibler's divergence from the draws, with the sums as its mean."""
+    """Minimises Kullback and Leibler's divergence from the draws, with the sums as its mean and about as many."""
     terms, shares, apart = problem()
-    odds = terms @ span_of(terms).direction(apart, shares, 1e-12)
-    found = expit(logit(shares) + odds)
+    numbers, usual = span_of(terms, 1e-12).direction(apart, shares)
+    found = expit(logit(shares) + terms @ numbers + usual)
     nearest = minimize(
-        lambda b: (rel_entr(b, shares) + rel_entr(1.0 - b, 1.0 - shares)).sum(),
+        lambda b: (rel_entr(b, shares) + rel_entr(1.0 - b, 1.0 - shares)).sum() + (b - shares).sum() ** 2 / 2.0,
         shares,
         method="SLSQP",
         bounds=[(1e-9, 1.0 - 1e-9)] * len(shares),
@@ -51,14 +52,14 @@ def test_noise_keeps_it_near_the_draws(noise: float) -> None:
     terms, shares, apart = problem()
 
     def height(direction: Floats) -> float:
-        moved = terms @ direction
-        whole = np.log(1.0 - shares + shares * np.exp(moved)).sum() - direction @ (apart + shares @ terms)
-        return float(whole + 0.5 * noise * direction @ direction)
+        moved = terms @ direction[:-1] + direction[-1]
+        whole = np.log(1.0 - shares + shares * np.exp(moved)).sum() - shares @ moved - direction[:-1] @ apart
+        return float(whole + 0.5 * (noise * direction[:-1] @ direction[:-1] + direction[-1] ** 2))
 
-    wanted = minimize(height, np.zeros(terms.shape[1]), tol=1e-12)
-    found = span_of(terms).direction(apart, shares, noise)
+    wanted = minimize(height, np.zeros(terms.shape[1] + 1), tol=1e-12)
+    found = np.append(*span_of(terms, noise).direction(apart, shares))
     assert height(found) < wanted.fun + 1e-3
-    np.testing.assert_allclose(terms @ found, terms @ wanted.x, atol=0.05)
+    np.testing.assert_allclose(found, wanted.x, atol=0.05)
 
 
 def test_with_little_to_go_by_it_is_the_linear_solution() -> None:
@@ -66,8 +67,10 @@ def test_with_little_to_go_by_it_is_the_linear_solution() -> None:
     terms, shares, apart = problem()
     noise, varied = 1e4, shares * (1.0 - shares)
     apart = 100.0 * apart
-    linear = np.linalg.solve((terms.T * varied) @ terms + noise * np.eye(terms.shape[1]), apart)
-    np.testing.assert_allclose(span_of(terms).direction(apart, shares, noise), linear, rtol=0.05, atol=1e-4)
+    counted = np.hstack([terms, np.full((len(terms), 1), 100.0)])  # up to one
+    linear = np.linalg.solve((counted.T * varied) @ counted + noise * np.eye(6), np.append(apart, 0.0))
+    numbers, usual = span_of(terms, noise).direction(apart, shares)
+    np.testing.assert_allclose(np.append(numbers, usual / 100.0), linear, rtol=0.05, atol=1e-4)
 
 
 def test_terms_that_others_span_nothing_at_all_and_one_huge() -> None:
@@ -75,8 +78,9 @@ def test_terms_that_others_span_nothing_at_all_and_one_huge() -> None:
     terms = rng.normal(size=(40, 24))
     terms[7], terms[9], terms[11] = 0.0, terms[3], 1e7 * terms[11]
     held, shares = np.isin(np.arange(40), (3, 4, 5, 6)), np.full(40, 0.1)
-    odds = terms @ span_of(terms).direction((held - shares) @ terms, shares, 1e-14)
-    assert odds[7] == 0.0
+    numbers, usual = span_of(terms, 1e-14).direction((held - shares) @ terms, shares)
+    odds = terms @ numbers + usual
+    assert odds[7] == usual
     assert odds[3] == odds[9]
     assert np.isfinite(odds).all()
     assert odds[[4, 5, 6]].min() > np.delete(odds, [3, 4, 5, 6, 9]).max()
@@ -85,8 +89,8 @@ def test_terms_that_others_span_nothing_at_all_and_one_huge() -> None:
 def test_steps_that_go_too_far_are_shortened() -> None:
     """Half of a hundred equal documents are in, of whom one was expected: the first step passes all by."""
     terms, shares = np.ones((100, 1)), np.full(100, 0.01)
-    odds = terms @ span_of(terms).direction(np.array([49.0]), shares, 1e-12)
-    np.testing.assert_allclose(odds, logit(0.5) - logit(0.01), rtol=1e-3)
+    numbers, usual = span_of(terms, 1e-6).direction(np.array([49.0]), shares)
+    np.testing.assert_allclose(numbers[0] + usual, logit(0.5) - logit(0.01), rtol=1e-3)
 
 
 def test_who_is_told_by_linear_equations_is_not_looked_for_again() -> None:
@@ -137,8 +141,8 @@ def test_fewer_equations_than_documents_tell_who_was_in(
     held = np.isin(np.arange(matrix.shape[0]), np.random.default_rng(1).choice(matrix.shape[0], 50, replace=False))
     seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(2))
     stored = {name: np.float32(array).astype(np.float64) for name, array in seen.items()}
-    for most in (solved_parts.MOST_WRITTEN, 0):
-        monkeypatch.setattr(solved_parts, "MOST_WRITTEN", most)
+    for most in (max_entropy.MOST_WRITTEN, 0):
+        monkeypatch.setattr(max_entropy, "MOST_WRITTEN", most)
         documents = Documents(matrix, pool=Pool(matrix, 50 / matrix.shape[0], mechanism=mechanism))
         found = statistic.evaluate(Observables(dict(stored)), documents)
         distances.append(ks_table(found[None].astype(np.float32), held[None]).distance[0])
@@ -147,3 +151,21 @@ def test_fewer_equations_than_documents_tell_who_was_in(
         np.testing.assert_array_equal(alone, found[some])
     assert distances[0] > least
     assert distances[1] < 0.9
+
+
+def test_of_few_documents_noise_hides_less() -> None:
+    """A tenth of 300, by blocks with a tenth of noise: the linear filter misses how many are in, first."""
+    rng, distances = np.random.default_rng(1), {0: 0.0, equations.MOST_NOISY: 0.0}
+    matrix = sp.csr_array(rng.normal(size=(300, 40)))
+    mechanism = make_mechanism("noisy", {"mechanism": "pd-svd", "noise": 0.1, "parameters": {"rank": 3}})
+    for run in range(3):
+        held = np.isin(np.arange(300), rng.choice(300, 30, replace=False))
+        seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(run))
+        for most in distances:
+            documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(equations, "MOST_NOISY", most)
+                found = BlocksMatch().evaluate(Observables(dict(seen)), documents)
+            distances[most] += ks_table(found[None].astype(np.float32), held[None]).distance[0] / 3
+    assert distances[0] < 0.7
+    assert distances[equations.MOST_NOISY] > 0.8

@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
 from ksdp.audit.mechanisms.privacy.moments import Moments
-from ksdp.audit.statistics import moment_filter, solved_parts
+from ksdp.audit.statistics import max_entropy, moment_filter, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.moments import moment_energy, moment_leverage, moment_match, site_match
 
@@ -49,7 +49,7 @@ def test_the_matched_filter_is_the_whitened_product() -> None:
 @pytest.mark.parametrize("noise", [1e-3, 0.2])
 def test_noise_is_as_large_as_the_mechanism_says(how: str, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with other parties, whose noise is there too, and rows that are longer than the bound."""
-    monkeypatch.setattr(solved_parts, "MOST_WRITTEN", 0)
+    monkeypatch.setattr(max_entropy, "MOST_WRITTEN", 0)
     if how == "by numbers":
         monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     rows, upper, mechanism = population(40), np.triu_indices(4), Moments(rank=2, noise=noise)
@@ -78,10 +78,10 @@ def test_of_more_numbers_than_are_looked_at_together_each_counts_by_its_variance
     np.testing.assert_allclose(found, triangles @ weights, rtol=1e-8)
 
 
-@pytest.mark.parametrize("most", [solved_parts.MOST_WRITTEN, 0])
+@pytest.mark.parametrize("most", [max_entropy.MOST_WRITTEN, 0])
 def test_fewer_numbers_than_documents_tell_who_was_in(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth, and hardly any noise: the linear filter tells less."""
-    monkeypatch.setattr(solved_parts, "MOST_WRITTEN", most)
+    monkeypatch.setattr(max_entropy, "MOST_WRITTEN", most)
     rng = np.random.default_rng(4)
     rows, held = rng.normal(size=(300, 14)), np.isin(np.arange(300), rng.choice(300, 30, replace=False))
     mechanism = Moments(rank=2, noise=1e-4)
@@ -99,10 +99,11 @@ def test_much_noise_leaves_the_linear_filter_of_draws_by_themselves(parties: int
     triangles = np.array([np.outer(x, x)[upper] for x in shorter])
     fixed = sp.csr_array(population(5)) if parties == 2 else None
     held = shorter[::4] if fixed is None else np.vstack([shorter[::4], mechanism.bounded(fixed).toarray()])
-    covariance = 0.3 * 0.7 * triangles.T @ triangles + parties * 30.0**2 * np.eye(10)
-    weights = np.linalg.solve(covariance, triangles[::4].sum(axis=0) - 0.3 * triangles.sum(axis=0))
+    counted = np.hstack([triangles, np.full((40, 1), parties**0.5 * 30.0)])  # how many are in is known up to one
+    covariance = 0.3 * 0.7 * counted.T @ counted + parties * 30.0**2 * np.eye(11)
+    weights = np.linalg.solve(covariance, np.append(triangles[::4].sum(axis=0) - 0.3 * triangles.sum(axis=0), 0.0))
     documents = Documents(sp.csr_array(rows), pool=Pool(sp.csr_array(rows), 0.3, fixed, mechanism))
-    np.testing.assert_allclose(moment_match(seen(held), documents), triangles @ weights, rtol=0.02, atol=1e-6)
+    np.testing.assert_allclose(moment_match(seen(held), documents), counted @ weights, rtol=0.02, atol=1e-6)
 
 
 CASES = [

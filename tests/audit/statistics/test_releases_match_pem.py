@@ -15,7 +15,9 @@ from ksdp.audit.mechanisms.pem.base import PemMechanism
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import law
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.statistics import equations
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.max_entropy import direction_of
 
 from .who_is_in import check_it_tells_who_is_in
 
@@ -128,8 +130,11 @@ def test_coins_of_sampling_are_noise_as_well() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_the_filter_of_terms_noise_and_coins(kind: type[PemMechanism]) -> None:
+def test_it_is_the_filter_of_terms_noise_and_coins(
+    kind: type[PemMechanism], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
+    monkeypatch.setattr(equations, "MOST_NOISY", 0)
     share = 0.8
     mechanism, matrix = made(kind, 200.0, sampling=0.5), records()
     seen = Observables(mechanism.run(Database((matrix[:19],)), np.random.default_rng(0)))
@@ -145,3 +150,17 @@ def test_it_is_the_filter_of_terms_noise_and_coins(kind: type[PemMechanism]) -> 
     assert np.corrcoef(found, expected)[0, 1] > 0.9999
     scale = found / (share * (1 - share) * expected)
     np.testing.assert_allclose(scale, 1.0, rtol=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_few_records_noise_and_coins_are_the_noise_of_the_most_even_draw(kind: type[PemMechanism]) -> None:
+    share = 0.8
+    mechanism, matrix = made(kind, 200.0, sampling=0.5), records()
+    seen = Observables(mechanism.run(Database((matrix[:19],)), np.random.default_rng(0)))
+    (statistic,) = mechanism.statistics
+    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, share, mechanism=mechanism)))
+    adds, told = mechanism.as_equations(seen, Pool(matrix, share))
+    terms = adds(matrix)
+    noise, shares = told.noise + share * (1 - share) * told.shrink * terms.variances, np.full(len(found), share)
+    wanted = direction_of(terms, told.sums - terms.summed(shares), shares, noise).of(terms)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)

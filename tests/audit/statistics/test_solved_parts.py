@@ -10,7 +10,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import equations, solved_parts
+from ksdp.audit.statistics import equations, max_entropy, solved_parts
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.one_by_one import SETTLED
@@ -82,13 +82,13 @@ def test_parts_are_what_is_expected_of_normal_ones(kind: str) -> None:
     assert kind != "pd-nmf" or np.abs(found - wanted).max() < 1e-3
 
 
-@pytest.mark.parametrize("most", [solved_parts.MOST_WRITTEN, 0])
+@pytest.mark.parametrize("most", [max_entropy.MOST_WRITTEN, 0])
 @pytest.mark.parametrize("sizes", ["lognormal", "one huge", "copies"])
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
 def test_small_rows_are_told_as_well_as_large_ones(
     statistic, mechanism, sizes: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solved_parts, "MOST_WRITTEN", most)
+    monkeypatch.setattr(max_entropy, "MOST_WRITTEN", most)
     rng = np.random.default_rng(5)
     matrix = rng.gamma(2.0, 1.0, (120, 8)) @ rng.gamma(0.5, 1.0, (8, 50)) + rng.random((120, 50))
     if sizes == "lognormal":
