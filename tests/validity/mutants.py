@@ -863,7 +863,7 @@ MUTANTS: list[Mutant] = [
         ("fitted(made, used, sums[at]", "fitted(made, used, sums[: len(at)]"),
         ("with_parts(made, used, sums[at]", "with_parts(made, used, sums[: len(at)]"),
         ("variance + lost_squared(expected)", "variance"),
-        ("np.all(known.noise) and 0 < made.entries", "0 < made.entries"),
+        ("np.all(known.noise) and made.entries > 0", "made.entries > 0"),
         ("noise * max(pool.share * (1 - pool.share), 1e-3), made", "noise, made"),
         ("sums[at] - narrow.summed(shares), shares)\n        if", "sums[at], shares)\n        if"),
         ("narrow.summed(shares + found.parts)", "narrow.summed(shares)"),
