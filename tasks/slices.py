@@ -15,6 +15,7 @@ from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
+from ksdp.audit.sampling import STRONGEST
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
@@ -198,8 +199,8 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
         for group in np.unique(there // ROW_GROUP):
             mine = np.flatnonzero(there // ROW_GROUP == group)
             for some in np.array_split(mine, -(-len(mine) // at_once)):
-                before = gather(ref, Slice(part.lane, int(group)), names, there[some] % ROW_GROUP)
-                after = gather(fresh, part, names, here[some])
+                before = gather(ref, Slice(part.lane, int(group)), _stored(plan, names), there[some] % ROW_GROUP)
+                after = gather(fresh, part, _stored(later, names), here[some])
                 if learner == RAW:
                     after[1].append(fresh_raw_scores(ref, fresh, part.lane, before[0], after[0]))
                 table = None if learner else ks_table(after[1][0], after[0])
@@ -207,6 +208,11 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
                     effect = _effect(int(row), column, learner, before, after, at, plan.spec.rule, table)
                     measured += [effect] if effect else []
     return SliceEffects(measured, _canaries(fresh, part, later))
+
+
+def _stored(plan: Plan, names: Sequence[str]) -> Sequence[str]:
+    """Names under which a stage stores these columns of documents whose strongest they are."""
+    return names if plan.strongest is None else [STRONGEST]
 
 
 def _effect(
