@@ -371,10 +371,10 @@ MUTANTS: list[Mutant] = [
         ("min(max(lowest + i * width + gap, 0.0), 1.0)", "min(max(lowest + j * width + gap, 0.0), 1.0)"),
         ("min(max(lowest + i * width + gap, 0.0), 1.0)", "min(max(lowest + i * width, 0.0), 1.0)"),
         ("_window(n, min(max(lowest + j * width, 0.0), 1.0)", "_window(n, min(max(lowest + i * width, 0.0), 1.0)"),
-        ("best = np.maximum(best, chance)", "best = chance.copy()"),
+        ("best[k] = max(best[k], chance[k])", "best[k] = chance[k]"),
         ("depth += 2", "depth += 1"),
         ("left[0], right[0] = 0, cells", "left[0], right[0] = middle, middle + 1"),
-        ("np.where(best >= LIKELY, 1.0, best)", "best"),
+        ("            best[k] = 1.0\n", "            pass\n"),
     ),
     *_of(
         "audit/verdicts/margin.py",
