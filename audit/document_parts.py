@@ -15,11 +15,21 @@ from dataclasses import fields, is_dataclass
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ksdp.audit.design import Shared
 from ksdp.audit.plan import Plan
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = ["Part", "bytes_a_document", "document_parts", "keeps_values", "reads_one_document"]
+__all__ = [
+    "Part",
+    "bytes_a_document",
+    "document_parts",
+    "keeps_values",
+    "reads_one_document",
+    "strongest_alone",
+]
 
 Part = tuple[int, int]
 """Places of a stage's documents, the first and the one after the last."""
@@ -49,10 +59,34 @@ def _ours(part: Any) -> bool:
     return home.__module__.startswith("ksdp.") and all(map(_ours, held))
 
 
+def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str]) -> NDArray[np.int64] | None:
+    """Of each document the place of its column among the statistics, where no other need be measured of it.
+
+    None where one statistic is all there is, where a column reads all of them, as learners do, and where documents
+    cannot be measured apart: those of designs that draw for them, groups, and under statistics of others.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the whole audit.
+    statistics : names, in the plan's order
+    columns : of each document, its own
+    """
+    apart = isinstance(plan.design, Shared) and plan.units.order is None and reads_one_document(plan.statistics)
+    if not apart or len(statistics) < 2 or set(columns) - set(statistics):
+        return None
+    return np.array([statistics.index(column) for column in columns], dtype=np.int64)
+
+
+def _columns(plan: Plan) -> int:
+    """Stored of a document: the statistics, or the one of them that is measured, and the canary."""
+    return 1 + (len(plan.statistics) if plan.strongest is None else 1)
+
+
 def bytes_a_document(plan: Plan) -> float:
     """Of a document's stored values, canary and bits, about."""
     bits = 1 if plan.reading.all else 2
-    return plan.design.runs * (plan.measured * (len(plan.statistics) + 1) * plan.bytes_a_value + bits / 8)
+    return plan.design.runs * (plan.measured * _columns(plan) * plan.bytes_a_value + bits / 8)
 
 
 def keeps_values(plan: Plan) -> bool:
@@ -83,6 +117,6 @@ def document_parts(plan: Plan, together: int) -> list[Part]:
     """
     documents = len(plan.audited)
     fits = plan.spec.store.values_at_once * 2**30 / bytes_a_document(plan)
-    turned = plan.block_runs * (len(plan.statistics) + 1) * 2 * plan.bytes_a_value
+    turned = plan.block_runs * _columns(plan) * 2 * plan.bytes_a_value
     size = together * max(1, int(min(fits, _BLOCK_BYTES / turned) // together))
     return [(first, min(first + size, documents)) for first in range(0, documents, size)]

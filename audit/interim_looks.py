@@ -81,9 +81,11 @@ class Stage:
     rows: NDArray[np.int64]
     """Rows of the corpus, ascending."""
     statistics: tuple[str, ...]
-    """Columns to measure."""
+    """Columns to measure, in the plan's order."""
     before: str | None = None
     """The stage that measured the first of these runs."""
+    strongest: NDArray[np.int64] | None = None
+    """Of each row the one of `statistics` that is measured; None: all of them."""
 
 
 def decides_on_the_way(rule: DecisionSpec) -> bool:

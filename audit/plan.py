@@ -36,15 +36,7 @@ from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 from ksdp.audit.verdicts.raw_filter import RAW
 
-__all__ = [
-    "CONTROLS",
-    "LEARNED",
-    "LEARNED_PREFIX",
-    "NULL_CONTROLS",
-    "Column",
-    "Plan",
-    "parameters_of",
-]
+__all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan", "parameters_of"]
 
 LEARNED_VERSION = 1
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on
@@ -95,6 +87,8 @@ class Plan:
     """Units that stand for all audited ones, at every look (`Documents.population`)."""
     reading: Reading = EVERY_RUN
     """Which part of the runs a document's tests read (`ksdp.audit.kept_runs`)."""
+    strongest: NDArray[np.int64] | None = None
+    """Of each audited unit the one of `statistics` that is measured; None: all of them."""
     known_pool: Pool | None = None
     """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
 
@@ -192,7 +186,8 @@ class Plan:
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
         reading = Reading(self.fresh_every) if stage.name == FRESH else self.reading
         design = replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
-        return replace(self, design=design, statistics=chosen, reading=reading, known_pool=self.pool)
+        measured = replace(self, statistics=chosen, strongest=stage.strongest, known_pool=self.pool)
+        return replace(measured, design=design, reading=reading)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

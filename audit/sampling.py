@@ -20,7 +20,10 @@ from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
 
-__all__ = ["BlockValues", "measure", "run_observables", "sample"]
+__all__ = ["STRONGEST", "BlockValues", "measure", "run_observables", "sample"]
+
+STRONGEST = "strongest"
+"""Name of the one column of a stage that measures one statistic of each document."""
 
 # Shift of a planted control: D = 2 Phi(shift / 2) - 1 = 0.9.
 _PLANTED_SHIFT = 3.289707253902945
@@ -36,7 +39,8 @@ class BlockValues:
     inclusion: NDArray[np.bool_]
     """Shape (n_documents + CONTROLS, n_runs)."""
     values: dict[str, NDArray[Any]]
-    """Statistic to values, each of shape (n_documents + CONTROLS, n_runs), in the stored precision."""
+    """Statistic to values, each of shape (n_documents + CONTROLS, n_runs), in the stored precision; `STRONGEST`
+    alone where of each document one statistic is measured."""
     canary: NDArray[Any] | None = None
     """Every document's canary, of the same shape; below the documents stand the controls, as in every column."""
     kept: NDArray[np.bool_] | None = None
@@ -101,9 +105,10 @@ def measure(
     # Filled run by run, transposed once: rows of documents are what tests read.
     targets = plan.design.targets(block.lane)
     shape = (len(block), len(documents) + CONTROLS)
-    values = {s.name: np.full(shape, np.nan, dtype=precision) for s in statistics}
+    names = [s.name for s in statistics] if plan.strongest is None else [STRONGEST]
+    values = {name: np.full(shape, np.nan, dtype=precision) for name in names}
     canary = np.empty(shape, dtype=precision)
-    parts = _Parts(documents, kept)
+    parts = _parts(documents, kept, statistics, plan.strongest)
     done = 0
     for at, stored in enumerate(runs):
         if keep is not None:
@@ -113,18 +118,18 @@ def measure(
         canary[at, len(documents) :] = controls[:, at]
         # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
-        for places, some in parts.of(at):
-            for statistic in statistics:
+        for places, some, wanted in (found for part in parts for found in part.of(at)):
+            for statistic in wanted:
                 if (ask := getattr(statistic, "ask", None)) is not None:
                     ask(seen, as_in_run(statistic, seen, some))
-            for statistic in statistics:
+            for statistic in wanted:
                 found = evaluated(statistic, seen, some).astype(precision)
                 if not math.isfinite(float(found.sum(dtype=np.float64))) and not np.isfinite(found).all():
                     raise KsdpError(
                         f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(found)).sum())} "
                         f"documents (lane {block.lane}, run {block.start + at})."
                     )
-                values[statistic.name][at, places] = found
+                values[statistic.name if plan.strongest is None else STRONGEST][at, places] = found
         for column in values.values():
             column[at, len(documents) :] = controls[:, at]
         done += 1
@@ -142,26 +147,53 @@ def measure(
     return BlockValues(block, inclusion, columns, found_canary, kept)
 
 
-class _Parts:
-    """Which documents are measured in a run: those whose block this is, in every run, and those that it held."""
+class _Part:
+    """Documents of which the same statistics are measured."""
 
-    def __init__(self, documents: Documents, kept: NDArray[np.bool_] | None) -> None:
-        self._documents = documents
+    def __init__(
+        self,
+        documents: Documents,
+        kept: NDArray[np.bool_] | None,
+        statistics: Sequence[Statistic],
+        places: NDArray[np.int64] | None = None,
+    ) -> None:
+        """`places` of the documents among all of them, where these are some."""
+        some = documents if places is None else documents.at(places)
+        self._documents, self._statistics, self._places = some, statistics, places
         if kept is None:
-            self._everywhere: Any = slice(0, len(documents))
-            self._whole, self._held = documents, None
+            self._everywhere: Any = slice(0, len(some))
+            self._whole, self._held = some, None
             return
-        mine = kept[: len(documents)]
+        mine = kept[: len(documents)] if places is None else kept[places]
         everywhere = mine.all(axis=1)
         self._everywhere = np.flatnonzero(everywhere)
-        self._whole = documents.at(self._everywhere)
+        self._whole = some.at(self._everywhere)
         self._held = mine & ~np.asarray(everywhere)[:, None]
 
-    def of(self, run: int) -> Iterator[tuple[Any, Documents]]:
-        """Places and documents, in parts."""
+    def of(self, run: int) -> Iterator[tuple[Any, Documents, Sequence[Statistic]]]:
+        """Who is measured in a run, with their places: those whose block this is, and those that it held."""
         if len(self._whole):
-            yield self._everywhere, self._whole
+            yield self._among_all(self._everywhere), self._whole, self._statistics
         if self._held is not None:
-            places = np.flatnonzero(self._held[:, run])
-            if len(places):
-                yield places, self._documents.at(places)
+            held = np.flatnonzero(self._held[:, run])
+            if len(held):
+                yield self._among_all(held), self._documents.at(held), self._statistics
+
+    def _among_all(self, places: Any) -> Any:
+        return places if self._places is None else self._places[places]
+
+
+def _parts(
+    documents: Documents,
+    kept: NDArray[np.bool_] | None,
+    statistics: Sequence[Statistic],
+    strongest: NDArray[np.int64] | None,
+) -> list[_Part]:
+    """All documents under all statistics; or those of each statistic, where of a document one is measured."""
+    if strongest is None:
+        return [_Part(documents, kept, statistics)]
+    return [
+        _Part(documents, kept, (statistic,), places)
+        for number, statistic in enumerate(statistics)
+        if len(places := np.flatnonzero(strongest == number))
+    ]

@@ -11,7 +11,7 @@
         pairs/<documents>/     <first>-<stop>.parquet, pairs of runs that differ in one document, one row each
       audits/<id>/             spec.json, audit.json, report.html,
                                verdicts.parquet, statistics.parquet, curves.parquet, effects.parquet,
-                               stages/: later looks, and the fresh runs
+                               stages/: later looks, and the fresh runs, of each document its strongest statistic
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
       screens/                 <id>.json, <id>.html and <id>-excluded.parquet: rounds of a screening
       views/                   <id>.json, <id>.parquet, <id>.html: audits of several views, combined

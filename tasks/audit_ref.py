@@ -87,7 +87,9 @@ def open_stage(ref: AuditRef) -> Stage:
     if ref.part is not None:
         whole = open_stage(ref.whole)
         # What an earlier look measured was other documents beside one another, and is gone.
-        return replace(whole, rows=whole.rows[slice(*ref.part)], before=None)
+        some = slice(*ref.part)
+        strongest = None if whole.strongest is None else whole.strongest[some]
+        return replace(whole, rows=whole.rows[some], before=None, strongest=strongest)
     if ref.stage != FIRST:
         return read_stage(Store(Path(ref.store)).audit(ref.audit), ref.stage)
     plan = open_audit(ref)
@@ -108,7 +110,11 @@ def folders_of(ref: AuditRef) -> Folders:
     folder = Store(Path(ref.store)).runs(plan.runs_identity)
     key = content_key(plan.runs_identity)
     # Values are of these documents, in this order, under these statistics of these observables.
-    read = {"every": plan.reading.every} | ({"early": plan.reading.early} if plan.reading.early else {})
+    read: dict[str, object] = {"every": plan.reading.every}
+    if plan.reading.early:
+        read["early"] = plan.reading.early
+    if plan.strongest is not None:
+        read["strongest"] = hashlib.sha256(plan.strongest.tobytes()).hexdigest()
     chosen = content_key(
         {
             "statistics": {s.name: s.version for s in plan.statistics},

@@ -15,6 +15,7 @@ from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
+from ksdp.audit.sampling import STRONGEST
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
@@ -187,40 +188,74 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
     """
     plan, later = open_plan(ref), open_plan(fresh)
     measured: list[Effect] = []
-    for column in sorted({f.column for f in flagged}):
-        rows = np.array([f.row for f in flagged if f.column == column])
+    for learner in dict.fromkeys(_learner_of(f.column) for f in flagged):
+        mine = [f for f in flagged if _learner_of(f.column) == learner]
+        rows, columns = np.array([f.row for f in mine]), np.array([f.column for f in mine])
         here = np.searchsorted(later.design.targets(part.lane), rows) - part.group * ROW_GROUP
         there = np.searchsorted(plan.design.targets(part.lane), rows)
-        learner = column.removeprefix(LEARNED_PREFIX) if column.startswith(LEARNED_PREFIX) else None
-        # The filter on raw announcements reads no column.
-        names = [] if learner == RAW else [s.name for s in later.statistics] if learner else [column]
-        at_once = max(1, _SLICE_BYTES // (max(len(names), 1) * (plan.read_runs + later.read_runs) * 4))
-        for group in np.unique(there // ROW_GROUP):
-            mine = np.flatnonzero(there // ROW_GROUP == group)
-            for some in np.array_split(mine, -(-len(mine) // at_once)):
-                before = gather(ref, Slice(part.lane, int(group)), names, there[some] % ROW_GROUP)
-                after = gather(fresh, part, names, here[some])
+        groups = there // ROW_GROUP
+        for group in np.unique(groups):
+            for names, some in _read_together(plan, later, columns, np.flatnonzero(groups == group), learner):
+                before = gather(ref, Slice(part.lane, int(group)), _stored(plan, names), there[some] % ROW_GROUP)
+                after = gather(fresh, part, _stored(later, names), here[some])
                 if learner == RAW:
                     after[1].append(fresh_raw_scores(ref, fresh, part.lane, before[0], after[0]))
+                if learner is None:
+                    before, after = (_own(cells, names, columns[some]) for cells in (before, after))
                 table = None if learner else ks_table(after[1][0], after[0])
-                for at, row in enumerate(rows[some]):
-                    effect = _effect(int(row), column, learner, before, after, at, plan.spec.rule, table)
+                for at, flag in enumerate(some):
+                    found = int(rows[flag]), str(columns[flag]), learner
+                    effect = _effect(found, before, after, at, plan.spec.rule, table)
                     measured += [effect] if effect else []
+    measured.sort(key=lambda effect: (effect.column, effect.row))
     return SliceEffects(measured, _canaries(fresh, part, later))
 
 
+def _learner_of(column: str) -> str | None:
+    return column.removeprefix(LEARNED_PREFIX) if column.startswith(LEARNED_PREFIX) else None
+
+
+def _read_together(
+    plan: Plan, later: Plan, columns: NDArray[np.str_], places: NDArray[np.int64], learner: str | None
+) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
+    """Columns, and the documents at `places` that need them, whose values fit beside one another."""
+    runs = (plan.read_runs + later.read_runs) * 4
+    if learner:  # the filter on raw announcements reads no column, other learners all
+        names = [] if learner == RAW else [s.name for s in later.statistics]
+        at_once = max(1, _SLICE_BYTES // (max(len(names), 1) * runs))
+        for some in np.array_split(places, -(-len(places) // at_once)):
+            yield names, some
+        return
+    asked = sorted(set(columns[places].tolist()))
+    at_once = max(1, _SLICE_BYTES // (ROW_GROUP * runs))
+    for first in range(0, len(asked), at_once):
+        names = asked[first : first + at_once]
+        yield names, places[np.isin(columns[places], names)]
+
+
+def _own(cells: tuple[Bits, Values], names: Sequence[str], columns: NDArray[np.str_]) -> tuple[Bits, Values]:
+    """Every document's own column of those that were read."""
+    bits, values = cells
+    if len(values) == 1:
+        return cells
+    return bits, [np.stack([values[names.index(column)][at] for at, column in enumerate(columns)])]
+
+
+def _stored(plan: Plan, names: Sequence[str]) -> Sequence[str]:
+    """Names under which a stage stores these columns of documents whose strongest they are."""
+    return names if plan.strongest is None else [STRONGEST]
+
+
 def _effect(
-    row: int,
-    column: str,
-    learner: str | None,
+    flagged: tuple[int, str, str | None],
     before: tuple[Bits, Values],
     after: tuple[Bits, Values],
     at: int,
     rule: DecisionSpec,
     table: KSTable | None,
 ) -> Effect | None:
-    """One document; None where an arm of it is empty."""
-    (first, old), (last, new) = before, after
+    """One document, its column and learner; None where an arm of it is empty."""
+    (row, column, learner), (first, old), (last, new) = flagged, before, after
     if not 0 < first[at].sum() < first.shape[1] or not 0 < last[at].sum() < last.shape[1]:
         return None
     one = slice(at, at + 1)

@@ -68,7 +68,7 @@ class Additions:
         return np.asarray(solved.reshape(total.shape).astype(np.float64) * scale)
 
     def _terms(self, step: int) -> Any:
-        """Coefficients and what is left, of some documents after others."""
+        """Coefficients and what is left, of some documents after others, written out."""
         for start in range(0, len(self.weights), step * _PART):
             part = slice(start, start + step * _PART, step)
             weights = self.weights[part]
@@ -103,11 +103,26 @@ class Additions:
 
     @cached_property
     def _variances(self) -> Floats:
-        """Second moments of the entries of w^T e, which are little more than variances; shape (k, d)."""
-        found = np.zeros(self.basis.shape)
-        for weights, left in self._terms(1):
-            found += np.square(weights).T @ np.square(left)
-        return np.asarray(found + _shrunk(found.mean(axis=1, keepdims=True)))
+        """Second moments of the entries of w^T e, which are little more than variances; shape (k, d).
+
+        Sums over the documents of w_r^2 (x - a^T A)^2, A the mean above the basis and a = (1, w), are multiplied
+        out: x is read where it has entries, and what does not depend on x is a quadratic form in A.
+        """
+        with threadpool_limits(1):
+            known = np.vstack([self.mean, self.basis])
+            parts = np.column_stack([np.ones(len(self.weights)), self.weights])
+            squares = np.square(self.weights)
+            plain = sp.csr_array((np.square(self.rows.data), self.rows.indices, self.rows.indptr), self.rows.shape)
+            whole = np.ascontiguousarray((plain.T @ squares).T)
+            found = np.empty(self.basis.shape)
+            for r in range(len(found)):
+                weighed = squares[:, r, None] * parts
+                less = (parts.T @ weighed) @ known - 2.0 * (self.rows.T @ weighed).T
+                found[r] = whole[r] + (known * less).sum(axis=0)
+            # Where the basis explains documents wholly, rounding is all that is left.
+            rounding = _ROUNDING * whole.mean(axis=1, keepdims=True)
+            found = np.maximum(found, 0.0)
+            return np.asarray(found + np.maximum(_shrunk(found.mean(axis=1, keepdims=True)), rounding))
 
 
 _ROUNDING = 2.0**-44

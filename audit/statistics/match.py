@@ -39,7 +39,7 @@ class BasisMatch:
     """
 
     name: str = "basis-match"
-    version: int = 3
+    version: int = 4
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
     of_expected: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class TopicsMatch:
     """
 
     name: str = "topics-match"
-    version: int = 3
+    version: int = 4
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
     of_expected: ClassVar[bool] = True

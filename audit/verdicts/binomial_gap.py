@@ -215,6 +215,18 @@ def _likeliest(lowest: float, width: float, cells: int, m: int, n: int, gap: flo
 
 
 @njit(cache=True, nogil=True)
+def _raises(chance: Floats, best: Floats) -> bool:
+    """Whether any chance is above the best one so far, where that is below `LIKELY`.
+
+    In loops, as all that follows is: Numba takes seconds for an expression of whole arrays.
+    """
+    for k in range(len(best)):  # noqa: SIM110 - a generator is a function more to compile
+        if chance[k] > best[k] and best[k] < LIKELY:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
 def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Floats:
     lowest, highest = max(0.0, -gap), min(1.0, 1.0 - gap)
     cell = 0.5 * math.sqrt(1.0 / m + 1.0 / n) / _CELLS
@@ -238,10 +250,11 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
             low_b[j], count_b[j] = _window(n, min(max(lowest + j * width, 0.0), 1.0), upper_b[j])
             _upper(count_b[j], step, upper_b[j])
         _chances(chance, last, step, (m, n), (low_a[i], count_a[i], of_a[i]), (low_b[j], count_b[j], upper_b[j]))
-        if not ((chance > best) & (best < LIKELY)).any():
+        if not _raises(chance, best):
             continue
         if j - i == 1:
-            best = np.maximum(best, chance)
+            for k in range(places):
+                best[k] = max(best[k], chance[k])
             continue
         half = (i + j) // 2
         if half > middle:  # the half nearer to the likely rate goes first
@@ -251,4 +264,7 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
             left[depth], right[depth] = i, half
             left[depth + 1], right[depth + 1] = half, j
         depth += 2
-    return np.where(best >= LIKELY, 1.0, best)
+    for k in range(places):
+        if best[k] >= LIKELY:
+            best[k] = 1.0
+    return best

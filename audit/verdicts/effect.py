@@ -155,9 +155,7 @@ def tpr_at_fpr(
     if not 0 < fpr < 1:
         raise ValueError(f"`fpr` must be in (0, 1); got {fpr}.")
     share = (1 - confidence) / 2
-    # Beyond the (hits + 1)-th largest value lies at most `bounds[hits]`, by the size of the arm alone.
-    bounds = _upper(np.arange(math.floor(fpr * len(free)) + 1), len(free), share / 2)
-    rank = int((bounds <= fpr).sum())
+    rank, fpr_high = _allowed(len(free), fpr, share / 2)
     if rank == 0:
         return None
     attacks = []
@@ -169,7 +167,7 @@ def tpr_at_fpr(
                 threshold=sign * threshold,
                 above=sign > 0,
                 fpr=float((sign * free > threshold).mean()),
-                fpr_high=float(bounds[rank - 1]),
+                fpr_high=fpr_high,
                 tpr=hits / len(held),
                 tpr_low=float(_lower(np.array(hits), len(held), share / 4)),
                 tpr_high=float(_upper(np.array(hits), len(held), share / 4)),
@@ -225,6 +223,17 @@ def _share_bound(a: int, b: int, level: float) -> float:
     return float(betaincinv(a, b, level))
 
 
+@lru_cache(maxsize=2**12)
+def _allowed(free: int, fpr: float, level: float) -> tuple[int, float]:
+    """Without runs beyond a threshold whose true share is surely at most `fpr`, and the bound of that share.
+
+    Beyond the (hits + 1)-th largest value lies at most `bounds[hits]`, by the size of the arm alone.
+    """
+    bounds = _upper(np.arange(math.floor(fpr * free) + 1), free, level)
+    rank = int((bounds <= fpr).sum())
+    return rank, float(bounds[rank - 1]) if rank else 1.0
+
+
 def _log_ratio(top: Floats, bottom: Floats, delta: float) -> float:
     """The largest ln((top - delta) / bottom), at least 0."""
     return float(np.log(np.maximum((top - delta) / bottom, 1.0)).max())
@@ -245,15 +254,15 @@ def _by_bands(first: Floats, second: Floats, level: float, delta: float) -> floa
 
 
 @lru_cache(maxsize=4096)
-def _ranks(n: int) -> NDArray[np.int64]:
-    """0, 1, 2, 4, ... and the last."""
-    return np.unique(np.minimum(np.append(0, 2 ** np.arange(n.bit_length())), n - 1))
+def _ranks(n: int, level: float) -> tuple[NDArray[np.int64], float, Floats]:
+    """0, 1, 2, 4, ... and the last; the level of each, and what lies beyond it at most."""
+    ranks = np.unique(np.minimum(np.append(0, 2 ** np.arange(n.bit_length())), n - 1))
+    each = level / (2 * len(ranks))
+    return ranks, each, _upper(ranks, n, each)
 
 
 def _by_ranks(top: Floats, bottom: Floats, level: float, delta: float) -> float:
     """The lower tail, strictly below order statistics of `bottom`; both arms sorted."""
-    n = len(bottom)
-    beyond = _ranks(n)
-    each = level / (2 * len(beyond))
+    beyond, each, share = _ranks(len(bottom), level)
     hits = np.searchsorted(top, bottom[beyond], side="left")
-    return _log_ratio(_lower(hits, len(top), each), _upper(beyond, n, each), delta)
+    return _log_ratio(_lower(hits, len(top), each), share, delta)

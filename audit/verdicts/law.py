@@ -78,7 +78,9 @@ def _log_one_sided(h: int, m: int, n: int, lf: Floats, b: Floats, base: Floats, 
         b[i] = max(reached - earlier, 0.0)
         a, c = m - i, n - y[i]
         base[i] = lf[a + c] - lf[a] - lf[c] + a * up + c * right
-    top = base[: last + 1].max()
+    top = -np.inf
+    for i in range(last + 1):
+        top = max(top, base[i])
     for i in range(last + 1):
         total += b[i] * math.exp(base[i] - top)
     if total < _LEAST_SUM:
@@ -109,6 +111,15 @@ def _log_one_sided_of_logs(h: int, m: int, n: int, lf: Floats, b: Floats, base: 
     for i in range(last + 1):
         total += math.exp(b[i] - top)
     return float(top + math.log(total) - (lf[m + n] - lf[m] - lf[n]))
+
+
+@njit(cache=True, nogil=True)
+def _ends(values: Ints) -> tuple[int, int]:
+    """The smallest and the largest; 0 of none."""
+    smallest = largest = values[0] if len(values) else 0
+    for value in values:
+        smallest, largest = min(smallest, value), max(largest, value)
+    return smallest, largest
 
 
 @njit(cache=True, nogil=True)
@@ -144,7 +155,7 @@ def _inside(h: Ints, m: int, n: int, paths: Floats) -> Floats:
     for k in range(lanes):
         low[k] = max(0, (n - h[k]) // m + 1)
         high[k] = min(n, -((-h[k]) // m) - 1)
-    first, last = low.min(), high.max()
+    (first, _), (_, last) = _ends(low), _ends(high)
     scale = 1.0 / (n + 1.0)
     paths[:] = 0.0
     for j in range(first, last + 1):
@@ -156,11 +167,11 @@ def _inside(h: Ints, m: int, n: int, paths: Floats) -> Floats:
             low[k] = max(0, (i * n - h[k]) // m + 1)
             high[k] = min(n, -((-((i - 1) * n + h[k])) // m) - 1)
             total[k] = 0.0
-        first, last = low.min(), high.max()
+        (first, inner), (outer, last) = _ends(low), _ends(high)
         scale = i / (n + i)
         # Only the fringes, where the bands of the eight differ, need masks.
-        core = max(start, low.max())
-        stop = max(core, high.min() + 1)
+        core = max(start, inner)
+        stop = max(core, outer + 1)
         _fringe(paths, total, start, min(core, last + 1), low, high, scale)
         _core(paths, total, core, stop, scale)
         _fringe(paths, total, stop, last + 1, low, high, scale)
@@ -174,7 +185,7 @@ def _inside(h: Ints, m: int, n: int, paths: Floats) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _fill_tails(h: Ints, small: Ints, large: Ints, lf: Floats, out: Floats) -> None:
-    longest = small.max()
+    longest = _ends(small)[1]
     b, base, y = np.empty(longest + 1), np.empty(longest + 1), np.empty(longest + 1, np.int64)
     for row in range(len(h)):
         d_squared = (h[row] / small[row]) * (h[row] / large[row]) / (small[row] * 1.0) / large[row]
@@ -190,7 +201,7 @@ def _fill_body(rows: Ints, h: Ints, small: Ints, large: Ints, out: Floats) -> No
     """`rows` are sorted by arms, then by distance; neighbours share a pass."""
     lanes = _LANES
     wanted = np.empty(lanes, np.int64)
-    paths = np.empty((large.max() + 1, lanes))
+    paths = np.empty((_ends(large)[1] + 1, lanes))
     at = 0
     while at < len(rows):
         m, n = small[rows[at]], large[rows[at]]

@@ -35,6 +35,7 @@ Wellek (2010), "Testing Statistical Hypotheses of Equivalence and Noninferiority
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -83,6 +84,7 @@ def log10_below(tested: ArmTests, rule: DecisionSpec) -> Floats:
     return _where_tested(tested, out)
 
 
+@lru_cache(maxsize=2**16)
 def attack_above_log10_p(hits: int, n_with: int, alarms: int, n_without: int, margin: float) -> float:
     """Log10 p of "this attack's TPR - FPR is at most the margin": the attack fixed beforehand, on fresh runs.
 

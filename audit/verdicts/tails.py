@@ -89,16 +89,27 @@ def _log_hypergeometric_tail(held: int, size: int, held_of_all: int, runs: int, 
 
 
 @njit(cache=True, nogil=True)
+def _place(ordered: NDArray[np.floating], value: float, beyond: bool) -> int:
+    """How many of the ordered values are below one, or at most that; Numba takes a second for NumPy's."""
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        if ordered[middle] < value or (beyond and ordered[middle] == value):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
 def _edge(ordered: NDArray[np.floating], size: int, high: bool) -> tuple[int, float]:
     """Size of the tail nearest to `size` that splits no tie, and the innermost value in it; 0 if there is none."""
     runs = len(ordered)
     at = ordered[runs - size] if high else ordered[size - 1]
     if high:
-        strict = runs - np.searchsorted(ordered, at, side="right")
-        whole = runs - np.searchsorted(ordered, at, side="left")
+        strict, whole = runs - _place(ordered, at, True), runs - _place(ordered, at, False)
     else:
-        strict = np.searchsorted(ordered, at, side="left")
-        whole = np.searchsorted(ordered, at, side="right")
+        strict, whole = _place(ordered, at, False), _place(ordered, at, True)
     if whole - size > size - strict and strict >= 3:
         return strict, ordered[runs - strict] if high else ordered[strict - 1]
     return (whole, at) if 2 * whole <= runs else (0, at)

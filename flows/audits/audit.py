@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ksdp.audit.document_parts import strongest_alone
 from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
     Counted,
@@ -88,7 +89,10 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     plain = {s.name for s in plan.statistics}
     wanted = plain if set(columns) - plain else set(columns)  # a learner needs them all
     names = tuple(s.name for s in plan.statistics if s.name in wanted)
-    stage = Stage(FRESH, fresh_seed(plan.design.seed), plan.fresh_runs, np.sort(plan.audited[at]), names)
+    order = np.argsort(plan.audited[at])
+    rows, strongest = plan.audited[at][order], strongest_alone(plan, names, [columns[n] for n in order])
+    seed = fresh_seed(plan.design.seed)
+    stage = Stage(FRESH, seed, plan.fresh_runs, rows, names, strongest=strongest)
     write_stage(Store(Path(first.store)).audit(first.audit), stage)
     fresh = first.at(FRESH)
     if not first.may_sample and not await steps.aside(observables_present, fresh):
@@ -96,7 +100,7 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
         return []
     gone = len(await steps.aside(parts_of, first)) > 1
     if gone:
-        again = Stage(AGAIN, plan.design.seed, plan.looks[0].runs, stage.rows, names)
+        again = Stage(AGAIN, plan.design.seed, plan.looks[0].runs, rows, names, strongest=strongest)
         write_stage(Store(Path(first.store)).audit(first.audit), again)
     flagged = {int(row): Flagged(int(row), column) for row, column in zip(plan.audited[at], columns, strict=True)}
     effects: list[SliceEffects] = []

@@ -22,9 +22,10 @@ def _file(folder: Path, name: str) -> Path:
 def write_stage(folder: Path, stage: Stage) -> None:
     """Write a stage; the same audit resumed writes the same one again."""
     header = {"seed": stage.seed, "runs": stage.runs, "statistics": stage.statistics, "before": stage.before}
-    table = pa.table({"row": np.asarray(stage.rows, dtype=np.int64)}).replace_schema_metadata(
-        {"ksdp.stage": json.dumps(header)}
-    )
+    columns = {"row": np.asarray(stage.rows, dtype=np.int64)}
+    if stage.strongest is not None:
+        columns["strongest"] = np.asarray(stage.strongest, dtype=np.int64)
+    table = pa.table(columns).replace_schema_metadata({"ksdp.stage": json.dumps(header)})
     write_sealed_table(_file(folder, stage.name), table)
 
 
@@ -43,7 +44,9 @@ def read_stage(folder: Path, name: str) -> Stage:
         raise StoreError(f"audit {folder.name!r} has no stage {name!r}; run it again.") from error
     header = json.loads(table.schema.metadata[b"ksdp.stage"])
     rows = table["row"].to_numpy()
-    return Stage(name, header["seed"], header["runs"], rows, tuple(header["statistics"]), header["before"])
+    strongest = table["strongest"].to_numpy() if "strongest" in table.column_names else None
+    names = tuple(header["statistics"])
+    return Stage(name, header["seed"], header["runs"], rows, names, header["before"], strongest)
 
 
 def stage_names(folder: Path) -> list[str]:

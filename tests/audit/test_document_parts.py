@@ -10,7 +10,14 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.csr_rows import take_rows
-from ksdp.audit.document_parts import bytes_a_document, document_parts, keeps_values, reads_one_document
+from ksdp.audit.document_parts import (
+    bytes_a_document,
+    document_parts,
+    keeps_values,
+    reads_one_document,
+    strongest_alone,
+)
+from ksdp.audit.interim_looks import Stage
 from ksdp.audit.measured_documents import measured_documents
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.together import OfRun, SumOverRuns
@@ -79,6 +86,34 @@ def test_a_function_of_somebodys_may_look_at_others_however_it_is_wrapped(corpus
         plan = plan_of(corpus, design, statistics=own, values="none")
     assert plan.reading.every == 1  # its arms then differ in who is held, and not in who is measured
     assert keeps_values(plan)
+
+
+def test_of_a_document_its_strongest_alone_is_measured_where_nobody_else_matters(corpus: Corpus) -> None:
+    names, columns = ("row-space-energy", "log-support", "w-max"), ["w-max", "row-space-energy", "w-max"]
+    plan = plan_of(corpus)
+    found = strongest_alone(plan, names, columns)
+    assert found is not None
+    assert found.tolist() == [2, 0, 2]
+    assert strongest_alone(plan, names[:1], names[:1] * 3) is None  # it is all there is
+    assert strongest_alone(plan, names, [*columns, "learned-lda"]) is None  # reads all of them
+    balanced = plan_of(corpus, {"kind": "balanced", "party_size": 20, "with_runs": 12, "documents": 3})
+    assert strongest_alone(balanced, names, columns) is None
+    theirs = lent_statistic(among_others)
+    with lent({theirs.name: theirs}):
+        assert strongest_alone(plan_of(corpus, statistics={"names": [theirs.name]}), names, columns) is None
+    people = np.array([f"p{row // 2}" for row in range(MANY)])
+    grouped = Corpus(corpus.matrix, corpus.ids, group=people)
+    design = {"party_size": 0.03, "with_runs": 12, "unit": "group"}
+    assert strongest_alone(plan_of(grouped, design), names, columns) is None
+
+
+def test_a_document_of_one_column_takes_the_bytes_of_one(corpus: Corpus) -> None:
+    plan = plan_of(corpus)
+    names = tuple(statistic.name for statistic in plan.statistics)
+    which = np.zeros(len(plan.audited), np.int64)
+    alone = plan.narrowed(Stage("", plan.design.seed, plan.runs, plan.audited, names, strongest=which))
+    few = plan.narrowed(Stage("", plan.design.seed, plan.runs, plan.audited, names[:1]))
+    assert bytes_a_document(alone) == bytes_a_document(few) < bytes_a_document(plan) / 2
 
 
 def test_large_audits_do_not(corpus: Corpus) -> None:

@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.reading import EVERY_RUN, Reading
-from ksdp.audit.sampling import measure, run_observables, sample
+from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.arrays import statistics_of_arrays
 from ksdp.audit.statistics.pem import PEM
@@ -141,6 +141,35 @@ def test_what_is_measured_is_what_all_runs_would_give(corpus: Corpus, mechanism:
         assert np.isnan(some.values[name][~some.kept]).all()
     assert some.canary is not None
     assert (some.canary[some.kept] == whole.canary[some.kept]).all()
+
+
+@pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf"])
+@pytest.mark.parametrize("size", [4, 30])
+def test_of_a_document_its_strongest_alone_is_what_all_would_give(
+    corpus: Corpus, mechanism: str, size: int
+) -> None:
+    """Bit for bit, where a part of the runs is read (a party of 4) and where all are."""
+    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 2}, design={"party_size": size, "with_runs": 100})
+    names = tuple(statistic.name for statistic in plan.tested)
+    strongest = np.random.default_rng(2).integers(len(names), size=len(plan.audited))
+    strongest[strongest == 1] = 0  # nobody's
+    every, alone = (
+        plan.narrowed(Stage("", plan.design.seed, plan.runs, plan.audited, names, strongest=which))
+        for which in (None, strongest)
+    )
+    block = plan.blocks[1]
+    block = Block(0, block.start, block.start + 4)
+    runs = list(sample(plan, block))
+    whole, some = (measure(p, block, runs, p.statistics) for p in (every, alone))
+    documents = np.arange(len(plan.audited))
+    wanted = np.stack([whole.values[name] for name in names])[strongest, documents]
+    assert list(some.values) == [STRONGEST]
+    np.testing.assert_array_equal(some.values[STRONGEST][: len(documents)], wanted)
+    np.testing.assert_array_equal(
+        some.values[STRONGEST][len(documents) :], whole.values[names[0]][len(documents) :]
+    )
+    np.testing.assert_array_equal(some.canary, whole.canary)
+    assert (whole.kept is None) == (size == 30)
 
 
 RATED = {"weighted": True, "beta": 1.0, "delta": 1.0}

@@ -134,6 +134,34 @@ def fresh_canaries(corpus: Corpus, store: Path) -> ArmTests:
     return found.canaries
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_effects_are_the_same_however_many_columns_are_read_together(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Every document by its own column; the fresh runs hold that one alone, or all of them."""
+    names = ("row-space-energy", "best-cosine")
+    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": list(names)}}
+    ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)
+    plan, rows = ready.plan, np.arange(5, 25)
+    order = tuple(statistic.name for statistic in plan.statistics)
+    wanted = [tested.Flagged(int(row), names[int(row) % 3 == 0]) for row in rows]
+    strongest = np.array([order.index(flag.column) for flag in wanted]) if alone else None
+    stage = Stage(FRESH, fresh_seed(plan.design.seed), 40, rows, order, strongest=strongest)
+    write_stage(Store(tmp_path).audit(ready.ref.audit), stage)
+    fresh = ready.ref.at(FRESH)
+    for ref in (ready.ref, fresh):
+        for block in tested.open_plan(ref).blocks:
+            compute_block(ref, block)
+    part = tested.Slice(0, 0)
+    together = tested.effects(ready.ref, fresh, part, wanted).effects
+    each = [tested.effects(ready.ref, fresh, part, [flag]).effects[0] for flag in wanted]
+    assert together == sorted(each, key=lambda effect: (effect.column, effect.row))
+    assert {(effect.row, effect.column) for effect in together} == {(flag.row, flag.column) for flag in wanted}
+    monkeypatch.setattr(tested, "_SLICE_BYTES", 1)
+    assert tested.effects(ready.ref, fresh, part, wanted).effects == together
+
+
 @pytest.fixture(scope="module")
 def sound_fresh(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> ArmTests:
     """Canaries of fresh runs whose bits are right."""

@@ -80,7 +80,6 @@ def test_filtered_sums_are_those_by_the_inverse_covariance(
 
 def test_many_entries_are_weighed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additions, "MOST_ENTRIES", 10)
-    monkeypatch.setattr(additions, "_PART", 64)
     dense = rows()
     for centred in (False, True):
         picture = expected(Pool(sp.csr_array(dense), 0.4), RANK, centred)
@@ -89,6 +88,17 @@ def test_many_entries_are_weighed_one_by_one(monkeypatch: pytest.MonkeyPatch) ->
         spread = np.array([[(less @ v) ** 2 @ left[:, f] ** 2 for f in range(20)] for v in picture.basis])
         wanted = 1.0 / (spread + additions.SHRINK * spread.mean(axis=1, keepdims=True))
         np.testing.assert_allclose(picture.additions.filtered(np.ones((RANK, 20))), wanted, rtol=1e-9)
+
+
+def test_entries_that_the_basis_explains_wholly_are_weighed_by_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of such documents is nothing; no entry then counts a million times more than another."""
+    monkeypatch.setattr(additions, "MOST_ENTRIES", 10)
+    rng = np.random.default_rng(4)
+    dense = rng.random((300, RANK)) @ rng.random((RANK, 20))
+    picture = expected(Pool(sp.csr_array(dense), 0.4), RANK, False)
+    whole = np.array([[(dense @ v) ** 2 @ dense[:, f] ** 2 for f in range(20)] for v in picture.basis])
+    found = picture.additions.filtered(np.ones((RANK, 20)))
+    np.testing.assert_allclose(found * 2.0**-44 * whole.mean(axis=1, keepdims=True), 1.0, rtol=0.3)
 
 
 def test_of_many_columns_the_same_directions(monkeypatch: pytest.MonkeyPatch) -> None:

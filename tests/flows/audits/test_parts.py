@@ -19,11 +19,13 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
 from ksdp.dashboards.audits.document_page import read_document_page
+from ksdp.flows.audits import audit
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.audits.values import held_out_of, values_of
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.sql import ask
+from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.audits.statistic_values import read_values_by_run, stored_statistics
 from ksdp.storage.findings import place_of, read_curves, read_effects, read_statistics, read_verdicts
 from ksdp.storage.store import Store
@@ -108,6 +110,30 @@ def test_tables_are_the_same_to_the_last_bit(runs: dict[str, tuple[Store, Summar
         assert mine.without_values.tolist() == theirs.without_values.tolist()
     same = ("verdicts", "detected", "controls", "power", "chance", "looks", "fresh", "statistics", "valid")
     assert {name: getattr(found, name) for name in same} == {name: getattr(usual, name) for name in same}
+
+
+@pytest.mark.parametrize("way", ["kept", "parts"])
+def test_effects_are_those_of_fresh_runs_in_which_every_statistic_is_measured(
+    runs: dict[str, tuple[Store, Summary]],
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    monkeypatch.setattr(audit, "strongest_alone", lambda *_: None)
+    more = {} if way == "kept" else {"values": "none", "values_at_once": 1e-4}
+    every = audited(corpus, tmp_path / "every", **more)
+    store, usual = runs[way]
+    stages = [
+        read_stage(at.audit(a.audit), "fresh") for at, a in ((store, usual), (Store(tmp_path / "every"), every))
+    ]
+    assert [stage.strongest is None for stage in stages] == [False, True]
+    mine, theirs = (
+        read_effects(at.audit(a.audit)).to_pandas()
+        for at, a in ((store, usual), (Store(tmp_path / "every"), every))
+    )
+    assert mine.statistic.nunique() == 2
+    pd.testing.assert_frame_equal(mine, theirs, check_exact=True)
 
 
 def test_two_workers_give_the_same_tables(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

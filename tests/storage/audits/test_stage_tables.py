@@ -17,6 +17,11 @@ def test_a_stage_comes_back(tmp_path: Path) -> None:
     stage = read_stage(tmp_path, "look-2")
     assert (stage.seed, stage.runs, stage.statistics, stage.before) == (5, 640, ("a", "b"), "")
     assert stage.rows.tolist() == [3, 8, 9]
-    assert read_stage(tmp_path, "fresh").before is None
+    assert (read_stage(tmp_path, "fresh").before, read_stage(tmp_path, "fresh").strongest) == (None, None)
+    strongest = np.array([1, 0, 1])
+    write_stage(tmp_path, Stage("fresh", 5, 640, np.array([3, 8, 9]), ("a", "b"), strongest=strongest))
+    found = read_stage(tmp_path, "fresh").strongest
+    assert found is not None
+    assert found.tolist() == [1, 0, 1]
     with pytest.raises(StoreError, match="no stage 'look-9'"):
         read_stage(tmp_path, "look-9")
