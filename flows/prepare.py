@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.progress import current
-from ksdp.storage.audits.ledger import record_attempt
+from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.away import keep_blocks_at
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
@@ -52,6 +52,8 @@ class GivenSpec:
     """What was given."""
     corpus: str
     """Hash of the whole corpus."""
+    attempt: str | None = None
+    """As the ledger names it; by the hash of the spec where there is no other name."""
 
 
 def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
@@ -116,17 +118,29 @@ def _percent_meant(spec: Spec, documents: int) -> str:
     )
 
 
-def prepare_stored(plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None) -> Prepared:
-    """Store the spec and the corpus of a plan; `asked`, where this is one audit of several, is for what."""
+def prepare_stored(
+    plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None, after: str | None = None
+) -> Prepared:
+    """Store the spec and the corpus of a plan.
+
+    Parameters
+    ----------
+    asked : GivenSpec, optional
+        Where this is one audit of several: for what.
+    after : str, optional
+        Another audit, whose question this one asks again: a round of a screen has but a part of the corpus.
+    """
     try_own_code(plan)
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
     asked = asked or GivenSpec(spec, corpus.hash)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    record_attempt(
-        opened, attempt_of(spec, audit, now, plan.runs, len(plan.looks), corpus=asked.corpus, given=asked.spec)
-    )
+    runs, looks = plan.runs, len(plan.looks)
+    attempt = attempt_of(spec, audit, now, runs, looks, corpus=asked.corpus, given=asked.spec, name=asked.attempt)
+    if (before := None if after is None else find_attempt(opened, after)) is not None:
+        attempt = replace(attempt, question=before.question)
+    record_attempt(opened, attempt)
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)
     if spec.cluster is not None and spec.cluster.blocks is not None:

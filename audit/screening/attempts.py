@@ -2,7 +2,8 @@
 
 Whoever may choose the seed, the margin or the statistics after looking can ask until a document passes. So every
 audit and every screen is counted against its *question*: this corpus, this mechanism, these parties. A new margin,
-statistic, seed, number of looks or of fresh runs makes a new attempt; the same spec again does not.
+statistic, seed, number of looks or of fresh runs makes a new attempt, and so does a screen of a spec that was
+audited, or one under other rules; the same again does not.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Attempt:
     question: str
     """Key of corpus, mechanism and parties."""
     attempt: str
-    """Hash of the spec as it was given: an audit's, or the one that a screen or the views started from."""
+    """Hash of the spec as it was given: an audit's, or the one that the views started from. A screen's id."""
     audit: str
     """Id of the audit."""
     at: str
@@ -108,7 +109,9 @@ def _as_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def attempt_of(spec: Spec, audit: str, at: str, runs: int, looks: int, *, corpus: str, given: Spec) -> Attempt:
+def attempt_of(
+    spec: Spec, audit: str, at: str, runs: int, looks: int, *, corpus: str, given: Spec, name: str | None = None
+) -> Attempt:
     """An audit as the ledger keeps it.
 
     Parameters
@@ -125,11 +128,14 @@ def attempt_of(spec: Spec, audit: str, at: str, runs: int, looks: int, *, corpus
         Hash of the whole corpus.
     given : Spec
         What a person gave: of an audit by itself, the same spec.
+    name : str, optional
+        Of the attempt; the hash of what was given by default.
     """
     design = spec.design
     return Attempt(
-        question=question_of(spec, corpus),
-        attempt=given.hash,
+        # Rounds of a screen count other parties in rows, and ask what the screen asks; a view has its own parties.
+        question=question_of(given if given.views is None else spec, corpus),
+        attempt=name or given.hash,
         audit=audit,
         at=at,
         seed=spec.seed,

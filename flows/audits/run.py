@@ -158,5 +158,6 @@ def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place 
         "statistics": {"families": [], "names": list(statistics), "sees": spec.statistics.sees}
     }
     corpus = open_corpus(opened.corpus(summary.corpus))
-    prepared = prepare_stored(make_plan(Spec.model_validate(changed), corpus), opened.root, may_sample=False)
+    plan = make_plan(Spec.model_validate(changed), corpus)
+    prepared = prepare_stored(plan, opened.root, may_sample=False, after=audit)
     return run_prepared([prepared], place)[0]

@@ -5,7 +5,6 @@ Every round is an audit of its own in the same store, so an interrupted screen r
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
 
@@ -23,13 +22,13 @@ from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
-from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds
+from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds, screen_id
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.ledger import read_attempts
 from ksdp.storage.findings import read_summary
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screening.screens import page_path, write_excluded, write_page, write_screen
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["NO_HELP", "screen"]
 
@@ -82,7 +81,7 @@ def screen(
     signing.check()
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
-    name = _name(spec, corpus, rules)
+    name = screen_id(spec, corpus.hash, rules)
     rounds = run_rounds(spec, corpus, store, rules, place)
     unit = spec.design.unit
     listed, excluded = (documents_of(corpus, unit, names) for names in (rounds.listed, rounds.excluded))
@@ -133,11 +132,6 @@ def screen(
     write_screen(opened, summary)
     write_page(opened, name, render_screen(opened, name))
     return summary
-
-
-def _name(spec: Spec, corpus: Corpus, rules: Rules) -> str:
-    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus.hash, "search": None}
-    return content_key(asked | dataclasses.asdict(rules))[:12]
 
 
 def _outcome(rounds: Rounds) -> tuple[str, str]:

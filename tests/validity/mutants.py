@@ -106,6 +106,21 @@ MUTANTS: list[Mutant] = [
         tests=PARTS,
     ),
     *_of(
+        "audit/planning.py",
+        ("if few or isinstance(design, Balanced)", "if few"),
+        ("if few or isinstance(design, Balanced)", "if isinstance(design, Balanced)"),
+        (" and len(design.audited) < len(design.pool)", ""),
+        ("Purpose.AUDITED, *design.audited.tolist()", "Purpose.AUDITED"),
+        tests=("tests/audit/test_plan.py",),
+    ),
+    *_of(
+        "audit/screening/attempts.py",
+        ("attempt=name or given.hash", "attempt=given.hash"),
+        ("given if given.views is None else spec, corpus", "spec, corpus"),
+        ("given if given.views is None else spec, corpus", "given, corpus"),
+        tests=("tests/audit/screening/test_attempts.py",),
+    ),
+    *_of(
         "audit/reading.py",
         ("early = min(self.early, done)", "early = 0"),
         ("return early + (done - early) // self.every", "return done // self.every"),

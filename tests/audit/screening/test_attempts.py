@@ -10,7 +10,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.screening.attempts import Attempt, attempt_of, count_attempts, question_of
 from ksdp.audit.screening.rounds import round_spec
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec import Spec, ViewsSpec
 
 TABLES: dict[str, Any] = {
     "seed": 1,
@@ -24,9 +24,9 @@ def spec_with(**changes: Any) -> Spec:
     return Spec.model_validate(TABLES | changes)
 
 
-def attempt(spec: Spec, audit: str, given: Spec | None = None) -> Attempt:
+def attempt(spec: Spec, audit: str, given: Spec | None = None, name: str | None = None) -> Attempt:
     at = "2026-01-01T00:00:00+00:00"
-    return attempt_of(spec, audit, at, 400, 1, corpus="sha256:c", given=given or spec)
+    return attempt_of(spec, audit, at, 400, 1, corpus="sha256:c", given=given or spec, name=name)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,16 @@ def test_the_level_is_that_of_clear_and_of_its_certificates(
 
 def test_an_audit_and_a_screen_of_one_spec_hold_their_sum() -> None:
     asked = spec_with()
-    rounds = [attempt(round_spec(asked, n, 3, 100, None), str(n), given=asked) for n in (1, 2, 3)]
+    rounds = [attempt(round_spec(asked, n, 3, 100, None), str(n), asked, "screen") for n in (1, 2, 3)]
     counted = count_attempts([attempt(asked, "alone"), *rounds])
-    assert counted.attempts == 1
+    assert counted.attempts == 2
     assert counted.level == pytest.approx(0.1)
+    assert "2 times" in counted.sentence()
+
+
+def test_every_round_asks_the_question_of_its_screen_whatever_other_parties_hold() -> None:
+    asked = spec_with(parties={"honest": 0.2, "coalition": 0.1})
+    rounds = [attempt(round_spec(asked, n, 3, 90, None), str(n), asked, "screen") for n in (1, 2)]
+    assert rounds[0].question == rounds[1].question == attempt(asked, "alone").question
+    views = asked.model_copy(update={"views": ViewsSpec(coalitions=(0, 9))})
+    assert attempt(spec_with(parties={"coalition": 9}), "view", views).question != rounds[0].question
