@@ -168,7 +168,7 @@ def _grounds(store: Store, spec: Spec, corpus: Corpus, rounds: Rounds, rules: Ru
         excluded=rounds.excluded,
         statement=screen_statement(
             margin=spec.rule.margin,
-            level=spec.decision.level,
+            level=spec.rule.for_clear,
             rows=rounds.plan.holdings.size,
             among=rounds.among,
             allowed=rules.allowed,
