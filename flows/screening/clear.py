@@ -66,7 +66,7 @@ def clearance_from_decisions(
     InvalidAudit
         If the controls of the audit failed.
     StoreError
-        If there is no such audit, or the review log is broken or torn.
+        If there is no such audit, the ledger does not name it, or the review log is broken or torn.
     """
     signing.check()
     opened = Store.open(store, create=False)
@@ -112,6 +112,12 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
     report = check_chain(opened.root)
     if not report.whole:
         raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
+    attempts = read_attempts(opened, question_of(spec, summary.corpus))
+    if all(one.audit != audit for one in attempts):  # it was written down before its first run
+        raise StoreError(
+            f"the ledger of the store does not name audit {audit}: lines of it are gone, and how often this was "
+            "asked is not known. Restore `audits/ledger.jsonl`; `ksdp audit` with its spec adds this audit alone."
+        )
     rows = read_verdicts(folder)
     return _Decided(
         audit=audit,
@@ -120,7 +126,7 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
         newest=not newer,
         verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
         seen=snapshot(opened, audit),
-        attempts=read_attempts(opened, question_of(spec, summary.corpus)),
+        attempts=attempts,
     )
 
 
