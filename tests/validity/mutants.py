@@ -114,6 +114,13 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_plan.py",),
     ),
     *_of(
+        "flows/audits/run.py",
+        ("lambda level: level * part", "lambda level: level"),
+        ("{*statistics, *summary.statistics}", "set(summary.statistics)"),
+        ("len(set(statistics)) / len(", "1 / len("),
+        tests=("tests/flows/audits/test_chosen_statistics.py",),
+    ),
+    *_of(
         "audit/screening/attempts.py",
         ("attempt=name or given.hash", "attempt=given.hash"),
         ("given if given.views is None else spec, corpus", "spec, corpus"),
