@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.groups import unit_count
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.screening.attempts import attempt_of
+from ksdp.audit.screening.attempts import attempt_of, question_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.corpus_notes import corpus_notes
@@ -28,6 +29,7 @@ from ksdp.tasks.audit_ref import AuditRef
 __all__ = [
     "GivenSpec",
     "Prepared",
+    "asked_of",
     "audit_id",
     "prepare",
     "prepare_stored",
@@ -44,14 +46,19 @@ class Prepared:
     plan: Plan
 
 
+def asked_of(spec: Spec, corpus: Corpus) -> str:
+    """Key of what a spec asks of a whole corpus (`question_of`)."""
+    return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
+
+
 @dataclass(frozen=True)
 class GivenSpec:
     """What a person asked that takes several audits: a screen, or several views."""
 
     spec: Spec
     """What was given."""
-    corpus: str
-    """Hash of the whole corpus."""
+    question: str
+    """Of this audit (`question_of`), of the whole corpus."""
     attempt: str | None = None
     """As the ledger names it; by the hash of the spec where there is no other name."""
 
@@ -134,12 +141,12 @@ def prepare_stored(
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
-    asked = asked or GivenSpec(spec, corpus.hash)
+    asked = asked or GivenSpec(spec, asked_of(spec, corpus))
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    runs, looks = plan.runs, len(plan.looks)
-    attempt = attempt_of(spec, audit, now, runs, looks, corpus=asked.corpus, given=asked.spec, name=asked.attempt)
-    if (before := None if after is None else find_attempt(opened, after)) is not None:
-        attempt = replace(attempt, question=before.question)
+    before = None if after is None else find_attempt(opened, after)
+    question = asked.question if before is None else before.question
+    size = {"runs": plan.runs, "looks": len(plan.looks)}
+    attempt = attempt_of(spec, audit, now, **size, question=question, given=asked.spec, name=asked.attempt)
     record_attempt(opened, attempt)
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ksdp.audit.content_keys import content_key
+from ksdp.audit.design import as_rows
 from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import mechanism_of
@@ -77,8 +78,8 @@ class Attempts:
         )
 
 
-def question_of(spec: Spec, corpus: str) -> str:
-    """Key of what is asked: spelling a default out, or 1 as 1.0, asks nothing new.
+def question_of(spec: Spec, corpus: str, units: int) -> str:
+    """Key of what is asked: spelling a default out, 1 as 1.0, or a part of the corpus in rows, asks nothing new.
 
     The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten.
 
@@ -88,6 +89,8 @@ def question_of(spec: Spec, corpus: str) -> str:
         Its mechanism with all parameters, and its parties.
     corpus : str
         Hash of the whole corpus, before a screen left anything out.
+    units : int
+        Documents (or groups) of it.
 
     Raises
     ------
@@ -97,6 +100,8 @@ def question_of(spec: Spec, corpus: str) -> str:
     mechanism = mechanism_of(spec.mechanism)
     asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
     parties = spec.parties.model_dump(mode="json")
+    for name in ("honest", "coalition"):
+        parties[name] = None if parties[name] is None else as_rows(parties[name], units)
     return content_key({"corpus": corpus, "mechanism": _as_numbers(asked), "parties": parties})
 
 
@@ -110,7 +115,7 @@ def _as_numbers(value: Any) -> Any:
 
 
 def attempt_of(
-    spec: Spec, audit: str, at: str, runs: int, looks: int, *, corpus: str, given: Spec, name: str | None = None
+    spec: Spec, audit: str, at: str, runs: int, looks: int, *, question: str, given: Spec, name: str | None = None
 ) -> Attempt:
     """An audit as the ledger keeps it.
 
@@ -124,8 +129,8 @@ def attempt_of(
         When it starts, ISO 8601.
     runs, looks : int
         Planned; runs of all lanes.
-    corpus : str
-        Hash of the whole corpus.
+    question : str
+        `question_of` it.
     given : Spec
         What a person gave: of an audit by itself, the same spec.
     name : str, optional
@@ -133,8 +138,7 @@ def attempt_of(
     """
     design = spec.design
     return Attempt(
-        # Rounds of a screen count other parties in rows, and ask what the screen asks; a view has its own parties.
-        question=question_of(given if given.views is None else spec, corpus),
+        question=question,
         attempt=name or given.hash,
         audit=audit,
         at=at,

@@ -11,7 +11,7 @@ from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.attempts import Attempt, question_of
+from ksdp.audit.screening.attempts import Attempt
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
 from ksdp.audit.screening.proof import drawn_from
@@ -112,8 +112,8 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
     report = check_chain(opened.root)
     if not report.whole:
         raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
-    attempts = read_attempts(opened, question_of(spec, summary.corpus))
-    if all(one.audit != audit for one in attempts):  # it was written down before its first run
+    started = find_attempt(opened, audit)
+    if started is None:  # it was written down before its first run
         raise StoreError(
             f"the ledger of the store does not name audit {audit}: lines of it are gone, and how often this was "
             "asked is not known. Restore `audits/ledger.jsonl`; `ksdp audit` with its spec adds this audit alone."
@@ -126,7 +126,7 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
         newest=not newer,
         verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
         seen=snapshot(opened, audit),
-        attempts=attempts,
+        attempts=read_attempts(opened, started.question),
     )
 
 

@@ -123,8 +123,9 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/screening/attempts.py",
         ("attempt=name or given.hash", "attempt=given.hash"),
-        ("given if given.views is None else spec, corpus", "spec, corpus"),
-        ("given if given.views is None else spec, corpus", "given, corpus"),
+        ("as_rows(parties[name], units)", "parties[name]"),
+        ('for name in ("honest", "coalition")', 'for name in ("honest",)'),
+        ('for name in ("honest", "coalition")', 'for name in ("coalition",)'),
         tests=("tests/audit/screening/test_attempts.py",),
     ),
     *_of(
