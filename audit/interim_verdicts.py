@@ -38,7 +38,8 @@ class Counted:
 
     In the shared design every document can be tested in the same runs, whoever is audited, and in the literal one
     a document's runs are the same whoever else is. Ids may have been named because of what was seen there, so
-    where ids are named the whole pool counts. In the balanced design other documents mean other runs.
+    where ids are named the whole pool counts. In the balanced design, and where a number of documents is drawn,
+    other documents mean other runs.
     """
 
     documents: int

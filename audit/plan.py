@@ -256,7 +256,7 @@ class Plan:
     def runs_identity(self) -> dict[str, Any]:
         """Everything a run's observables depend on: the key of its blocks.
 
-        Audits that differ in the rest, and in the shared design in who is audited, share blocks on purpose.
+        Audits that differ in the rest, and in the shared design in who is named, share blocks on purpose.
         """
         # Who is audited decides what is drawn in the balanced design, and lanes are numbered by it in the literal.
         free = {"documents"} if self.spec.design.kind == "shared" else set()

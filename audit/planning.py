@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +13,14 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
-from ksdp.audit.design import Design, make_design
+from ksdp.audit.design import Balanced, Design, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.shown import Shown, shown_by
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planned_runs import planned_runs
-from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import mechanism_of, select_statistics
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
@@ -115,7 +116,13 @@ def _design(spec: Spec, held: Holdings, mechanism: Mechanism) -> Design:
     targets = _targets(spec.design.documents, held)
     if isinstance(mechanism, RecordedRuns):
         return mechanism.design(held.victim if targets is None else targets, spec.seed)
-    return make_design(spec.design, held.victim, spec.seed, documents=held.counted, targets=targets)
+    design: Any = make_design(spec.design, held.victim, spec.seed, documents=held.counted, targets=targets)
+    few = isinstance(spec.design.documents, int) and len(design.audited) < len(design.pool)
+    if few or isinstance(design, Balanced):
+        # It counts those alone (`Plan.counted`), so that nobody may have looked at these runs before: a number
+        # chosen by what was seen there proves somebody to leak in every fifth audit of nothing.
+        design = replace(design, seed=derived_seed(spec.seed, Purpose.AUDITED, *design.audited.tolist()))
+    return cast(Design, design)
 
 
 def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:

@@ -63,6 +63,8 @@ class Purpose(IntEnum):
     """Seed of the audit that looks again at documents chosen by an earlier one; place: runs asked for."""
     SEARCHED = 107
     """Seed of the spec that a search over levers recommends: its audit shares no run with the search."""
+    AUDITED = 108
+    """Seed of the runs of an audit that counts none but those it audits; place: their rows."""
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

@@ -8,15 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.groups import unit_count
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.screening.attempts import attempt_of
+from ksdp.audit.screening.attempts import attempt_of, question_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.progress import current
-from ksdp.storage.audits.ledger import record_attempt
+from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.away import keep_blocks_at
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
@@ -28,6 +29,7 @@ from ksdp.tasks.audit_ref import AuditRef
 __all__ = [
     "GivenSpec",
     "Prepared",
+    "asked_of",
     "audit_id",
     "prepare",
     "prepare_stored",
@@ -44,14 +46,21 @@ class Prepared:
     plan: Plan
 
 
+def asked_of(spec: Spec, corpus: Corpus) -> str:
+    """Key of what a spec asks of a whole corpus (`question_of`)."""
+    return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
+
+
 @dataclass(frozen=True)
 class GivenSpec:
     """What a person asked that takes several audits: a screen, or several views."""
 
     spec: Spec
     """What was given."""
-    corpus: str
-    """Hash of the whole corpus."""
+    question: str
+    """Of this audit (`question_of`), of the whole corpus."""
+    attempt: str | None = None
+    """As the ledger names it; by the hash of the spec where there is no other name."""
 
 
 def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
@@ -116,17 +125,29 @@ def _percent_meant(spec: Spec, documents: int) -> str:
     )
 
 
-def prepare_stored(plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None) -> Prepared:
-    """Store the spec and the corpus of a plan; `asked`, where this is one audit of several, is for what."""
+def prepare_stored(
+    plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None, after: str | None = None
+) -> Prepared:
+    """Store the spec and the corpus of a plan.
+
+    Parameters
+    ----------
+    asked : GivenSpec, optional
+        Where this is one audit of several: for what.
+    after : str, optional
+        Another audit, whose question this one asks again: a round of a screen has but a part of the corpus.
+    """
     try_own_code(plan)
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
-    asked = asked or GivenSpec(spec, corpus.hash)
+    asked = asked or GivenSpec(spec, asked_of(spec, corpus))
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    record_attempt(
-        opened, attempt_of(spec, audit, now, plan.runs, len(plan.looks), corpus=asked.corpus, given=asked.spec)
-    )
+    before = None if after is None else find_attempt(opened, after)
+    question = asked.question if before is None else before.question
+    size = {"runs": plan.runs, "looks": len(plan.looks)}
+    attempt = attempt_of(spec, audit, now, **size, question=question, given=asked.spec, name=asked.attempt)
+    record_attempt(opened, attempt)
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)
     if spec.cluster is not None and spec.cluster.blocks is not None:

@@ -2,7 +2,8 @@
 
 Whoever may choose the seed, the margin or the statistics after looking can ask until a document passes. So every
 audit and every screen is counted against its *question*: this corpus, this mechanism, these parties. A new margin,
-statistic, seed, number of looks or of fresh runs makes a new attempt; the same spec again does not.
+statistic, seed, number of looks or of fresh runs makes a new attempt, and so does a screen of a spec that was
+audited, or one under other rules; the same again does not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ksdp.audit.content_keys import content_key
+from ksdp.audit.design import as_rows
 from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.plan import parameters_of
 from ksdp.audit.registry import mechanism_of
@@ -27,7 +29,7 @@ class Attempt:
     question: str
     """Key of corpus, mechanism and parties."""
     attempt: str
-    """Hash of the spec as it was given: an audit's, or the one that a screen or the views started from."""
+    """Hash of the spec as it was given: an audit's, or the one that the views started from. A screen's id."""
     audit: str
     """Id of the audit."""
     at: str
@@ -76,8 +78,8 @@ class Attempts:
         )
 
 
-def question_of(spec: Spec, corpus: str) -> str:
-    """Key of what is asked: spelling a default out, or 1 as 1.0, asks nothing new.
+def question_of(spec: Spec, corpus: str, units: int) -> str:
+    """Key of what is asked: spelling a default out, 1 as 1.0, or a part of the corpus in rows, asks nothing new.
 
     The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten.
 
@@ -87,6 +89,8 @@ def question_of(spec: Spec, corpus: str) -> str:
         Its mechanism with all parameters, and its parties.
     corpus : str
         Hash of the whole corpus, before a screen left anything out.
+    units : int
+        Documents (or groups) of it.
 
     Raises
     ------
@@ -96,6 +100,8 @@ def question_of(spec: Spec, corpus: str) -> str:
     mechanism = mechanism_of(spec.mechanism)
     asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
     parties = spec.parties.model_dump(mode="json")
+    for name in ("honest", "coalition"):
+        parties[name] = None if parties[name] is None else as_rows(parties[name], units)
     return content_key({"corpus": corpus, "mechanism": _as_numbers(asked), "parties": parties})
 
 
@@ -108,7 +114,9 @@ def _as_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def attempt_of(spec: Spec, audit: str, at: str, runs: int, looks: int, *, corpus: str, given: Spec) -> Attempt:
+def attempt_of(
+    spec: Spec, audit: str, at: str, runs: int, looks: int, *, question: str, given: Spec, name: str | None = None
+) -> Attempt:
     """An audit as the ledger keeps it.
 
     Parameters
@@ -121,15 +129,17 @@ def attempt_of(spec: Spec, audit: str, at: str, runs: int, looks: int, *, corpus
         When it starts, ISO 8601.
     runs, looks : int
         Planned; runs of all lanes.
-    corpus : str
-        Hash of the whole corpus.
+    question : str
+        `question_of` it.
     given : Spec
         What a person gave: of an audit by itself, the same spec.
+    name : str, optional
+        Of the attempt; the hash of what was given by default.
     """
     design = spec.design
     return Attempt(
-        question=question_of(spec, corpus),
-        attempt=given.hash,
+        question=question,
+        attempt=name or given.hash,
         audit=audit,
         at=at,
         seed=spec.seed,

@@ -147,7 +147,7 @@ def screen_statement(
     Parameters
     ----------
     margin, level : float
-        Of the decision; the level of all rounds together.
+        Of the decision; the level of "clear" of all rounds together.
     rows, among : int
         Documents in a database, and documents they were drawn from in the last round.
     allowed : sequence of str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import AGAIN, DRAWN
+from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
@@ -144,7 +144,9 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
 def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
     """Evaluate other statistics on the cached observables of an audit; no mechanism is run.
 
-    The result is an audit of its own, with the same runs and these statistics.
+    The result is an audit of its own, with the same runs and these statistics. They may be named because of what
+    was seen in these runs, so that they are corrected for together with the audit's own: they have their part of
+    its level.
 
     Raises
     ------
@@ -154,9 +156,11 @@ def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place 
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     spec, summary = read_spec(folder), read_summary(folder)
-    changed = json.loads(spec.model_dump_json()) | {
+    part = len(set(statistics)) / len({*statistics, *summary.statistics})
+    changed = tables_at_part(spec, lambda level: level * part) | {
         "statistics": {"families": [], "names": list(statistics), "sees": spec.statistics.sees}
     }
     corpus = open_corpus(opened.corpus(summary.corpus))
-    prepared = prepare_stored(make_plan(Spec.model_validate(changed), corpus), opened.root, may_sample=False)
+    plan = make_plan(Spec.model_validate(changed), corpus)
+    prepared = prepare_stored(plan, opened.root, may_sample=False, after=audit)
     return run_prepared([prepared], place)[0]

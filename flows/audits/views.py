@@ -14,7 +14,7 @@ from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus
+from ksdp.flows.prepare import GivenSpec, asked_of, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.storage.audits.view_tables import view_verdicts, write_view_verdicts
 from ksdp.storage.audits.views import views_page, write_views
@@ -45,8 +45,10 @@ def run_views(spec: Spec, base: Path, store: Path, place: Place = ANYWHERE) -> V
     corpus = spec_corpus(spec, base)
     views = make_views(spec, corpus)
     plans = [make_plan(view.spec, corpus) for view in views]  # refused before the first is written
-    asked = GivenSpec(spec, corpus.hash)
-    prepared = [prepare_stored(plan, store, may_sample=True, asked=asked) for plan in plans]
+    asked = [GivenSpec(spec, asked_of(view.spec, corpus)) for view in views]
+    prepared = [
+        prepare_stored(plan, store, may_sample=True, asked=given) for plan, given in zip(plans, asked, strict=True)
+    ]
     summaries = run_prepared(prepared, place)
     opened = Store.open(store)
     tables = [read_verdicts(opened.audit(about.audit)) for about in summaries]

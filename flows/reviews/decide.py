@@ -216,7 +216,7 @@ def more_runs(
             asked = _asked(opened, audit, wanted)  # the wait may have been long
             more = _more(opened, audit, asked, wanted.with_runs)
             corpus = open_corpus(opened.corpus(summary.corpus))
-            prepared = prepare_stored(make_plan(more, corpus), opened.root, may_sample=True)
+            prepared = prepare_stored(make_plan(more, corpus), opened.root, may_sample=True, after=audit)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
             progress = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}

@@ -11,7 +11,7 @@ from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.attempts import Attempt, question_of
+from ksdp.audit.screening.attempts import Attempt
 from ksdp.audit.screening.clearance import Clearance, Reviewed
 from ksdp.audit.screening.clearance_list import Selection, review_statement, select
 from ksdp.audit.screening.proof import drawn_from
@@ -66,7 +66,7 @@ def clearance_from_decisions(
     InvalidAudit
         If the controls of the audit failed.
     StoreError
-        If there is no such audit, or the review log is broken or torn.
+        If there is no such audit, the ledger does not name it, or the review log is broken or torn.
     """
     signing.check()
     opened = Store.open(store, create=False)
@@ -112,6 +112,12 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
     report = check_chain(opened.root)
     if not report.whole:
         raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
+    started = find_attempt(opened, audit)
+    if started is None:  # it was written down before its first run
+        raise StoreError(
+            f"the ledger of the store does not name audit {audit}: lines of it are gone, and how often this was "
+            "asked is not known. Restore `audits/ledger.jsonl`; `ksdp audit` with its spec adds this audit alone."
+        )
     rows = read_verdicts(folder)
     return _Decided(
         audit=audit,
@@ -120,7 +126,7 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
         newest=not newer,
         verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
         seen=snapshot(opened, audit),
-        attempts=read_attempts(opened, question_of(spec, summary.corpus)),
+        attempts=read_attempts(opened, started.question),
     )
 
 

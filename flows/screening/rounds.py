@@ -14,7 +14,6 @@ from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.proof import check_undecided, drawn_from, runs_for_proof
 from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
 from ksdp.audit.screening.screen_summary import RoundSummary
@@ -22,13 +21,13 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored
+from ksdp.flows.prepare import GivenSpec, Prepared, asked_of, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.screening.screens import RoundVerdicts, read_round
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, content_key
 
-__all__ = ["Rounds", "Rules", "run_rounds"]
+__all__ = ["Rounds", "Rules", "run_rounds", "screen_id"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,12 @@ class Rules:
             raise InputError(f"`rounds` must be at least 1; got {self.rounds}.")
         if not 0 < self.most <= 1:
             raise InputError(f"`most` must be in (0, 1]; got {self.most}.")
+
+
+def screen_id(spec: Spec, corpus: str, rules: Rules) -> str:
+    """The same spec on the same corpus (by its hash) under the same rules is the same screen."""
+    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus, "search": None}
+    return content_key(asked | dataclasses.asdict(rules))[:12]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +100,16 @@ class _Series:
     store: Path
     rules: Rules
 
+    @property
+    def id(self) -> str:
+        """Of the screen."""
+        return screen_id(self.spec, self.corpus.hash, self.rules)
+
+    @property
+    def question(self) -> str:
+        """Of all rounds: later ones have a part of the corpus."""
+        return asked_of(self.spec, self.corpus)
+
     def prepared(self, number: int, stay: Sequence[str] | None = None, with_runs: int | None = None) -> Prepared:
         """The audit of a round, of those that stay; of all in the first.
 
@@ -108,17 +123,21 @@ class _Series:
         audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
         units = size_base(self.spec, self.corpus)
         spec = round_spec(self.spec, number, self.rules.rounds, units, audited, with_runs)
-        asked = GivenSpec(self.spec, self.corpus.hash)
+        # The only round of a screen is the audit of its spec itself.
+        asked = GivenSpec(self.spec, self.question, None if spec.hash == self.spec.hash else self.id)
         plan = make_plan(spec, corpus)
         if number == 1 and "undecided" in self.rules.allowed:
             check_undecided(plan)
         return prepare_stored(plan, self.store, may_sample=True, asked=asked)
 
     def remembered(self) -> frozenset[str]:
-        """What other audits of this question proved to be above the margin: no new seed makes it clear."""
+        """What audits of this question beside its own proved to be above the margin: no new seed makes it clear.
+
+        Its own are left to its rounds, so that the same screen, interrupted or finished, says the same again.
+        """
         opened = Store.open(self.store)
-        attempts = read_attempts(opened, question_of(self.spec, self.corpus.hash))
-        others = [one for one in attempts if one.attempt != self.spec.hash]
+        attempts = read_attempts(opened, self.question)
+        others = [one for one in attempts if one.attempt != self.id]
         rule, unit = self.spec.rule, self.spec.design.unit
         return remembered_sensitive(opened, others, margin=rule.margin, unit=unit)
 

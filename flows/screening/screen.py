@@ -5,7 +5,6 @@ Every round is an audit of its own in the same store, so an interrupted screen r
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import documents_of, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
 from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.screening.attempts import question_of
 from ksdp.audit.screening.clearance_list import screen_statement
 from ksdp.audit.screening.rounds import check_screenable
 from ksdp.audit.screening.screen_summary import ScreenSummary
@@ -21,15 +19,15 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import asked_of, spec_corpus
 from ksdp.flows.progress import current
-from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds
+from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds, screen_id
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.ledger import read_attempts
 from ksdp.storage.findings import read_summary
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screening.screens import page_path, write_excluded, write_page, write_screen
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["NO_HELP", "screen"]
 
@@ -82,7 +80,7 @@ def screen(
     signing.check()
     current().stage("prepare", 1)
     corpus = spec_corpus(spec, base)
-    name = _name(spec, corpus, rules)
+    name = screen_id(spec, corpus.hash, rules)
     rounds = run_rounds(spec, corpus, store, rules, place)
     unit = spec.design.unit
     listed, excluded = (documents_of(corpus, unit, names) for names in (rounds.listed, rounds.excluded))
@@ -135,11 +133,6 @@ def screen(
     return summary
 
 
-def _name(spec: Spec, corpus: Corpus, rules: Rules) -> str:
-    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus.hash, "search": None}
-    return content_key(asked | dataclasses.asdict(rules))[:12]
-
-
 def _outcome(rounds: Rounds) -> tuple[str, str]:
     outcome, reason = rounds.ended.outcome, rounds.ended.reason
     if outcome != "stable":
@@ -161,7 +154,7 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
 def _grounds(store: Store, spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules) -> Grounds:
     """What the clearance of a screen rests on: the verdicts of its last round."""
     last = rounds.about[-1]
-    attempts = read_attempts(store, question_of(spec, corpus.hash))
+    attempts = read_attempts(store, asked_of(spec, corpus))
     return Grounds(
         plan=rounds.plan,
         corpus=corpus,
@@ -174,7 +167,7 @@ def _grounds(store: Store, spec: Spec, corpus: Corpus, rounds: Rounds, rules: Ru
         excluded=rounds.excluded,
         statement=screen_statement(
             margin=spec.rule.margin,
-            level=spec.decision.level,
+            level=spec.rule.for_clear,
             rows=rounds.plan.holdings.size,
             among=rounds.among,
             allowed=rules.allowed,

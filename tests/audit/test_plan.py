@@ -116,6 +116,27 @@ def test_named_documents_count_the_whole_pool_where_the_runs_could_test_everybod
     assert counted(documents=3) == counted(documents=names, kind="balanced") == 3
 
 
+def test_who_counts_those_alone_that_it_audits_looks_at_runs_of_its_own(corpus: Corpus) -> None:
+    """In runs that others were tested in, how many are drawn could be chosen by what was seen there."""
+    names = [str(name) for name in corpus.ids]
+
+    def seed(**design: object) -> int:
+        return plan_of(corpus, design={"party_size": 20, "with_runs": 20} | design).design.seed
+
+    whole = {
+        seed(),
+        seed(documents=names[:3]),
+        seed(documents=len(corpus)),
+        seed(kind="literal", documents=names[:3]),
+    }
+    assert len(whole) == 1
+    drawn = [seed(documents=n, kind=kind) for n in (3, 4) for kind in ("shared", "literal")]
+    assert drawn == [seed(documents=n, kind=kind) for n in (3, 4) for kind in ("shared", "literal")]
+    assert len({*drawn, *whole}) == 3
+    balanced = {seed(documents=names[:n], kind="balanced") for n in (1, 2, 3)}
+    assert len(balanced | whole) == 4
+
+
 def test_an_exact_output_that_is_long_beside_a_run_s_documents_is_looked_at_early(corpus: Corpus) -> None:
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}  # 80 numbers
 

@@ -21,6 +21,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import ksdp
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.statistics.contract import Documents
+from ksdp.storage.audits.ledger import find_attempt, read_attempts
+from ksdp.storage.store import Store
 
 Matrix = NDArray[np.float64]
 FEW = {"party_size": 0.25, "with_runs": 20, "fresh_runs": 0, "seed": 1}
@@ -137,6 +139,9 @@ def test_saved_loaded_reported(counts: Matrix, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(loaded.verdicts, found.verdicts)
     assert loaded.values("1").with_values.tolist() == found.values("1").with_values.tolist()
     assert ksdp.load(store).id == found.id
+    asked = find_attempt(Store(found.store), found.id)
+    assert asked is not None
+    assert read_attempts(Store(store), asked.question) == (asked,)
     page = found.report(tmp_path / "page.html")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "undecided" in found._repr_html_()

@@ -6,8 +6,15 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.design import Block
+from ksdp.audit.design_streams import mechanism_rng
+from ksdp.audit.planning import make_plan
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import decide
@@ -111,6 +118,37 @@ def test_a_year_of_spent_levels_keeps_its_false_discovery_rate() -> None:
     print(f"spending: FDR {np.mean(shares):.4f}, power {np.mean(found):.3f}")
     assert np.mean(shares) <= 0.05
     assert np.mean(found) > 0.1
+
+
+def log10_p_of_nothing(corpus: Corpus, seed: int, documents: int | None) -> tuple[NDArray, NDArray]:
+    """Rows that are audited, and their p, where runs announce nothing but noise: one number a document."""
+    tables = {"seed": seed, "corpus": {"path": "none"}, "mechanism": {"name": "pd-svd", "rank": 1}}
+    design = {"party_size": 0.5, "with_runs": 50, "documents": documents}
+    plan = make_plan(Spec.model_validate(tables | {"design": design}), corpus)
+    runs = [mechanism_rng(plan.design, 0, run).random(len(corpus)) for run in range(plan.design.runs)]
+    values = np.ascontiguousarray(np.stack(runs, axis=1)[plan.audited])
+    return plan.audited, ks_table(values, plan.design.inclusion(Block(0, 0, plan.design.runs))).log10_p
+
+
+def test_how_many_are_drawn_cannot_be_chosen_by_what_was_seen() -> None:
+    """Audits of nothing, of all 200 documents; then the first number whose drawn ones these runs would prove."""
+    audits, hopes, proved = 200, 0, 0
+    counts = np.random.default_rng(6).poisson(2.0, (200, 6)).astype(float) + 1
+    corpus = Corpus(sp.csr_array(counts), np.arange(200).astype(str))
+    for seed in range(audits):
+        _, seen = log10_p_of_nothing(corpus, seed, None)
+        for number in range(1, 200):
+            drawn = generator(seed, Purpose.TARGETS).choice(200, number, replace=False, shuffle=False)
+            if adjust(seen[drawn], "by").min() <= math.log10(0.05):
+                rows, p = log10_p_of_nothing(corpus, seed, number)
+                assert set(rows) == set(drawn)
+                hopes, proved = hopes + 1, proved + (adjust(p, "by").min() <= math.log10(0.05))
+                break
+    print(
+        f"of {audits} audits of nothing {hopes} name a number that would prove somebody, and {proved} of these do"
+    )
+    assert hopes > 0.1 * audits
+    assert proved <= 0.05 * hopes + 3 * math.sqrt(0.05 * hopes)
 
 
 def test_products_of_e_values_keep_the_false_discovery_rate() -> None:

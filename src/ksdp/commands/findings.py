@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ksdp.audit.errors import StoreError
-from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell
+from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell, tell_void
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -113,8 +113,10 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
     summary = read_summary(folder)
     held_out = _held_out(store, summary, document, again=again, quiet=as_json)
     if as_json:
-        typer.echo(json.dumps(evidence.to_json() | {"held_out_distance": held_out}))
+        told = {"held_out_distance": held_out, "valid": summary.valid}
+        typer.echo(json.dumps(evidence.to_json() | told))
         return
+    tell_void(summary)
     for line in _evidence_words(document, evidence, summary, held_out):
         typer.echo(line)
 
@@ -230,16 +232,18 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
     """The same over several views."""
     from ksdp.storage.audits.views import read_views
 
+    summary = read_views(opened, audit)
     if document is None:
-        tell(read_views(opened, audit), as_json, made=False)
+        tell(summary, as_json, made=False)
         return
     from ksdp.storage.audits.view_tables import read_view_document
     from ksdp.storage.finding_tables import row_json
 
     evidence = read_view_document(opened, audit, document)
     if as_json:
-        typer.echo(json.dumps(row_json(evidence)))
+        typer.echo(json.dumps(row_json(evidence) | {"valid": summary.valid}))
         return
+    tell_void(summary)
     typer.echo(
         f"{document}: {evidence.verdict}{_detected(evidence.detected)}; adjusted p of no leak "
         f"10^{evidence.log10_adjusted_p:.1f} ({evidence.view}, {evidence.statistic}, D {evidence.distance:.3f} "

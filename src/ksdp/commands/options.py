@@ -12,7 +12,6 @@ import typer
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from ksdp.audit.results.parts import VerdictCounts
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.flows.audits.place import Place
@@ -29,6 +28,7 @@ __all__ = [
     "exit_code",
     "signing_key",
     "tell",
+    "tell_void",
 ]
 
 _BEGAN = time.monotonic()
@@ -108,6 +108,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
     made : bool
         Whether this command has just made it: then it says how long a person waited for it.
     """
+    from ksdp.audit.results.counting import clear_words
     from ksdp.audit.results.views_summary import ViewsSummary
 
     if as_json:
@@ -125,18 +126,17 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
     gained = None if isinstance(summary, ViewsSummary) else _gained(summary)
     if gained is not None and gained.nothing_gained:
         typer.echo(gained.nothing_gained, err=True)
-    if not summary.valid:
-        typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)
+    tell_void(summary)
     for view in summary.views if isinstance(summary, ViewsSummary) else ():
         typer.echo(
             f"{view.name:24} {view.verdicts.sensitive} sensitive ({view.sensitive_here_alone} here alone), "
-            f"{_clear(view.verdicts)}, {view.verdicts.undecided} undecided   audit {view.audit}"
+            f"{clear_words(view.verdicts)}, {view.verdicts.undecided} undecided   audit {view.audit}"
             f"{'' if view.valid else '   VOID'}",
             err=True,
         )
     waited = f", {time.monotonic() - _BEGAN:.1f} s" if made else ""
     typer.echo(
-        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {_clear(counts)}, "
+        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {clear_words(counts)}, "
         f"{counts.undecided} undecided; a leak of {summary.detected} detected "
         f"({summary.runs} runs{waited})",
         err=True,
@@ -153,18 +153,18 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
 
 
+def tell_void(summary: Summary | ViewsSummary) -> None:
+    """Say of a void audit that it is: whatever is shown of it comes after."""
+    if not summary.valid:
+        typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)
+
+
 def _gained(summary: Summary) -> GainAndAdvice:
     """What the store has about what this run gains (`ksdp gain`, `ksdp advise`)."""
     from ksdp.storage.learning.gain_and_advice import learning_of
     from ksdp.storage.store import Store
 
     return learning_of(Store.open(Path(summary.store), create=False), summary.spec.hash, summary.corpus)
-
-
-def _clear(counts: VerdictCounts) -> str:
-    """Those that are certified apart, where there are any."""
-    certified = f", {counts.certified_clear} certified clear" if counts.certified_clear else ""
-    return f"{counts.clear} clear{certified}"
 
 
 def _tell_certificate(summary: Summary) -> None:

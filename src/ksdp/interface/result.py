@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.results.counting import clear_words
 from ksdp.audit.results.summary import Summary
 from ksdp.interface.figures import blank
+from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_attempt
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
 from ksdp.storage.store import Store
 
@@ -134,6 +136,8 @@ class Audit:
     def save(self, store: str | Path) -> Path:
         """Copy the audit into a store: a new one, or one that is there. `ksdp show --store` reads it then.
 
+        Its ledger counts what was asked here as well: how often the same question was.
+
         Raises
         ------
         StoreError
@@ -147,6 +151,9 @@ class Audit:
         names |= {Path(*Path(stage.values).parts[:2]) for stage in summary.provenance.stages}
         for name in sorted(names):
             shutil.copytree(source.root / name, target.root / name, dirs_exist_ok=True)
+        if (started := find_attempt(source, summary.audit)) is not None:
+            for attempt in read_attempts(source, started.question):
+                record_attempt(target, attempt)
         return target.root
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -173,7 +180,7 @@ class Audit:
         void = "" if summary.valid else f"VOID ({summary.controls.reason}), "
         return (
             f"<ksdp audit {self.id} of {summary.mechanism}: {void}{summary.documents} {summary.design.unit}s, "
-            f"{counts.sensitive} sensitive, {counts.clear} clear, {counts.undecided} undecided; {summary.runs} "
+            f"{counts.sensitive} sensitive, {clear_words(counts)}, {counts.undecided} undecided; {summary.runs} "
             "runs>"
         )
 
@@ -193,7 +200,7 @@ class Audit:
         return (
             f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
             f"{summary.design.unit}s, {summary.runs} runs: <strong>{counts.sensitive} sensitive</strong>, "
-            f"{counts.clear} clear, {counts.undecided} undecided (margin {summary.spec.rule.margin:g}). "
+            f"{clear_words(counts)}, {counts.undecided} undecided (margin {summary.spec.rule.margin:g}). "
             f"{chance}</p>"
             "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
             f"{cells}</table></div>"

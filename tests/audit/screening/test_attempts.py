@@ -24,9 +24,9 @@ def spec_with(**changes: Any) -> Spec:
     return Spec.model_validate(TABLES | changes)
 
 
-def attempt(spec: Spec, audit: str, given: Spec | None = None) -> Attempt:
+def attempt(spec: Spec, audit: str, given: Spec | None = None, name: str | None = None) -> Attempt:
     at = "2026-01-01T00:00:00+00:00"
-    return attempt_of(spec, audit, at, 400, 1, corpus="sha256:c", given=given or spec)
+    return attempt_of(spec, audit, at, 400, 1, question=question_of(spec, "c", 90), given=given or spec, name=name)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_any_change_is_an_attempt_at_the_same_question(changes: dict[str, Any]) 
 )
 def test_another_mechanism_or_other_parties_are_another_question(changes: dict[str, Any]) -> None:
     same = changes == {"seed": 1}
-    assert (question_of(spec_with(), "c") == question_of(spec_with(**changes), "c")) is same
-    assert question_of(spec_with(), "c") != question_of(spec_with(), "d")
+    assert (question_of(spec_with(), "c", 90) == question_of(spec_with(**changes), "c", 90)) is same
+    assert question_of(spec_with(), "c", 90) != question_of(spec_with(), "d", 90)
 
 
 @pytest.mark.parametrize(
@@ -66,18 +66,18 @@ def test_another_mechanism_or_other_parties_are_another_question(changes: dict[s
 def test_a_default_spelt_out_is_the_same_question(mechanism: dict[str, Any]) -> None:
     spelt = spec_with(mechanism={"name": "pd-svd"} | mechanism)
     assert spelt.hash != spec_with().hash
-    assert question_of(spelt, "c") == question_of(spec_with(), "c")
+    assert question_of(spelt, "c", 90) == question_of(spec_with(), "c", 90)
 
 
 def test_a_whole_number_spelt_with_a_point_is_no_question_at_all() -> None:
     with pytest.raises(SpecError, match="whole number"):
-        question_of(spec_with(mechanism={"name": "pd-svd", "rank": 3.0}), "c")
+        question_of(spec_with(mechanism={"name": "pd-svd", "rank": 3.0}), "c", 90)
 
 
 def test_the_parameters_of_what_noise_is_put_on_count_as_they_are() -> None:
     def noisy(**parameters: Any) -> str:
         asked = {"name": "noisy", "mechanism": "pd-svd", "noise": 1, "parameters": parameters}
-        return question_of(spec_with(mechanism=asked), "c")
+        return question_of(spec_with(mechanism=asked), "c", 90)
 
     assert noisy() == noisy(rank=PDSVD().rank) != noisy(rank=PDSVD().rank + 1)
 
@@ -122,7 +122,18 @@ def test_the_level_is_that_of_clear_and_of_its_certificates(
 
 def test_an_audit_and_a_screen_of_one_spec_hold_their_sum() -> None:
     asked = spec_with()
-    rounds = [attempt(round_spec(asked, n, 3, 100, None), str(n), given=asked) for n in (1, 2, 3)]
+    rounds = [attempt(round_spec(asked, n, 3, 100, None), str(n), asked, "screen") for n in (1, 2, 3)]
     counted = count_attempts([attempt(asked, "alone"), *rounds])
-    assert counted.attempts == 1
+    assert counted.attempts == 2
     assert counted.level == pytest.approx(0.1)
+    assert "2 times" in counted.sentence()
+
+
+def test_parts_of_the_corpus_and_rows_are_one_question() -> None:
+    """Later rounds of a screen, and the views of an audit, count other parties in rows."""
+    asked = spec_with(parties={"honest": 0.2, "coalition": 0.1})
+    rounds = [attempt(round_spec(asked, n, 3, 90, None), str(n), asked, "screen") for n in (1, 2)]
+    assert rounds[1].seed != rounds[0].seed
+    assert rounds[0].question == rounds[1].question == question_of(asked, "c", 90)
+    assert question_of(asked, "c", 90) == question_of(spec_with(parties={"honest": 18, "coalition": 9}), "c", 90)
+    assert question_of(asked, "c", 90) != question_of(spec_with(parties={"honest": 17, "coalition": 9}), "c", 90)

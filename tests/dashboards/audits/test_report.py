@@ -262,6 +262,13 @@ def test_all_clear_is_said_with_its_limit(make_audit: MakeAudit) -> None:
     assert "could certify is" in section(page, "undecided")
 
 
+def test_bands_hold_at_the_level_of_clear(make_audit: MakeAudit) -> None:
+    """Schedules spend it apart, and the first audit of `lord` has more of it than for discoveries."""
+    page = read(make_audit, spec={"decision": {"level": 0.01, "clear_level": 0.02}})
+    assert "hold together with probability 98 %" in section(page, "result")
+    assert "at once with probability 98 %" in page.text()
+
+
 def test_one_document_two_runs_of_one_arm_can_be_reported(make_audit: MakeAudit) -> None:
     page = read(make_audit, documents=1, runs=12, leaking=0.0)
     assert "1 document is undecided" in section(page, "undecided")

@@ -122,6 +122,13 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
         more_runs(store, audit)
     with pytest.raises(InputError, match="must be above the 150"):
         more_runs(store, audit, WantedRuns(("1",), 150))
+    ledger = store / "audits" / "ledger.jsonl"
+    lines = ledger.read_bytes()
+    for left in (b"", b"".join(lines.splitlines(keepends=True)[:-1])):
+        ledger.write_bytes(left)
+        with pytest.raises(StoreError, match=f"ledger of the store does not name audit {audit}"):
+            sign(audited, store)
+    ledger.write_bytes(lines)
     decide(store, audit, ["1"], "exclude", "why", "Ana", NOW)
     log = store / "reviews" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b"{")
