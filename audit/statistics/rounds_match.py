@@ -32,6 +32,7 @@ from ksdp.audit.statistics.round_terms import (
     sweep_terms,
 )
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
+from ksdp.audit.statistics.solved_filters import lost
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.terms import Additive, solved_for
 
@@ -51,7 +52,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 7
+    version: int = 8
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -80,6 +81,8 @@ class SumsMatch:
             np.full(a.size, added_variance(documents.made_of.mechanism, name, a)) for name, a in arrays.items()
         ]
         exact = _exact(documents.made_of)
+        if exact and rated:
+            noise = [lost(whole)]
         possible: Possible | None = None
         if exact:
             first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]
@@ -99,7 +102,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 7
+    version: int = 8
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -151,7 +154,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 5
+    version: int = 6
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
