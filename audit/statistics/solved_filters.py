@@ -36,7 +36,6 @@ _KNOWN = 1e4
 """How well it is known how many documents are in: a number that each adds one to, over its variance."""
 _BESIDE = 2.0**-4
 """Of the mean square of all numbers: what is beside the loss of one, that of what terms are worked out from."""
-_RAISED = 8
 
 
 def lost(sums: Floats) -> Floats:
@@ -78,7 +77,7 @@ def hides_little(terms: Summed, noise: Floats) -> bool:
 
 
 def solved_filter(terms: Summed, apart: Floats, noise: Floats) -> Floats | None:
-    """C^-1 apart, shape (entries,); None where it takes too much, or steps do.
+    """C^-1 apart, shape (entries,); None where it takes too much, rounding is in the way, or steps do.
 
     How many are in is known: C is of terms less their mean, up to what is the same for every document.
 
@@ -104,22 +103,18 @@ def solved_filter(terms: Summed, apart: Floats, noise: Floats) -> Floats | None:
         return None
     right = terms.along(apart / noise)
     found = _solved(gram, right)
-    return np.asarray((apart - terms.summed(found)) / noise)
+    return None if found is None else np.asarray((apart - terms.summed(found)) / noise)
 
 
-def _solved(gram: Floats, right: Floats) -> Floats:
-    """(1 + gram + c 1 1^T)^-1 right; what rounding takes from a diagonal is given back until there is a root."""
+def _solved(gram: Floats, right: Floats) -> Floats | None:
+    """(1 + gram + c 1 1^T)^-1 right; None where rounding leaves no root."""
     gram += _KNOWN
-    rounding = len(gram) * np.finfo(np.float64).eps * gram.diagonal()
-    for _ in range(_RAISED):
-        gram[np.diag_indices_from(gram)] += 1.0
-        try:
-            factor = cast(Any, scipy.linalg.cho_factor(gram, check_finite=False))
-            return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
-        except scipy.linalg.LinAlgError:
-            gram[np.diag_indices_from(gram)] += rounding - 1.0
-            rounding = 64.0 * rounding
-    return np.zeros_like(right)
+    gram[np.diag_indices_from(gram)] += 1.0
+    try:
+        factor = cast(Any, scipy.linalg.cho_factor(gram, check_finite=False))
+    except scipy.linalg.LinAlgError:
+        return None
+    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
 
 
 def _products(terms: Summed, noise: Floats) -> Floats | None:

@@ -92,13 +92,19 @@ def test_noise_that_differs_within_a_row_of_numbers_is_left_to_steps() -> None:
 
 
 def test_copies_that_were_both_in_are_told_with_hardly_any_noise() -> None:
-    """Their products are singular to the last bit: rounding is given back to the diagonal."""
+    """Their products are singular to the last bit."""
     twice = sp.csr_array(sp.vstack([rows(20, 6)] * 2, format="csr"))
     terms = moment_numbers(twice, np.random.default_rng(1).normal(size=(3, 2, 6)))
     found = solved_filter(terms, terms.summed(np.arange(40) % 2 - 0.5), np.full(terms.entries, 1e-30))
     assert found is not None
     said = terms.along(found).reshape(20, 2)
     assert said[:, 1].min() > said[:, 0].max()
+
+
+def test_products_that_rounding_spoilt_are_left_to_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = some("moments")
+    monkeypatch.setattr(solved_filters, "products_of_terms", lambda *_: (np.diag(np.full(30, -2.0)), None))
+    assert solved_filter(terms, np.ones(terms.entries), noise_of(terms, "moments")) is None
 
 
 def test_lost_is_what_single_precision_rounds_off_and_a_little() -> None:
