@@ -3,6 +3,7 @@
 ::
 
     python -m benchmarks matched
+    python -m benchmarks matched-sizes       # rows of different sizes: by steps, and solved
 
 The adversary knows what databases are drawn from. For each setting: D of each document under chance, under the
 largest of the other default columns, and under the filter. Of noisy sums, where most is hidden, under the one
@@ -14,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
 
 from benchmarks.raw_leak import RATED, mails, stars, table, topics
 from ksdp.audit.corpus import Corpus, canonical
@@ -25,9 +28,10 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.reproducing.arm_tables import distances, largest, strongest
 from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics import solved_filters, solved_parts
 from ksdp.audit.verdicts.ks import ks_table
 
-__all__ = ["run"]
+__all__ = ["run", "sizes"]
 
 FILTERS = {"final": ("basis-match", "topics-match"), "every round": ("blocks-match", "sums-match")}
 Setting = tuple[Callable[[], Corpus], str, int, float, int, int]
@@ -96,6 +100,50 @@ def run() -> None:
             most = strongest(found)
             cells = "  ".join(_said(d) for d in (_chance(bits), found[most], matched))
             print(f"{name:12} {epsilon:8g}  {cells}  {most}", flush=True)
+
+
+def cells() -> Corpus:
+    """scikit-learn's breast cancer table in its own units: 569 rows of 30 numbers from 0.001 to 4,254."""
+    rows = load_breast_cancer().data
+    return Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(len(rows))]))
+
+
+def of_sizes(read: Corpus, spread: float) -> Corpus:
+    """Each row times e to a normal number of this deviation."""
+    sizes = np.exp(spread * np.random.default_rng(5).normal(size=read.matrix.shape[0]))
+    return Corpus(canonical(sp.csr_array(sp.diags_array(sizes) @ read.matrix)), read.ids)
+
+
+def _power(noise: float) -> dict[str, Any]:
+    return {**_POWER, "noise": noise, "central_noise": noise}
+
+
+_POWER = {"name": "fedpower", "rank": 2, "iterations": 5, "period": 1}
+_STARS = {"name": "pd-nmf", "rank": 2, **RATED}
+_NOISY = {"name": "noisy", "noise": 0.01, "scale": 1.0, "parameters": {"rank": 2}}
+SIZES: tuple[tuple[str, Callable[[], Corpus], Mapping[str, Any], float, int], ...] = (
+    ("cells, FedPower as printed, epsilon 1", cells, {**_POWER, "epsilon": 1.0}, 0.3, 60),
+    ("texts, FedPower, noise 0.01", lambda: of_sizes(scaled(2), 2.0), _power(0.01), 0.5, 60),
+    ("texts, FedPower, noise 0.0001", lambda: of_sizes(scaled(2), 2.0), _power(0.0001), 0.5, 60),
+    ("stars, PD-NMF", lambda: of_sizes(stars(), 2.0), _STARS, 0.5, 60),
+    ("stars, PD-NMF, spread 1", lambda: of_sizes(stars(), 1.0), _STARS, 0.5, 60),
+    ("stars, PD-NMF", lambda: of_sizes(stars(), 2.0), _STARS, 0.1, 60),
+    ("texts, PD-NMF, noise 0.01, one size", topics, {**_NOISY, "mechanism": "pd-nmf"}, 0.5, 60),
+    ("texts, PD-NMF, noise 0.01", lambda: of_sizes(topics(), 2.0), {**_NOISY, "mechanism": "pd-nmf"}, 0.5, 60),
+)
+"""What is run, corpus, mechanism, party size, runs with; sizes are e to 2 times a normal number but where said."""
+
+
+def sizes() -> None:
+    """Print one line a setting: chance, and the largest default column, without the solution and with it."""
+    print(f"{'rows of different sizes':40} {'party':>5}  {'chance':>12}  {'by steps':>12}  {'solved':>12}")
+    for said, corpus, mechanism, size, with_runs in SIZES:
+        plan, found = _plan(corpus(), mechanism, size, with_runs, 60), []
+        for most in (0, solved_parts.MOST_SOLVED):
+            with mock.patch.object(solved_filters, "few_enough", most.__ge__):
+                bits, distance = distances(plan)
+                found.append(largest(distance))
+        print(f"{said:40} {size:5.0%}  {'  '.join(_said(d) for d in (_chance(bits), *found))}", flush=True)
 
 
 def _plan(corpus: Corpus, mechanism: Mapping[str, Any], size: float, with_runs: int, documents: int) -> Plan:

@@ -80,6 +80,12 @@ class RatedTerms:
             _add(indptr[i : i + 2], *rest, mine, one, False, row.reshape(self.shape))
         return found
 
+    def entered(self) -> Floats:
+        """What each stored entry adds to every sum of its column, shape (nnz, 2 sweeps k)."""
+        found = np.zeros((self.rows.nnz, 2, self.shape[1]))
+        _enter(*self._given, self.coefficients, found)
+        return found.reshape(len(found), -1)
+
     def _added(self, shares: Floats, squared: bool) -> Floats:
         sums = np.zeros(self.shape)
         _add(*self._given, self.coefficients, shares, squared, sums)
@@ -157,3 +163,19 @@ def _add(
                 sums[0, step, j] += share * (apart * apart if squared else apart)
                 sums[1, step, j] += share * (square if squared else found)
                 left[p] = apart - found * after[j]
+
+
+@njit(cache=True, nogil=True)
+def _enter(indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, found: Any) -> None:
+    """Every entry's own terms."""
+    rank = topics.shape[1]
+    for i in range(paths.shape[0]):
+        columns, left = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]].copy()
+        for step in range(paths.shape[1]):
+            before, own = paths[i, step - rank] if step >= rank else 0.0, paths[i, step]
+            topic, after = topics[step // rank, step % rank], topics[step // rank + 1, step % rank]
+            for p in range(columns.size):
+                apart = left[p] + before * topic[columns[p]]
+                found[indptr[i] + p, 0, step] = own * apart
+                found[indptr[i] + p, 1, step] = own * own
+                left[p] = apart - own * after[columns[p]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, added_variance, own_mechanism, what_they_say
+from ksdp.audit.statistics.solved_filters import LOST
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["Added", "Adds", "NoisySums", "ReleasesMatch", "moment_numbers", "nothing_added"]
@@ -47,9 +48,8 @@ class ReleasesMatch:
 
     As `SumsMatch`: what an iteration is computed from was announced before, so that a document adds what its party
     would have, as it is; of noise the size is public. Where noise is nearly all there is, this is the product of
-    what the document adds with the sums; where there is little, only other documents hide one. Of few documents
-    the most even draw that agrees with the sums tells (`max_entropy`). Noise makes equations benign: of more they
-    are approached by steps however few they are.
+    what the document adds with the sums, and is approached by steps; where there is little, only other documents
+    hide one, and it is solved for where these are few (`solved_filters`; of small sums `max_entropy`).
 
     Parameters
     ----------
@@ -70,10 +70,11 @@ class ReleasesMatch:
         def added(name: str, array: Floats) -> float:
             return added_variance(pool.mechanism, name, array)
 
-        made: tuple[Adds, Equations] = observables.derive(
-            (self.name, "equations", pool), lambda: own.as_equations(observables, pool, added)
-        )
-        adds, known = made
+        def made() -> tuple[Adds, Equations]:
+            adds, known = own.as_equations(observables, pool, added)
+            return adds, replace(known, noise=known.noise + LOST * float(np.square(known.sums).mean()))
+
+        adds, known = cast(tuple[Adds, Equations], observables.derive((self.name, "equations", pool), made))
 
         def terms(rows: sp.csr_array, _turned: sp.csr_array | None = None) -> TermNumbers:
             return adds(rows)

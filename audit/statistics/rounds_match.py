@@ -32,6 +32,7 @@ from ksdp.audit.statistics.round_terms import (
     sweep_terms,
 )
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
+from ksdp.audit.statistics.solved_filters import lost
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.terms import Additive, solved_for
 
@@ -80,6 +81,8 @@ class SumsMatch:
             np.full(a.size, added_variance(documents.made_of.mechanism, name, a)) for name, a in arrays.items()
         ]
         exact = _exact(documents.made_of)
+        if exact and rated:
+            noise = [lost(whole)]
         possible: Possible | None = None
         if exact:
             first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]

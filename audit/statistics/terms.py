@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.lanes import csr_times_panel, lined, panel_of
 from ksdp.audit.statistics.filter_steps import approached, by_steps
 from ksdp.audit.statistics.products import rows_times
+from ksdp.audit.statistics.solved_filters import solved_filter
 from ksdp.audit.statistics.term_numbers import SAMPLE, TermNumbers
 
 __all__ = ["Additive", "Stage", "Terms", "filtered", "solved_for"]
@@ -241,6 +242,9 @@ def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0, work: 
         What the number of steps goes by; the terms' own by default.
     """
     with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        exactly = solved_filter(terms, apart, np.broadcast_to(np.asarray(noise, np.float64), apart.shape))
+        if exactly is not None:
+            return exactly
         if isinstance(terms, TermNumbers):
             ridge = _ridge(float(terms.variances.sum()), noise, len(apart))
             return approached(terms, apart, ridge, _steps(terms.work if work is None else work))

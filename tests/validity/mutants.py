@@ -36,6 +36,8 @@ ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
 MOMENTS = "tests/audit/statistics/test_moments.py"
 MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
+SOLVED_FILTERS = "tests/audit/statistics/test_solved_filters.py"
+NOISY = "tests/audit/mechanisms/privacy/test_noisy.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
 FIRST_ROUND = "tests/audit/statistics/test_first_round.py"
 RELEASES = ("tests/audit/statistics/test_releases_match.py", FIRST_ROUND)
@@ -821,6 +823,52 @@ MUTANTS: list[Mutant] = [
         ("share * (square if squared else found)", "share * found"),
         ("(found if not squared else found * found)", "found"),
         tests=ROUNDS,
+    ),
+    *_of(
+        "audit/statistics/solved_filters.py",
+        ("gram += _KNOWN", "gram += 0.0"),
+        ("(apart - terms.summed(found)) / noise", "apart / noise"),
+        ("right = terms.along(apart / noise)", "right = terms.along(apart)"),
+        ("gram[np.diag_indices_from(gram)] += 1.0", "gram[np.diag_indices_from(gram)] += 2.0"),
+        ("        return None\n    return np.asarray(scipy", "        return right\n    return np.asarray(scipy"),
+        ("return 0.0 < least < np.inf and least < LITTLE", "return least < LITTLE"),
+        ("and least < LITTLE * float(terms.variances.mean())", ""),
+        ("not few_enough(terms.rows.shape[0]) or", ""),
+        ("if (rows != rows[:, :1]).any():", "if False:"),
+        ("* factors[:, item]", "* 1.0"),
+        ("found[np.ix_(users[first:last], users[first:last])] += mine", "found[:] += mine[:1]"),
+        ("written /= np.sqrt(noise)", "pass"),
+        ("noise = noise + LEAST * float", "noise = noise + 1e6 * float"),
+        ("LOST * (squares + _BESIDE * squares.mean())", "1e-5 * squares.mean() + 0.0 * squares"),
+        tests=(SOLVED_FILTERS,),
+    ),
+    *_of(
+        "audit/statistics/rated_terms.py",
+        ("found[indptr[i] + p, 1, step] = own * own", "found[indptr[i] + p, 1, step] = own"),
+        ("found[indptr[i] + p, 0, step] = own * apart", "found[indptr[i] + p, 0, step] = own * left[p]"),
+        ("left[p] = apart - own * after[columns[p]]", "pass"),
+        tests=(SOLVED_FILTERS,),
+    ),
+    *_of(
+        "audit/statistics/terms.py",
+        ("if exactly is not None:", "if False:"),
+        tests=(SOLVED_FILTERS,),
+    ),
+    *_of(
+        "audit/statistics/rounds_match.py",
+        ("noise = [lost(whole)]", "pass"),
+        tests=(SOLVED_FILTERS,),
+    ),
+    *_of(
+        "audit/statistics/releases_match.py",
+        ("replace(known, noise=known.noise + LOST", "replace(known, noise=known.noise + 1.0"),
+        tests=(SOLVED_FILTERS,),
+    ),
+    *_of(
+        "audit/mechanisms/privacy/noisy.py",
+        ("np.maximum(a, 0.0) if n in self.final else a", "np.maximum(a, 0.0)"),
+        ("np.maximum(a, 0.0) if n in self.final else a", "a"),
+        tests=(NOISY,),
     ),
     *_of(
         "audit/statistics/rounds_match.py",

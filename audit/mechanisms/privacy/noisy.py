@@ -36,7 +36,8 @@ class Noisy(Around):
     other mechanism only works out from what it releases (`contract.Releases`: the span of blocks, sums over
     sweeps) is worked out from the noisy arrays. Of PD-SVD, a run with noise releases the blocks of the first ten
     iterations, each with noise of its own, and the last one; of PD-NMF the sums of every sweep and the topics.
-    Arrays of a mechanism that takes and gives nonnegative numbers only are clipped at 0 in the end.
+    The final output of a mechanism that takes and gives nonnegative numbers is clipped at 0, as whoever uses it
+    would. Nothing else is: sums are opened as they are, of either sign.
 
     This is measured privacy, not differential privacy: the noise is not calibrated to what one document can
     change. Its density is known, so paired runs bound every attack (`ksdp.audit.certifying`).
@@ -76,7 +77,7 @@ class Noisy(Around):
     """
 
     name: ClassVar[str] = "noisy"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     guarantee: ClassVar[Guarantee] = measured(
         "this package",
         "A measurement. The noise is not calibrated to what one document changes: no differential privacy. "
@@ -164,7 +165,7 @@ class Noisy(Around):
             noisy = self.inner.worked_out(noisy)
         if not self.nonnegative:
             return noisy
-        return Observables({name: np.maximum(array, 0.0) for name, array in noisy.items()})
+        return Observables({n: np.maximum(a, 0.0) if n in self.final else a for n, a in noisy.items()})
 
     def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
         """What the other mechanism releases."""

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
@@ -48,7 +49,7 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
             assert (stacked == array).all()
             continue
         deviation = 0.5 * np.sqrt((array**2).mean())
-        if noisy.nonnegative:
+        if key in noisy.final and noisy.nonnegative:
             assert stacked.min() >= 0
             off = (stacked - array)[:, array > 4 * deviation]  # where clipping has no say
             if not off.size:
@@ -59,6 +60,15 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
         assert off.std() == pytest.approx(deviation, rel=6 / np.sqrt(off.size))
     again = run(noisy, 0)
     assert all((again[key] == runs[0][key]).all() for key in exact)
+
+
+def test_sums_are_opened_with_the_sign_that_they_have() -> None:
+    """PD-NMF's sums of what other topics leave are of either sign: cut at 0, they would hide what parties see."""
+    parameters = {"rank": 3, "tolerance": 0.0}
+    exact, seen = (run(one, 0) for one in (PDNMF(**parameters), Noisy("pd-nmf", 1.0, parameters, scale=1e-9)))
+    for name in ("sums", "total", "numerators"):
+        assert exact[name].min() < -0.1
+        np.testing.assert_allclose(seen[name], exact[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["pd-svd", "sigma-svd", "pd-pca"])
