@@ -17,13 +17,14 @@ from scipy.special import betainc
 from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import MOST_ROWS, Equations, what_they_say
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.ruled_out import WithinColumns
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import Additive, Stage, Terms, solved_for
+from ksdp.audit.statistics.terms import Stage, Terms, solved_for
 
 __all__ = [
     "COUNTS",

@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
+from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, with_parts
 from ksdp.audit.statistics.ruled_out import Possible
 from ksdp.audit.statistics.same_rows import same_rows
-from ksdp.audit.statistics.solved_parts import few_enough, lost_squared, solved_parts
+from ksdp.audit.statistics.solved_filters import with_least
+from ksdp.audit.statistics.solved_parts import few_enough, solved_parts
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import Additive, filtered
+from ksdp.audit.statistics.terms import filtered
 
 __all__ = ["MOST_ROWS", "Equations", "added_variance", "own_mechanism", "what_they_say"]
 
@@ -140,13 +142,13 @@ def what_they_say(
         noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
         if left is not None and isinstance(made, TermNumbers):
             return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, rows.nnz)
-        expected = made.summed(shares)
-        apart = sums - expected
+        apart = sums - made.summed(shares)
         if known.shrink:
             noise = noise + known.shrink * made.variances
-        variance = np.broadcast_to(noise * max(pool.share * (1 - pool.share), 1e-3), made.entries)
         if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, MOST_NOISY):
-            return direction_of(made, apart, shares, variance + lost_squared(expected))
+            varied = max(pool.share * (1 - pool.share), 1e-3)
+            least = with_least(made, np.broadcast_to(noise, made.entries))
+            return direction_of(made, apart, shares, least * varied)
         found = filtered(made, apart, noise)
         return found, float(made.along(found).mean())
 

@@ -24,8 +24,8 @@ from scipy.special import expit, logit
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.one_by_one import between
-from ksdp.audit.statistics.terms import Additive
 
 __all__ = ["MOST_WRITTEN", "Direction", "Span", "direction_of", "few_to_write", "span_of"]
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import (
     MOST_ROWS,
@@ -34,7 +35,7 @@ from ksdp.audit.statistics.round_terms import (
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
 from ksdp.audit.statistics.solved_filters import lost
 from ksdp.audit.statistics.solved_parts import few_enough
-from ksdp.audit.statistics.terms import Additive, solved_for
+from ksdp.audit.statistics.terms import solved_for
 
 __all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch"]
 

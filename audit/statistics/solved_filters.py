@@ -9,19 +9,19 @@ small ones, whom the same sums tell apart where there is little noise.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.solved_parts import few_enough, products_of_terms
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units
 
-__all__ = ["LOST", "hides_little", "lost", "solved_filter"]
+__all__ = ["LOST", "hides_little", "lost", "solved_filter", "with_least"]
 
 LOST = 2.0**-48
 """Squared: what single precision loses of a number."""
@@ -44,39 +44,13 @@ def lost(sums: Floats) -> Floats:
     return np.asarray(LOST * (squares + _BESIDE * squares.mean()))
 
 
-class Summed(Protocol):
-    """What documents add to the sums of one run (`terms.Additive`)."""
-
-    @property
-    def rows(self) -> sp.csr_array:
-        """Documents, shape (n, d)."""
-        ...
-
-    @property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents, about; shape (entries,)."""
-        ...
-
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,)."""
-        ...
-
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
-        ...
-
-    def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
-        ...
-
-
-def hides_little(terms: Summed, noise: Floats) -> bool:
+def hides_little(terms: Additive, noise: Floats) -> bool:
     """Whether the noise is known for every number, and some of it is small beside what documents add."""
     least = float(noise.min(initial=np.inf))
     return 0.0 < least < np.inf and least < LITTLE * float(terms.variances.mean())
 
 
-def solved_filter(terms: Summed, apart: Floats, noise: Floats) -> Floats | None:
+def solved_filter(terms: Additive, apart: Floats, noise: Floats) -> Floats | None:
     """C^-1 apart, shape (entries,); None where it takes too much, rounding is in the way, or steps do.
 
     How many are in is known: C is of terms less their mean, up to what is the same for every document.
@@ -94,16 +68,20 @@ def solved_filter(terms: Summed, apart: Floats, noise: Floats) -> Floats | None:
     """
     if not few_enough(terms.rows.shape[0]) or not hides_little(terms, noise):
         return None
-    if isinstance(terms, RatedTerms):
-        noise = noise + LEAST_OF_RATINGS * terms.variances
-    else:
-        noise = noise + LEAST * float(terms.variances.mean())
+    noise = with_least(terms, noise)
     gram = _products(terms, noise)
     if gram is None:
         return None
     right = terms.along(apart / noise)
     found = _solved(gram, right)
     return None if found is None else np.asarray((apart - terms.summed(found)) / noise)
+
+
+def with_least(terms: Additive, noise: Floats) -> Floats:
+    """The noise, and what is noise in any case, over p (1 - p); shape (entries,)."""
+    if isinstance(terms, RatedTerms):
+        return noise + LEAST_OF_RATINGS * terms.variances
+    return noise + LEAST * float(terms.variances.mean())
 
 
 def _solved(gram: Floats, right: Floats) -> Floats | None:
@@ -117,7 +95,7 @@ def _solved(gram: Floats, right: Floats) -> Floats | None:
     return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
 
 
-def _products(terms: Summed, noise: Floats) -> Floats | None:
+def _products(terms: Additive, noise: Floats) -> Floats | None:
     """Products of documents' terms over the noise, shape (n, n); None where they take too much."""
     if isinstance(terms, RatedTerms):
         return _of_ratings(terms, noise)

@@ -26,7 +26,7 @@ from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_wr
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_SOLVED", "Solved", "few_enough", "lost_squared", "products_of_terms", "solved_parts"]
+__all__ = ["MOST_SOLVED", "Solved", "few_enough", "products_of_terms", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
@@ -78,7 +78,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
 
     def lost(likely: Floats) -> float:
         """What single precision loses of the run's numbers."""
-        return lost_squared(plain.summed(likely) * factors)
+        return _SINGLE * float(np.square(plain.summed(likely) * factors).mean())
 
     with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
         gram, squares = products_of_terms(made, units)
@@ -105,11 +105,6 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         now = max(now, _ROUNDING**2 * float(sizes.max()))
         noise = np.divide(now, np.square(factors), out=np.full(made.entries, np.inf), where=factors > 0.0)
         return Solved(found, direction_of(made, apart, shares, noise))
-
-
-def lost_squared(numbers: Floats) -> float:
-    """What single precision loses of announced numbers, squared, in the mean."""
-    return _SINGLE * float(np.square(numbers).mean())
 
 
 def _everybody(parts: Floats, shares: Floats) -> Floats:

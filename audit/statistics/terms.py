@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.linalg
@@ -29,12 +29,13 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.lanes import csr_times_panel, lined, panel_of
+from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.filter_steps import approached, by_steps
 from ksdp.audit.statistics.products import rows_times
 from ksdp.audit.statistics.solved_filters import solved_filter
 from ksdp.audit.statistics.term_numbers import SAMPLE, TermNumbers
 
-__all__ = ["Additive", "Stage", "Terms", "filtered", "solved_for"]
+__all__ = ["Stage", "Terms", "filtered", "solved_for"]
 
 Floats = NDArray[np.float64]
 
@@ -47,42 +48,6 @@ WORK = 2**28
 FEWEST_STEPS, MOST_STEPS = 12, 60
 WIDE = 64
 """Columns of weights that are written at a time, or those of one stage where these are more."""
-
-
-class Additive(Protocol):
-    """What documents add to the sums of one run, each by its own."""
-
-    @property
-    def rows(self) -> sp.csr_array:
-        """Documents, shape (n, d), canonical."""
-        ...
-
-    @property
-    def entries(self) -> int:
-        """Numbers in the sums."""
-        ...
-
-    @property
-    def work(self) -> int:
-        """Multiplications of a sum and of products with all terms, about."""
-        ...
-
-    @property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents, about; shape (entries,)."""
-        ...
-
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        ...
-
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
-        ...
-
-    def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,14 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics import solved_filters
+from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.releases_match import ReleasesMatch, moment_numbers
 from ksdp.audit.statistics.round_terms import sweep_terms
 from ksdp.audit.statistics.rounds_match import SumsMatch
 from ksdp.audit.statistics.solved_filters import lost, solved_filter
-from ksdp.audit.statistics.terms import Additive, filtered
+from ksdp.audit.statistics.terms import filtered
 from ksdp.audit.verdicts.ks import ks_table
 
 
