@@ -27,6 +27,12 @@ _UNSOLVED = (
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 
 
+_HIDDEN = (
+    "who is in `{}`, which hold several iterations on the party's own documents without noise between them "
+    '(`mechanism.period = 1` shows each, and `mechanism.opens = "final"` none)'
+)
+
+
 @dataclass(frozen=True)
 class Coverage:
     """What a run shows its parties, and who looks at it."""
@@ -87,7 +93,11 @@ def unsolved(
     seen : names of what statistics may read
     documents : that may be in a run, the party's own and others'
     """
+    seen = tuple(seen)
+    hidden = _hidden(mechanism, seen)
     exact = (mechanism, getattr(mechanism, "inner", mechanism))
+    if hidden:
+        return hidden
     if few_enough(documents) or not all(getattr(one, "noise_free", False) for one in exact):
         return ()
     read = set(_EXACT_SUMS) & set(seen)
@@ -96,6 +106,17 @@ def unsolved(
     if largest is None or 2 * sizes[largest] < documents:
         return ()
     return (_UNSOLVED.format(largest, sizes[largest], documents),)
+
+
+def _hidden(mechanism: Mechanism, seen: tuple[str, ...]) -> tuple[str, ...]:
+    """What several iterations of a party made of its documents, and no statistic follows (`hides_iterations`)."""
+    inner = getattr(mechanism, "inner", mechanism)
+    found: list[str] = []
+    for place, one in enumerate(inner if isinstance(inner, tuple) else (inner,), start=1):
+        name = str(getattr(one, "hides_iterations", ""))
+        name = f"run{place}_{name}" if isinstance(inner, tuple) else name
+        found += [_HIDDEN.format(name)] if name in seen else []
+    return tuple(found)
 
 
 def coverage(

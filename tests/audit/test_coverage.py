@@ -149,6 +149,27 @@ def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
     assert not left_out.coverage.may_clear
 
 
+@pytest.mark.parametrize(("name", "array"), [("fedpower", "uploads"), ("fedpower-utility", "sums")])
+def test_iterations_that_nobody_follows_clear_nobody(name: str, array: str) -> None:
+    """Whoever follows them tells documents apart that no column does (decision 31)."""
+
+    def said(
+        mechanism: dict, seen: tuple[str, ...] = ("V", "uploads", "sums", "run2_uploads", "run2_sums")
+    ) -> tuple:
+        return unsolved(make_mechanism(mechanism.pop("name"), mechanism), (), seen, 300)
+
+    (words,) = said({"name": name, "period": 4})
+    assert words.startswith(f"who is in `{array}`")
+    assert said({"name": name, "period": 1}) == ()
+    assert said({"name": name, "period": 4}, ("V",)) == (), "where the final output alone is seen"
+    assert said({"name": "fedpower-private", "period": 2, "iterations": 4}) == ()
+    (within,) = said({"name": "noisy", "mechanism": name, "parameters": {"period": 4}})
+    assert within == words
+    runs = [{"name": "pd-svd", "rank": 2}, {"name": name, "period": 4}]
+    (beside,) = said({"name": "together", "runs": runs})
+    assert f"`run2_{array}`" in beside
+
+
 class Watched(Observables):
     """Notes which arrays are read."""
 
