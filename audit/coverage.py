@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 
-__all__ = ["Coverage", "coverage", "enough_numbers", "learnable", "reads", "uncombined", "unsolved"]
+__all__ = ["Coverage", "coverage", "enough_numbers", "learnable", "reads", "uncombined", "unfollowed", "unsolved"]
 
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
@@ -28,6 +28,12 @@ _UNSOLVED = (
     f'{MOST_SOLVED:,} documents are not solved for (`mechanism.opens = "final"` shows no such numbers)'
 )
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
+
+
+_HIDDEN = (
+    "who is in `{}`, which hold several iterations on the party's own documents without noise between them "
+    '(`mechanism.period = 1` shows each, and `mechanism.opens = "final"` none)'
+)
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,17 @@ def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]
     """What no statistic sees of a mechanism whose announcements say more together (`needs_learner`)."""
     combine = any(name != _RAW for name in learners)
     return () if combine or not getattr(mechanism, "needs_learner", False) else (_TOGETHER,)
+
+
+def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
+    """What several iterations of a party made of its documents, and no statistic follows (`hides_iterations`)."""
+    seen, inner = tuple(seen), getattr(mechanism, "inner", mechanism)
+    found: list[str] = []
+    for place, one in enumerate(inner if isinstance(inner, tuple) else (inner,), start=1):
+        name = str(getattr(one, "hides_iterations", ""))
+        name = f"run{place}_{name}" if isinstance(inner, tuple) else name
+        found += [_HIDDEN.format(name)] if name in seen else []
+    return tuple(found)
 
 
 def unsolved(

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import Coverage, coverage, learnable, reads, uncombined, unsolved
+from ksdp.audit.coverage import Coverage, coverage, learnable, reads, uncombined, unfollowed, unsolved
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
@@ -107,7 +107,7 @@ class Plan:
         """Which announced arrays are read by which tested statistics."""
         learnt = () if RAW in self.learners else learnable(self.mechanism, expected_shapes(self), self.design.runs)
         sums = unsolved(self.mechanism, self.announced, self.seen, self.holdings.unknown, self.holdings.share)
-        more = uncombined(self.mechanism, self.learners) + sums
+        more = uncombined(self.mechanism, self.learners) + unfollowed(self.mechanism, self.seen) + sums
         return coverage(self.opened, self.seen, self.tested, learnt, more)
 
     @property

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import coverage, enough_numbers, reads, unsolved
+from ksdp.audit.coverage import coverage, enough_numbers, reads, unfollowed, unsolved
 from ksdp.audit.mechanisms.contract import Announced, Observables, opened, opens_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
@@ -148,6 +148,27 @@ def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
     left = {"numerators", "sums", "weights", "topics", "total", "total_weights"}
     assert set(left_out.coverage.unread) == left
     assert not left_out.coverage.may_clear
+
+
+@pytest.mark.parametrize(("name", "array"), [("fedpower", "uploads"), ("fedpower-utility", "sums")])
+def test_iterations_that_nobody_follows_clear_nobody(name: str, array: str) -> None:
+    """Whoever follows them tells documents apart that no column does (decision 31)."""
+
+    def said(
+        mechanism: dict, seen: tuple[str, ...] = ("V", "uploads", "sums", "run2_uploads", "run2_sums")
+    ) -> tuple:
+        return unfollowed(make_mechanism(mechanism.pop("name"), mechanism), seen)
+
+    (words,) = said({"name": name, "period": 4})
+    assert words.startswith(f"who is in `{array}`")
+    assert said({"name": name, "period": 1}) == ()
+    assert said({"name": name, "period": 4}, ("V",)) == (), "where the final output alone is seen"
+    assert said({"name": "fedpower-private", "period": 2, "iterations": 4}) == ()
+    (within,) = said({"name": "noisy", "mechanism": name, "parameters": {"period": 4}})
+    assert within == words
+    runs = [{"name": "pd-svd", "rank": 2}, {"name": name, "period": 4}]
+    (beside,) = said({"name": "together", "runs": runs})
+    assert f"`run2_{array}`" in beside
 
 
 class Watched(Observables):

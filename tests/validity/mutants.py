@@ -825,6 +825,22 @@ MUTANTS: list[Mutant] = [
         tests=ROUNDS,
     ),
     *_of(
+        "audit/coverage.py",
+        ('f"run{place}_{name}" if isinstance(inner, tuple) else name', "name"),
+        ("if name in seen else []", "if name else []"),
+        tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
+        "audit/mechanisms/privacy/fedpower.py",
+        ('"uploads" if self.period > 1 else ""', '""'),
+        tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
+        "audit/mechanisms/privacy/fedpower_utility.py",
+        ('"sums" if self.period > 1 else ""', '"sums"'),
+        tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
         "audit/statistics/solved_filters.py",
         ("gram += _KNOWN", "gram += 0.0"),
         ("(apart - terms.summed(found)) / noise", "apart / noise"),

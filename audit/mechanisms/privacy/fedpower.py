@@ -175,6 +175,11 @@ class FedPower(PeriodicPower):
         shown = set(SENT) <= set(self.announce or self.opened)
         return (ReleasesMatch(SENT),) if shown and self.period == 1 else ()
 
+    @property
+    def hides_iterations(self) -> str:
+        """What holds several iterations without noise between them, which no statistic follows."""
+        return "uploads" if self.period > 1 else ""
+
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, Equations]:

@@ -91,6 +91,11 @@ class UtilityFedPower(SummedPower):
         """One device's noise, whoever's it is."""
         return self.noise / len(sizes)
 
+    @property
+    def hides_iterations(self) -> str:
+        """What holds several iterations without noise between them, which no statistic follows."""
+        return "sums" if self.period > 1 else ""
+
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
         rows = sum((yield Sizes(matrix.shape[0])))

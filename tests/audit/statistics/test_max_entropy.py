@@ -122,7 +122,9 @@ def rows_of(name: str) -> sp.csr_array:
     if name == "patients":
         table = load_breast_cancer().data
         return sp.csr_array((table - table.mean(axis=0)) / table.std(axis=0))
-    return sp.csr_array(np.random.default_rng(0).poisson(0.6, (500, 40)).astype(np.float64))
+    texts = np.random.default_rng(0).poisson(0.6, (500, 41)).astype(np.float64)
+    texts[:, 7] = 0.0  # a column without entries
+    return sp.csr_array(texts)
 
 
 CASES = [
