@@ -28,7 +28,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.reproducing.arm_tables import distances, largest, strongest
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics import solved_filters, solved_parts
+from ksdp.audit.statistics import equations, solved_filters, solved_parts
 from ksdp.audit.verdicts.ks import ks_table
 
 __all__ = ["run", "sizes"]
@@ -135,12 +135,20 @@ SIZES: tuple[tuple[str, Callable[[], Corpus], Mapping[str, Any], float, int], ..
 
 
 def sizes() -> None:
-    """Print one line a setting: chance, and the largest default column, without the solution and with it."""
-    print(f"{'rows of different sizes':40} {'party':>5}  {'chance':>12}  {'by steps':>12}  {'solved':>12}")
+    """Print one line a setting: chance, and the largest default column by steps, solved, and as audits have it."""
+    heads = "".join(f"  {head:>12}" for head in ("chance", "by steps", "solved", "most even"))
+    print(f"{'rows of different sizes':40} {'party':>5}{heads}")
     for said, corpus, mechanism, size, with_runs in SIZES:
         plan, found = _plan(corpus(), mechanism, size, with_runs, 60), []
-        for most in (0, solved_parts.MOST_SOLVED):
-            with mock.patch.object(solved_filters, "few_enough", most.__ge__):
+        for most, even in (
+            (0, 0),
+            (solved_parts.MOST_SOLVED, 0),
+            (solved_parts.MOST_SOLVED, equations.MOST_NOISY),
+        ):
+            with (
+                mock.patch.object(solved_filters, "few_enough", most.__ge__),
+                mock.patch.object(equations, "MOST_NOISY", even),
+            ):
                 bits, distance = distances(plan)
                 found.append(largest(distance))
         print(f"{said:40} {size:5.0%}  {'  '.join(_said(d) for d in (_chance(bits), *found))}", flush=True)

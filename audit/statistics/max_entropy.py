@@ -37,6 +37,7 @@ SETTLED = 1e-3
 """Of what Newton's step would take from the function, a log likelihood, below which it is not taken."""
 _SHORTEST = 2.0**-20
 _RAISED = 1e-10
+"""Part of each entry of the diagonal: numbers that are hardly known have entries of 1e10."""
 _ROUNDING = 2.0**-50
 """Of what is left of a document's terms beside those of others; times the documents."""
 
@@ -141,7 +142,7 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
         likely = expit(usual + q @ found)
         slope = q.T @ (likely - shares) - seen + ridge @ found
         bend = dsyrk(1.0, np.sqrt(likely * (1.0 - likely))[:, None] * q, beta=1.0, c=ridge, trans=1)
-        bend[np.diag_indices_from(bend)] += _RAISED * bend.diagonal().max(initial=0.0)
+        bend[np.diag_indices_from(bend)] *= 1.0 + _RAISED
         step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(bend), slope)
         gained, length = -float(slope @ step), 1.0
         if not gained > SETTLED:

@@ -1044,6 +1044,7 @@ MUTANTS: list[Mutant] = [
         ("beta=1.0, c=ridge", "beta=0.0, c=ridge"),
         ("usual, found = logit(shares)", "usual, found = 0.0 * logit(shares)"),
         ("length /= 2.0", "break"),
+        ("*= 1.0 + _RAISED", "+= 1e-10 * bend.diagonal().max()"),
         ("not gained > SETTLED", "True"),
         tests=(MAX_ENTROPY, SOLVED),
     ),

@@ -171,3 +171,14 @@ def test_of_few_documents_noise_hides_less() -> None:
             distances[most] += ks_table(found[None].astype(np.float32), held[None]).distance[0] / 3
     assert distances[0] < 0.7
     assert distances[equations.MOST_NOISY] > 0.8
+
+
+def test_small_rows_are_told_beside_large_ones_and_much_noise() -> None:
+    """Newton's steps are not held up by numbers that are hardly known: rows of sizes from e^-4 to e^4."""
+    rng = np.random.default_rng(6)
+    terms = rng.normal(size=(60, 90)) * np.exp(2.0 * rng.normal(size=(60, 1)))
+    held, shares = np.isin(np.arange(60), rng.choice(60, 30, replace=False)), np.full(60, 0.5)
+    sums = held @ terms + 1e-4 * rng.normal(size=90)
+    numbers, usual = span_of(terms, 1e-8).direction(sums - shares @ terms, shares)
+    odds = terms @ numbers + usual
+    assert odds[held].min() > odds[~held].max()
