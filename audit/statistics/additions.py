@@ -18,9 +18,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.blas import ssymv
 from scipy.linalg.lapack import dpotri
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.one_thread import one_thread
 
 __all__ = ["Additions", "at_even_steps"]
 
@@ -80,7 +80,7 @@ class Additions:
 
         A product with it reads half of what two triangular solutions would, and no number waits for another.
         """
-        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        with one_thread():
             return self._inverted()
 
     def _inverted(self) -> NDArray[np.float32]:
@@ -108,7 +108,7 @@ class Additions:
         Sums over the documents of w_r^2 (x - a^T A)^2, A the mean above the basis and a = (1, w), are multiplied
         out: x is read where it has entries, and what does not depend on x is a quadratic form in A.
         """
-        with threadpool_limits(1):
+        with one_thread():
             known = np.vstack([self.mean, self.basis])
             parts = np.column_stack([np.ones(len(self.weights)), self.weights])
             squares = np.square(self.weights)

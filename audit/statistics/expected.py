@@ -20,8 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
-from threadpoolctl import threadpool_limits
 
+from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.contract import Pool
 
@@ -109,7 +109,7 @@ def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     if not 0 < rank < min(features, size):
         return None
     mean = total / size if centred else np.zeros(features)
-    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+    with one_thread():
         values, rows = _leading(parts, mean * np.sqrt(size), min(rank + BEYOND, features - 1))
     trace = sum(weight * float(held.multiply(held).sum()) for weight, held in parts) - size * float(mean @ mean)
     rest = max(trace - float(values.sum()), 0.0) / max(features - len(values), 1)

@@ -15,12 +15,12 @@ from typing import cast
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Pool
@@ -103,7 +103,7 @@ def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     topics = np.asarray(found.get("T", np.empty(0)), dtype=np.float64)
     if topics.shape != (rank, drawn.shape[1]):
         return None
-    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+    with one_thread():
         weights = coefficients_under(topics, rows @ topics.T)
     additions = Additions(rows, weights, topics, np.zeros(topics.shape[1]))
     return ExpectedTopics(additions, at_even_steps(pool.drawn, MOST_EACH_RUN))

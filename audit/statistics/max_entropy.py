@@ -21,9 +21,9 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.blas import dsyrk
 from scipy.special import expit, logit
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.one_by_one import between
 
@@ -66,7 +66,7 @@ def direction_of(made: Additive, apart: Floats, shares: Floats, noise: Floats) -
     noise : the variance of each number, shape (entries,); numbers without end are left out
     """
     units = 1.0 / np.sqrt(noise)
-    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+    with one_thread():
         numbers, usual = span_of(made.written() * units, 1.0).direction(apart * units, shares)
     return Direction(numbers * units, usual)
 

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.linalg
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additions import MOST_ENTRIES, ROWS_PER_ENTRY
 from ksdp.audit.statistics.max_entropy import few_to_write, span_of
 from ksdp.audit.statistics.solved_parts import few_enough
@@ -47,7 +47,7 @@ class MomentFilter:
 
     def form(self, moments: Floats) -> _Form:
         """F for a run's sum, and what to take from what it says of each document."""
-        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        with one_thread():
             return self.solve(moments)
 
 
@@ -70,7 +70,7 @@ def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float
     least = max(LEAST * spread, float(np.finfo(np.float64).tiny))
     added = max(shrink * spread if noise is None else noise**2 / max(n * varied, 1e-3), least)
     variance = added * max(n * varied, 1e-3)
-    with threadpool_limits(1):
+    with one_thread():
         if noise is not None and few_to_write(n, len(upper[0])):
             return MomentFilter(_by_entropy(rows, upper, share, variance))
         if few_enough(n):

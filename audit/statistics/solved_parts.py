@@ -19,9 +19,9 @@ from typing import Any, cast
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
@@ -80,7 +80,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         """What single precision loses of the run's numbers."""
         return _SINGLE * float(np.square(plain.summed(likely) * factors).mean())
 
-    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+    with one_thread():
         gram, squares = products_of_terms(made, units)
         right = made.along(apart * np.square(factors))
         sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares

@@ -26,9 +26,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.lanes import csr_times_panel, lined, panel_of
+from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.filter_steps import approached, by_steps
 from ksdp.audit.statistics.products import rows_times
@@ -206,7 +206,7 @@ def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0, work: 
     work : int, optional
         What the number of steps goes by; the terms' own by default.
     """
-    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+    with one_thread():
         exactly = solved_filter(terms, apart, np.broadcast_to(np.asarray(noise, np.float64), apart.shape))
         if exactly is not None:
             return exactly

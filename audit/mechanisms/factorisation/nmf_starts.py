@@ -21,7 +21,6 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
@@ -37,6 +36,7 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     observed_objective,
     weighted_nmf_iter,
 )
+from ksdp.audit.one_thread import one_thread
 
 __all__ = [
     "STARTS",
@@ -106,7 +106,7 @@ def random_topics(features: int, rank: int, seed: int) -> Matrix:
 def _truncated_svd(matrix: sp.csr_array, rank: int) -> tuple[Matrix, Matrix, Matrix]:
     """Return U (n x rank), s (descending), V^T (rank x d), the same on every call."""
     smaller = min(matrix.shape)
-    with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+    with one_thread():
         if rank >= smaller - 1:
             U, s, VT = scipy.linalg.svd(matrix.toarray(), full_matrices=False)
         else:
