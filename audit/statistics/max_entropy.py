@@ -63,7 +63,7 @@ def direction_of(made: Additive, apart: Floats, shares: Floats, noise: Floats) -
     ----------
     apart : the sums less what is expected of them, shape (entries,)
     shares : p, between 0 and 1, shape (n,)
-    noise : the variance of each number, shape (entries,); numbers without end are left out
+    noise : the variance of each number, shape (entries,)
     """
     units = 1.0 / np.sqrt(noise)
     with one_thread():

@@ -103,7 +103,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         if not few_to_write(len(gram), made.entries):
             return Solved(found)
         now = max(now, _ROUNDING**2 * float(sizes.max()))
-        noise = np.divide(now, np.square(factors), out=np.full(made.entries, np.inf), where=factors > 0.0)
+        noise = now / np.square(np.where(factors > 0.0, factors, 1.0))  # who adds nothing to a number adds none
         return Solved(found, direction_of(made, apart, shares, noise))
 
 

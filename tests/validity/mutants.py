@@ -1022,8 +1022,7 @@ MUTANTS: list[Mutant] = [
         ("2.0 * parts * shares.sum() > parts.sum()", "parts > 0.5"),
         ("left < _LEFT * sizes[adds].min(initial=np.inf)", "True"),
         ("left < _LEFT * sizes[adds].min(initial=np.inf)", "False"),
-        ("np.full(made.entries, np.inf)", "np.full(made.entries, 1.0)"),
-        ("np.divide(now, np.square(factors)", "np.divide(1e6 * now, np.square(factors)"),
+        ("noise = now / np", "noise = 1e14 * now / np"),
         tests=(SOLVED, MAX_ENTROPY),
     ),
     *_of(
