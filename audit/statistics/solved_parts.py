@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
@@ -37,6 +37,8 @@ _RAISED = 8
 _AGAIN = 4
 _LESS = 0.1
 """Of what was thought to be lost, below which parts are solved for once more."""
+_SAME = 1e-9
+"""Part of their terms in which copies differ at most."""
 _LEFT = 0.1
 """Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 _SINGLE = 2.0**-48
@@ -96,7 +98,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
             before, now = now, lost(np.clip(shares + found, 0.0, 1.0))
             if not now < _LESS * before:
                 break
-        told = _everybody(shares + found, shares)
+        told = _everybody(shares + found, shares, _copies(gram, np.where(adds, lengths, 0.0)))
         left = np.square((apart - made.summed(told - shares)) * factors).sum()
         if left < _LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
             return Solved(found)
@@ -107,12 +109,24 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         return Solved(found, direction_of(made, apart, shares, noise))
 
 
-def _everybody(parts: Floats, shares: Floats) -> Floats:
-    """1 or 0, in or out, of each document.
+def _everybody(parts: Floats, shares: Floats, first: Ints) -> Floats:
+    """1 or 0, in or out, of each document; of copies, of which `first` is one, their part that is in.
 
     Sums of 0 tell parts up to a factor: about as many as are expected are in.
     """
-    return np.where(2.0 * parts * shares.sum() > parts.sum(), 1.0, 0.0)
+    if not parts.sum() > 0.0:
+        return np.zeros(len(parts))
+    several = np.bincount(first, minlength=len(parts))
+    inside = np.rint(np.bincount(first, parts * (shares.sum() / parts.sum()), len(parts)))
+    return np.asarray((np.clip(inside, 0, several) / np.maximum(several, 1))[first])
+
+
+def _copies(gram: Floats, lengths: Floats) -> Ints:
+    """For each document the first that adds the same, itself or one before it; `gram` of terms of length 1."""
+    same = gram > 1.0 - _SAME
+    same &= np.abs(lengths - lengths[:, None]) <= _SAME * np.minimum(lengths, lengths[:, None])
+    np.fill_diagonal(same, True)
+    return np.asarray(same.argmax(axis=1))
 
 
 def few_enough(documents: int) -> bool:

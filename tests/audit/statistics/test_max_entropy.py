@@ -109,6 +109,18 @@ def test_who_is_told_by_linear_equations_is_not_looked_for_again() -> None:
     assert parts[held].min() > 2 * parts[~held].max()
 
 
+def test_copies_are_told_by_linear_equations_too() -> None:
+    """Two of them are in: each is said to be so by two thirds, and nobody is looked for again."""
+    rows, rng = np.random.default_rng(1).normal(size=(60, 90)), np.random.default_rng(2)
+    held, shares = np.isin(np.arange(60), rng.choice(60, 12, replace=False)), np.full(60, 0.2)
+    rows[[40, 50]], held[[3, 40, 50]] = rows[3], [True, False, True]
+    rows[[41, 51]], held[[4, 41, 51]] = 2.0 * rows[4], [True, False, True]
+    plain = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    found = solved_parts.solved_parts(plain, (held - shares) @ rows, shares)
+    assert found.direction is None
+    np.testing.assert_allclose((found.parts + shares)[[3, 40, 50]], 2.0 / 3.0, atol=0.01)
+
+
 def test_that_nobody_is_in_explains_no_sums_of_nothing() -> None:
     """Fewer equations than documents, of nothing: all parts 0 leaves nothing, too."""
     rows = np.random.default_rng(1).normal(size=(60, 2))
