@@ -298,7 +298,7 @@ def test_who_knows_the_noise_sees_more() -> None:
     """The same runs with noise: how far those in are above those out, on average."""
     matrix, rng = rows(60), np.random.default_rng(4)
     held = np.isin(np.arange(60), rng.choice(60, 30, replace=False))
-    noisy = Noisy("pd-nmf", 1.0, {"rank": 2, "tolerance": 0.0}, scale=10.0)
+    noisy = Noisy("pd-nmf", 1.0, {"rank": 2, "tolerance": 0.0}, scale=30.0)
     database = Database((sp.csr_array(matrix[held]),))
     gaps = []
     for mechanism in (noisy, noisy.inner):
