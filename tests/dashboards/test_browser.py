@@ -27,6 +27,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
+from ksdp.audit.screening.attempts import attempt_of, question_of
 from ksdp.audit.screening.clearance import Clearance
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
@@ -34,7 +35,8 @@ from ksdp.dashboards.reviews.actions import Actions
 from ksdp.dashboards.security import origins_of
 from ksdp.dashboards.words import plural
 from ksdp.storage.audits.continuations import claimed, write_progress
-from ksdp.storage.findings import read_verdicts
+from ksdp.storage.audits.ledger import record_attempt
+from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.reviews.decisions import read_log
 from ksdp.storage.screening.clearances import read_clearance
 from ksdp.storage.store import Store
@@ -205,6 +207,10 @@ def test_from_a_finished_audit_to_a_clearance(own_store: Store, visit: Visit, tm
         page.get_by_role("link", name="Log").click()
         page.get_by_role("link", name="Check the chain").click()
         expect(page.get_by_role("status")).to_contain_text(f"The chain holds: {left + 1} entries")
+    spec, summary = read_spec(own_store.audit("svd-09")), read_summary(own_store.audit("svd-09"))
+    question = question_of(spec, summary.corpus, summary.documents)
+    at, runs = "2026-11-10T02:30:07+00:00", summary.runs
+    record_attempt(own_store, attempt_of(spec, "svd-09", at, runs, 1, question=question, given=spec))
     made = signed(own_store, tmp_path)
     allowed = set(Clearance.entries([first, *verdicts.index[verdicts == "clear"]], None))
     assert set(made.documents) == allowed
