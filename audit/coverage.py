@@ -10,9 +10,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scipy.optimize import minimize_scalar
-from scipy.stats import norm
-
 from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
@@ -28,8 +25,6 @@ _UNSOLVED = (
     f'{MOST_SOLVED:,} documents are not solved for (`mechanism.opens = "final"` shows no such numbers)'
 )
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
-
-
 _HIDDEN = (
     "who is in `{}`, which hold several iterations on the party's own documents without noise between them "
     '(`mechanism.period = 1` shows each, and `mechanism.opens = "final"` none)'
@@ -133,6 +128,8 @@ def enough_numbers(share: float) -> float:
     >>> [round(enough_numbers(share), 3) for share in (0.03, 0.1, 0.5)]
     [0.116, 0.256, 0.5]
     """
+    from scipy.optimize import minimize_scalar  # slow to load, and asked of many documents alone
+    from scipy.stats import norm
 
     def numbers(at: float) -> float:
         whole, peak = (1.0 + at * at), at * float(norm.pdf(at))

@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
-from threadpoolctl import threadpool_limits
 
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
@@ -17,6 +16,7 @@ from ksdp.audit.design import Balanced, Design, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.shown import Shown, shown_by
+from ksdp.audit.one_thread import one_thread
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planned_runs import planned_runs
@@ -197,7 +197,7 @@ def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> 
     }
     if rank is not None and rank < min(len(own), corpus.features):
         matrix = take_rows(corpus.matrix, own)
-        with threadpool_limits(1):  # the order of additions, and so the last bits, depend on the threads
+        with one_thread():
             sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
         known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
     return known

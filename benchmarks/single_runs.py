@@ -68,9 +68,8 @@ def _matrix(corpus: str) -> sp.csr_array:
     if name in _SMALL:
         return canonical(sp.csr_array(_SMALL[name](int(number or 0))))
     if name != "mnist":
-        read, base = read_spec_file(
-            ROOT / f"examples/specs/{corpus}-{'recommend' if corpus == RATED else 'svd'}.toml"
-        )
+        task = "recommend" if corpus == RATED else "svd"
+        read, base = read_spec_file(ROOT / f"examples/specs/{corpus}-{task}.toml")
         return spec_corpus(read, base).matrix
     rng, count = np.random.default_rng(0), int(corpus.rpartition("-")[2]) if corpus[-1].isdigit() else 2000
     pictures = np.load(data_folder() / "mnist" / "mnist.npz")["train_images"].reshape(-1, 784) / 255.0

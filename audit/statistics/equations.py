@@ -113,7 +113,7 @@ def what_they_say(
     if known.alone:
         pool = cast(Pool, pool.derive("the victim's own", lambda: replace(pool, fixed=None, fixed_share=1.0)))
 
-    def compute() -> _ToldOfAll | Direction | tuple[Floats, float]:
+    def compute() -> _Told | Direction | tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
         fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
         left, may = None, None
@@ -138,22 +138,22 @@ def what_they_say(
             said[slice(None) if left is None else may] = fit.said
             if may is not None:
                 said[~may] = RULED_OUT
-            return _ToldOfAll(rows, said, fit)
-        noise = known.noise / max(pool.share * (1 - pool.share), 1e-3)
+            return _Told(rows, said, fit)
+        varied = max(pool.share * (1 - pool.share), 1e-3)
+        noise = known.noise / varied
         if left is not None and isinstance(made, TermNumbers):
             return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, rows.nnz)
         apart = sums - made.summed(shares)
         if known.shrink:
             noise = noise + known.shrink * made.variances
         if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, MOST_NOISY):
-            varied = max(pool.share * (1 - pool.share), 1e-3)
             least = with_least(made, np.broadcast_to(noise, made.entries))
             return direction_of(made, apart, shares, least * varied)
         found = filtered(made, apart, noise)
         return found, float(made.along(found).mean())
 
     found = observables.derive((name, pool), compute)
-    if isinstance(found, _ToldOfAll):
+    if isinstance(found, _Told):
         key = ("place among those who may be in", pool)
         places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
         said = np.where(_left_before(documents), found.said[places], RULED_OUT)
@@ -171,7 +171,7 @@ def what_they_say(
 
 
 @dataclass(frozen=True, eq=False)
-class _ToldOfAll:
+class _Told:
     """What is said of all that may be in, one after the other."""
 
     rows: sp.csr_array

@@ -14,7 +14,7 @@ from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, added_variance, own_mechanism, what_they_say
-from ksdp.audit.statistics.solved_filters import LOST
+from ksdp.audit.statistics.solved_parts import LOST
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["Added", "Adds", "NoisySums", "ReleasesMatch", "moment_numbers", "nothing_added"]

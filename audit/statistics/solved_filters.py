@@ -17,20 +17,18 @@ import scipy.linalg
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.rated_terms import RatedTerms
-from ksdp.audit.statistics.solved_parts import few_enough, products_of_terms
+from ksdp.audit.statistics.solved_parts import LOST, few_enough, products_of_terms
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units
 
-__all__ = ["LOST", "hides_little", "lost", "solved_filter", "with_least"]
+__all__ = ["hides_little", "lost", "solved_filter", "with_least"]
 
-LOST = 2.0**-48
-"""Squared: what single precision loses of a number."""
 LEAST, LEAST_OF_RATINGS = 2.0**-46, 2.0**-36
 """Of what documents add, squared, that is noise in any case: terms are worked out from topics in single precision,
 and a user's coefficients from few entries of these."""
 LITTLE = 1e-2
 """Of the mean variance of what documents add: noise below it hides little, and steps are not enough."""
-MOST_WRITTEN = 2**24
+MOST_TERMS = 2**24
 """Terms that are written out, at most: 128 MB."""
 _KNOWN = 1e4
 """How well it is known how many documents are in: a number that each adds one to, over its variance."""
@@ -101,7 +99,7 @@ def _products(terms: Additive, noise: Floats) -> Floats | None:
         return _of_ratings(terms, noise)
     if isinstance(terms, TermNumbers):
         return _of_numbers(terms, noise)
-    if terms.rows.shape[0] * len(noise) > MOST_WRITTEN:
+    if terms.rows.shape[0] * len(noise) > MOST_TERMS:
         return None
     written = terms.written()
     written /= np.sqrt(noise)

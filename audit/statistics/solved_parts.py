@@ -26,7 +26,7 @@ from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_wr
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_SOLVED", "Solved", "few_enough", "products_of_terms", "solved_parts"]
+__all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "products_of_terms", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
@@ -41,7 +41,7 @@ _SAME = 1e-9
 """Part of their terms in which copies differ at most."""
 _LEFT = 0.1
 """Part of what the least document adds, squared, that whoever was in may leave of the sums."""
-_SINGLE = 2.0**-48
+LOST = 2.0**-48
 """Squared: what single precision loses of a number."""
 _SPARSE = 0.05
 """Part of the entries that are there, below which products of documents are those of sparse rows."""
@@ -80,7 +80,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
 
     def lost(likely: Floats) -> float:
         """What single precision loses of the run's numbers."""
-        return _SINGLE * float(np.square(plain.summed(likely) * factors).mean())
+        return LOST * float(np.square(plain.summed(likely) * factors).mean())
 
     with one_thread():
         gram, squares = products_of_terms(made, units)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.pem.added import noise_variance
 from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock, contribution
@@ -17,7 +18,9 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import law
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
 from ksdp.audit.statistics import equations
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.max_entropy import direction_of
+from ksdp.audit.statistics.term_numbers import TermNumbers
 
 from .who_is_in import check_it_tells_who_is_in
 
@@ -129,6 +132,16 @@ def test_coins_of_sampling_are_noise_as_well() -> None:
     assert told.noise.mean() < 0.9 * expected.mean()
 
 
+def one_run(kind: type[PemMechanism], share: float) -> tuple[Floats, TermNumbers, Equations]:
+    """What is said of all records, what they add, and what a run of 19 of them says, half of whom take part."""
+    mechanism, matrix = made(kind, 200.0, sampling=0.5), records()
+    seen = Observables(mechanism.run(Database((matrix[:19],)), np.random.default_rng(0)))
+    (statistic,) = mechanism.statistics
+    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, share, mechanism=mechanism)))
+    adds, told = mechanism.as_equations(seen, Pool(matrix, share))
+    return found, adds(matrix), told
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_the_filter_of_terms_noise_and_coins(
     kind: type[PemMechanism], monkeypatch: pytest.MonkeyPatch
@@ -136,12 +149,8 @@ def test_it_is_the_filter_of_terms_noise_and_coins(
     """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
     monkeypatch.setattr(equations, "MOST_NOISY", 0)
     share = 0.8
-    mechanism, matrix = made(kind, 200.0, sampling=0.5), records()
-    seen = Observables(mechanism.run(Database((matrix[:19],)), np.random.default_rng(0)))
-    (statistic,) = mechanism.statistics
-    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, share, mechanism=mechanism)))
-    adds, told = mechanism.as_equations(seen, Pool(matrix, share))
-    terms = adds(matrix).written()
+    found, made_of, told = one_run(kind, share)
+    terms = made_of.written()
     apart = told.sums - share * terms.sum(axis=0)
     coins = share * (terms**2).sum(axis=0)  # var of coin / 0.5, for those who are in
     centred = terms - terms.mean(axis=0)
@@ -155,12 +164,7 @@ def test_it_is_the_filter_of_terms_noise_and_coins(
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_few_records_noise_and_coins_are_the_noise_of_the_most_even_draw(kind: type[PemMechanism]) -> None:
     share = 0.8
-    mechanism, matrix = made(kind, 200.0, sampling=0.5), records()
-    seen = Observables(mechanism.run(Database((matrix[:19],)), np.random.default_rng(0)))
-    (statistic,) = mechanism.statistics
-    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, share, mechanism=mechanism)))
-    adds, told = mechanism.as_equations(seen, Pool(matrix, share))
-    terms = adds(matrix)
+    found, terms, told = one_run(kind, share)
     noise, shares = told.noise + share * (1 - share) * told.shrink * terms.variances, np.full(len(found), share)
     wanted = direction_of(terms, told.sums - terms.summed(shares), shares, noise).of(terms)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
