@@ -25,6 +25,7 @@ __all__ = ["STRONGEST", "BlockValues", "measure", "run_observables", "sample"]
 STRONGEST = "strongest"
 """Name of the one column of a stage that measures one statistic of each document."""
 
+_FEW = 2048
 # Shift of a planted control: D = 2 Phi(shift / 2) - 1 = 0.9.
 _PLANTED_SHIFT = 3.289707253902945
 
@@ -171,13 +172,19 @@ class _Part:
         self._held = mine & ~np.asarray(everywhere)[:, None]
 
     def of(self, run: int) -> Iterator[tuple[Any, Documents, Sequence[Statistic]]]:
-        """Who is measured in a run, with their places: those whose block this is, and those that it held."""
+        """Who is measured in a run, with their places: those whose block this is, and those that it held.
+
+        Few documents are looked at together: to look at all is quicker than to begin twice.
+        """
+        held = np.zeros(0, np.int64) if self._held is None else np.flatnonzero(self._held[:, run])
+        if len(held) and 0 < len(self._whole) <= _FEW:
+            together = np.concatenate([self._everywhere, held])
+            yield self._among_all(together), self._documents.at(together), self._statistics
+            return
         if len(self._whole):
             yield self._among_all(self._everywhere), self._whole, self._statistics
-        if self._held is not None:
-            held = np.flatnonzero(self._held[:, run])
-            if len(held):
-                yield self._among_all(held), self._documents.at(held), self._statistics
+        if len(held):
+            yield self._among_all(held), self._documents.at(held), self._statistics
 
     def _among_all(self, places: Any) -> Any:
         return places if self._places is None else self._places[places]

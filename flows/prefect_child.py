@@ -11,11 +11,16 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
+
+from ksdp.storage.prefect_home import copy_template, database_of, keep_template, template_of
 
 __all__ = ["serve_on"]
 
 _GRACE_SECONDS = 1.0
 _POLL_SECONDS = 0.25
+_ELSEWHERE = {"PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL"}
+"""Where one of these is set, the database is none of ours."""
 
 
 def _leave_with(parent: int) -> None:
@@ -25,9 +30,30 @@ def _leave_with(parent: int) -> None:
     os._exit(1)
 
 
+def _make_database(home: Path) -> None:
+    """Where there is none yet, from the template, or by all migrations: it is then the template of the next."""
+    import prefect
+
+    database, template = database_of(home), template_of(prefect.__version__)
+    if database.exists() or _ELSEWHERE & set(os.environ) or copy_template(database, template):
+        return
+    import asyncio
+
+    from prefect.server.database import provide_database_interface
+
+    async def migrate() -> None:
+        interface = provide_database_interface()
+        await interface.create_db()
+        await (await interface.engine()).dispose()  # all is written when its template is taken
+
+    asyncio.run(migrate())
+    keep_template(database, template)
+
+
 def serve_on(descriptor: int, parent: int) -> None:
     """Serve on a socket that listens already, as long as the parent lives."""
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    _make_database(Path(os.environ["PREFECT_HOME"]))
     import uvicorn
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings

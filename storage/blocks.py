@@ -8,8 +8,9 @@ statistic (`numpy.frombuffer(cell, "<f4")`): on two cores, typed list columns co
 Inclusion bits lie beside them (`numpy.unpackbits(cell, bitorder="little")`). Where a part of the values is
 measured (`ksdp.audit.kept_runs`), bits `_kept` say which, and a cell holds these alone: cells differ in length.
 
-Observables are typed lists. Of an array with many zeros the list holds the other entries alone, in order, and bits
-`_nonzero.<name>` say where they stand.
+Observables are typed lists. Of an array with many zeros a binary cell a run holds the other entries alone, in
+order, as values do (`ksdp.type.<name>` in the footer), and bits `_nonzero.<name>` say where they stand. Earlier
+versions kept these as a typed list, compressed: six times the time for a sixteenth of the bytes; it is read still.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ksdp.audit.canaries import CANARY
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.sampling import BlockValues, Stored
+from ksdp.storage.cells import NONZERO, bytes_of, cells, of_cells, some_cells, with_zeros, without_zeros
 from ksdp.storage.places import Place, source_of
 from ksdp.storage.store import write_whole
 
@@ -48,8 +50,9 @@ ROW_GROUP = 1024
 """Documents in a row group of values: what one test reads at a time."""
 
 _SPARSE = 0.2
+_MOST_OF_A_GROUP = 2**30
+"""Bytes of an array's observables in a row group."""
 _KEPT = "_kept"
-_NONZERO = "_nonzero."
 _OPTIONS: dict[str, Any] = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
 
 
@@ -129,53 +132,29 @@ class ObservablesWriter:
         """Write the file: column `run`, and one fixed-size list a named array (row-major)."""
         columns: dict[str, Any] = {"run": pa.array(range(self._block.start, self._block.stop), pa.int64())}
         metadata = _footer(self._block, self._key)
-        packed = []
         for name, first in self._runs[0].items():
             flat = np.concatenate([stored[name].ravel() for stored in self._runs])
-            element = pa.field("element", pa.from_numpy_dtype(flat.dtype), nullable=False)
             metadata[f"ksdp.shape.{name}"] = ",".join(map(str, first.shape))
-            # Without its zeros an array is smaller than any codec makes it with them, and quicker to read. Dense
-            # floats lose a sixth of their size for twice the time.
+            # Without its zeros an array is smaller than any codec makes it with them, and quicker to read.
             if flat.dtype.kind == "f" and first.ndim and (first == 0).mean() > _SPARSE:
-                columns |= _without_zeros(name, flat.reshape(len(self._runs), *first.shape), element)
-                packed += [f"{name}.list.element", _NONZERO + name]
+                little = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
+                columns |= without_zeros(name, little.reshape(len(self._runs), *first.shape))
+                metadata[f"ksdp.type.{name}"] = little.dtype.str
             else:
+                element = pa.field("element", pa.from_numpy_dtype(flat.dtype), nullable=False)
                 columns[name] = pa.FixedSizeListArray.from_arrays(
                     pa.array(flat), type=pa.list_(element, first.size)
                 )
         table = pa.table(columns).replace_schema_metadata(metadata)
-        lists = [
-            name if name == "run" or name.startswith(_NONZERO) else f"{name}.list.element" for name in columns
-        ]
-        codec: Any = {name: "zstd" if name in packed else "none" for name in lists}
-        level = {"compression_level": dict.fromkeys(packed, 1)} if packed else {}
+        # Bits of rows that have their zeros in the same places compress; floats hardly do.
+        codec: Any = {name: "zstd" for name in columns if name.startswith(NONZERO)} or "none"
+        # A thousand cells are a page at least, which holds 2 GiB at most.
+        largest = max(stored.nbytes for stored in self._runs[0].values())
+        rows = max(min(_MOST_OF_A_GROUP // max(largest, 1), len(self._runs)), 1)
         write_whole(
             folder / block_name(self._block),
-            lambda part: pq.write_table(table, part, compression=codec, **level, **_OPTIONS),
+            lambda part: pq.write_table(table, part, row_group_size=rows, compression=codec, **_OPTIONS),
         )
-
-
-def _without_zeros(name: str, arrays: NDArray[Any], element: pa.Field) -> dict[str, pa.Array]:
-    """The entries of each run that are not zero, by their bits (-0.0 is none), and packed bits that say which.
-
-    Bits are packed along the last axis: the rows of an array mostly have their zeros in the same places, and
-    whole bytes that are the same compress.
-    """
-    there = np.ascontiguousarray(arrays).view(f"u{arrays.itemsize}") != 0
-    ends = np.concatenate(([0], np.cumsum(there.reshape(len(arrays), -1).sum(axis=1)))).astype(np.int32)
-    return {
-        name: pa.ListArray.from_arrays(ends, pa.array(arrays[there]), type=pa.list_(element)),
-        _NONZERO + name: _cells(np.packbits(there, axis=-1, bitorder="little").reshape(len(arrays), -1)),
-    }
-
-
-def _with_zeros(flat: NDArray[Any], packed: NDArray[np.uint8], shape: Sequence[int]) -> NDArray[Any]:
-    """What `_without_zeros` took apart, one row a run."""
-    bits = packed.reshape(len(packed), *shape[:-1], -1)
-    there = np.unpackbits(bits, axis=-1, count=shape[-1], bitorder="little").astype(np.bool_)
-    whole = np.zeros(there.shape, flat.dtype)
-    whole[there] = flat
-    return whole
 
 
 def read_observables(folder: Place, block: Block, key: str) -> Iterator[Stored]:
@@ -185,42 +164,32 @@ def read_observables(folder: Place, block: Block, key: str) -> Iterator[Stored]:
         metadata = table.schema.metadata
         arrays = {}
         for name in table.column_names:
-            if name == "run" or name.startswith(_NONZERO):
+            if name == "run" or name.startswith(NONZERO):
                 continue
             shape = [int(n) for n in metadata[f"ksdp.shape.{name}".encode()].decode().split(",") if n]
-            flat = table.column(name).combine_chunks().flatten().to_numpy()
-            if _NONZERO + name in table.column_names:
-                flat = _with_zeros(flat, _bytes_of(table[_NONZERO + name]), shape)
+            column = table.column(name)
+            if f"ksdp.type.{name}".encode() in metadata:
+                flat = of_cells(column, metadata[f"ksdp.type.{name}".encode()].decode())
+            else:  # also without its zeros, by an earlier version
+                flat = column.combine_chunks().flatten().to_numpy()
+            if NONZERO + name in table.column_names:
+                flat = with_zeros(flat, bytes_of(table[NONZERO + name]), shape)
             arrays[name] = flat.reshape(len(block), *shape)
     for at in range(len(block)):
         yield {name: array[at] for name, array in arrays.items()}
 
 
-def _cells(rows: NDArray[Any]) -> pa.Array:
-    rows = np.ascontiguousarray(rows)
-    width = rows.shape[1] * rows.itemsize
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
-
-
-def _some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
-    """Cells of the values that are kept."""
-    offsets = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum(kept.sum(axis=1) * rows.itemsize, out=offsets[1:])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows[kept]))]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(rows), buffers)
-
-
 def write_values(folder: Place, measured: BlockValues, key: str, precision: str) -> None:
     """Write the values of a block."""
     kept = measured.kept
-    columns = {"inclusion": _cells(np.packbits(measured.inclusion, axis=1, bitorder="little"))}
+    columns = {"inclusion": cells(np.packbits(measured.inclusion, axis=1, bitorder="little"))}
     if kept is not None:
-        columns[_KEPT] = _cells(np.packbits(kept, axis=1, bitorder="little"))
+        columns[_KEPT] = cells(np.packbits(kept, axis=1, bitorder="little"))
     little = np.dtype(precision).newbyteorder("<")
     arrays = dict(measured.values) if measured.canary is None else {**measured.values, CANARY: measured.canary}
     for name, values in arrays.items():
         values = values.astype(little, copy=False)
-        columns[name] = _cells(values) if kept is None else _some_cells(values, kept)
+        columns[name] = cells(values) if kept is None else some_cells(values, kept)
     metadata = _footer(measured.block, key) | {"ksdp.precision": precision}
     table = pa.table(columns).replace_schema_metadata(metadata)
     write_whole(
@@ -268,30 +237,17 @@ def _asked(file: Any, names: Sequence[str]) -> list[str]:
     return ["inclusion", *([_KEPT] if _KEPT in file.schema_arrow.names else []), *names]
 
 
-def _bytes_of(column: Any, dtype: Any = np.uint8) -> NDArray[Any]:
-    """Fixed-size binary cells as rows of numbers."""
-    column = column.combine_chunks()
-    width = column.type.byte_width // np.dtype(dtype).itemsize
-    flat = np.frombuffer(column.buffers()[1], dtype=dtype, count=(len(column) + column.offset) * width)
-    return flat.reshape(-1, width)[column.offset :]
-
-
 def _unpacked(table: pa.Table, block: Block, precision: str) -> StoredCells:
     def bits(name: str) -> NDArray[np.bool_]:
-        packed = _bytes_of(table[name])
+        packed = bytes_of(table[name])
         return np.unpackbits(packed, axis=1, count=len(block), bitorder="little").astype(np.bool_)
-
-    def some(column: Any, dtype: Any) -> NDArray[Any]:
-        _, offsets, data = column.combine_chunks().buffers()
-        ends = np.frombuffer(offsets, np.int32, count=column.length() + 1)
-        return np.frombuffer(data, dtype, count=(ends[-1] - ends[0]) // np.dtype(dtype).itemsize, offset=ends[0])
 
     little = np.dtype(precision).newbyteorder("<")
     names = [name for name in table.column_names if name not in ("inclusion", _KEPT)]
     if _KEPT not in table.column_names:
-        return StoredCells(bits("inclusion"), None, [_bytes_of(table[name], little) for name in names])
+        return StoredCells(bits("inclusion"), None, [bytes_of(table[name], little) for name in names])
     inclusion, kept = bits("inclusion"), bits(_KEPT)
-    values = [some(table[name], little) for name in names]
+    values = [of_cells(table[name], little) for name in names]
     if any(len(one) != kept.sum() for one in values):
         raise DamagedBlock(f"block {block_name(block)} does not hold the values that it says it keeps.")
     return StoredCells(inclusion, kept, values)

@@ -90,6 +90,9 @@ class Observables(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays  # `Mapping` tries and catches, and this is asked hundreds of times a run
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
 

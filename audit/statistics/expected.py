@@ -35,6 +35,7 @@ DENSE = 2048
 """Columns up to which second moments are written out."""
 BEYOND = 64
 """Directions beyond V_0 whose eigenvalues are told apart; the others have their mean."""
+_COLUMNS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +65,23 @@ class Expected:
             The run's V. Its signs and rotations within its space mean nothing.
         """
         basis = self.basis
-        turned = np.linalg.pinv(found @ basis.T, rcond=1e-8) @ found
-        apart = turned - (turned @ basis.T) @ basis
+        common = found @ basis.T
+        turn = np.linalg.pinv(common, rcond=1e-8)
+        within = turn @ common
         beyond, turned_beyond, weights = self._beyond
-        along = (apart.astype(np.float32) @ turned_beyond) * weights
-        return np.asarray((self.values[: len(basis), None] - self.rest) * apart - along @ beyond)
+        apart, along = np.empty(basis.shape), np.zeros((len(basis), len(beyond)), np.float32)
+        # Some columns at a time: they stay in the first caches, and products so small are not copied before.
+        parts = [slice(start, start + _COLUMNS) for start in range(0, basis.shape[1], _COLUMNS)]
+        for part in parts:
+            here = turn @ found[:, part]
+            here -= within @ basis[:, part]
+            apart[:, part] = here
+            along += here.astype(np.float32) @ turned_beyond[part]
+        along *= weights
+        larger = self.values[: len(basis), None] - self.rest
+        for part in parts:
+            apart[:, part] = larger * apart[:, part] - along @ beyond[:, part]
+        return apart
 
     @cached_property
     def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:

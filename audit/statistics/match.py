@@ -39,7 +39,7 @@ class BasisMatch:
     """
 
     name: str = "basis-match"
-    version: int = 4
+    version: int = 5
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
     of_expected: ClassVar[bool] = True

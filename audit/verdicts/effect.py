@@ -158,15 +158,16 @@ def tpr_at_fpr(
     rank, fpr_high = _allowed(len(free), fpr, share / 2)
     if rank == 0:
         return None
+    held, free = np.sort(held), np.sort(free)
     attacks = []
-    for sign in (1.0, -1.0):
-        threshold = float(np.partition(sign * free, len(free) - rank)[len(free) - rank])
-        hits = int((sign * held > threshold).sum())
+    for above in (True, False):
+        threshold = float(free[len(free) - rank] if above else free[rank - 1])
+        hits, alarms = (_beyond(arm, threshold, above) for arm in (held, free))
         attacks.append(
             TprAtFpr(
-                threshold=sign * threshold,
-                above=sign > 0,
-                fpr=float((sign * free > threshold).mean()),
+                threshold=threshold,
+                above=above,
+                fpr=alarms / len(free),
                 fpr_high=fpr_high,
                 tpr=hits / len(held),
                 tpr_low=float(_lower(np.array(hits), len(held), share / 4)),
@@ -174,6 +175,13 @@ def tpr_at_fpr(
             )
         )
     return max(attacks, key=lambda attack: attack.tpr_low)
+
+
+def _beyond(arm: Floats, threshold: float, above: bool) -> int:
+    """How many of a sorted arm lie strictly above a threshold, or below it."""
+    if above:
+        return len(arm) - int(np.searchsorted(arm, threshold, side="right"))
+    return int(np.searchsorted(arm, threshold, side="left"))
 
 
 def share_interval(hits: int, trials: int, level: float) -> tuple[float, float]:

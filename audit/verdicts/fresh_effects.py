@@ -110,9 +110,9 @@ def measure_effect(
         bits = np.arange(len(values)) < len(held)
         table = ks_table(values[None, :], bits[None, :])
     low, high = distance_band(table.distance, table.n_with, table.n_without, level)
-    hits, alarms = attack.hits(held), attack.hits(free)
-    tpr, tpr_low, tpr_high = _share(hits, level / 2)
-    fpr, fpr_low, fpr_high = _share(alarms, level / 2)
+    hits, alarms = (int(np.count_nonzero(attack.hits(arm))) for arm in (held, free))
+    tpr, tpr_low, tpr_high = hits / len(held), *share_interval(hits, len(held), level / 2)
+    fpr, fpr_low, fpr_high = alarms / len(free), *share_interval(alarms, len(free), level / 2)
     rare, rarer = (tpr_at_fpr(held, free, rate, 1 - level) for rate in (0.01, 0.001))
     return Effect(
         row=row,
@@ -126,15 +126,10 @@ def measure_effect(
         band_low=float(low[0]),
         band_high=float(high[0]),
         log10_p=float(table.log10_p[0]),
-        log10_p_above=attack_above_log10_p(int(hits.sum()), len(held), int(alarms.sum()), len(free), margin),
+        log10_p_above=attack_above_log10_p(hits, len(held), alarms, len(free), margin),
         epsilon_low=epsilon_lower_bound(held, free, 1 - level),
         tpr_at_fpr_01=rare.tpr if rare else None,
         tpr_at_fpr_01_low=rare.tpr_low if rare else None,
         tpr_at_fpr_001=rarer.tpr if rarer else None,
         tpr_at_fpr_001_low=rarer.tpr_low if rarer else None,
     )
-
-
-def _share(hits: NDArray[np.bool_], level: float) -> tuple[float, float, float]:
-    """A share and its Clopper-Pearson interval."""
-    return float(hits.mean()), *share_interval(int(hits.sum()), len(hits), level)

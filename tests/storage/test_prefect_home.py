@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from ksdp.storage.prefect_home import open_log, server_password
+from ksdp.storage.prefect_home import copy_template, keep_template, open_log, server_password, template_of
 
 
 @pytest.mark.parametrize("left", ["", "ksdp:", "ksdp:short", "\n"])
@@ -27,3 +29,79 @@ def test_the_log_is_for_its_owner_alone(tmp_path: Path) -> None:
         output.write(b"two\n")
     assert path.read_bytes() == b"one\ntwo\n"
     assert path.stat().st_mode & 0o077 == 0
+
+
+def made_at(path: Path, *more: str) -> None:
+    """A database as migrations leave it, in Prefect's journal mode; then `more`."""
+    statements = (
+        "CREATE TABLE alembic_version (v)",
+        "INSERT INTO alembic_version VALUES ('a3')",
+        "CREATE TABLE log (id)",
+    )
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        for statement in (*statements, *more):
+            database.execute(statement)
+        database.commit()
+
+
+@pytest.fixture
+def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One that was kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made_at(tmp_path / "made.db")
+    keep_template(tmp_path / "made.db", template_of("3.1"))
+    return template_of("3.1")
+
+
+def test_a_new_home_starts_from_the_database_that_was_made_first(tmp_path: Path, template: Path) -> None:
+    assert template.parent.stat().st_mode & 0o077 == template.stat().st_mode & 0o077 == 0
+    assert copy_template(tmp_path / "new.db", template)
+    with contextlib.closing(sqlite3.connect(tmp_path / "new.db")) as copied:
+        assert copied.execute("SELECT v FROM alembic_version").fetchall() == [("a3",)]
+        assert copied.execute("SELECT count(*) FROM log").fetchone() == (0,)
+    assert sorted(file.name for file in template.parent.iterdir()) == [template.name]  # no log beside it
+    assert not copy_template(tmp_path / "other.db", template_of("3.2"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("INSERT INTO log VALUES (1)",),  # something has happened in it
+        ("DELETE FROM alembic_version",),  # migrations did not come to their end
+        ("DROP TABLE log",),
+    ],
+)
+def test_what_is_not_new_is_no_template(tmp_path: Path, more: tuple[str, ...]) -> None:
+    made_at(tmp_path / "made.db", *more)
+    keep_template(tmp_path / "made.db", tmp_path / "cache" / "kept.db")
+    assert not (tmp_path / "cache" / "kept.db").exists()
+    (tmp_path / "made.db").chmod(0o600)
+    assert not copy_template(tmp_path / "new.db", tmp_path / "made.db")
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0 and no more", b"something else"])
+def test_a_damaged_template_is_not_used(tmp_path: Path, template: Path, content: bytes) -> None:
+    template.write_bytes(content)
+    assert not copy_template(tmp_path / "new.db", template)
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_template_that_others_may_write_is_not_used(tmp_path: Path, template: Path) -> None:
+    template.chmod(0o620)
+    assert not copy_template(tmp_path / "new.db", template)
+    template.chmod(0o600)
+    template.parent.chmod(0o777)
+    assert not copy_template(tmp_path / "new.db", template)
+    template.parent.chmod(0o700)
+    link = template.parent / "link.db"
+    link.symlink_to(template)
+    assert not copy_template(tmp_path / "new.db", link)
+    assert copy_template(tmp_path / "new.db", template)
+
+
+def test_no_room_for_a_template_is_no_fault(tmp_path: Path) -> None:
+    made_at(tmp_path / "made.db")
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    keep_template(tmp_path / "made.db", tmp_path / "cache" / "ksdp" / "kept.db")
+    assert (tmp_path / "cache").is_file()

@@ -53,6 +53,24 @@ def test_a_little_of_a_document_moves_the_vectors_as_it_says(centred: bool, held
     np.testing.assert_allclose(picture.sums(turned), picture.sums(moved), atol=1e-9)
 
 
+@pytest.mark.parametrize("columns", [7, 20, 2048])
+@pytest.mark.parametrize("empty", [False, True])
+def test_sums_are_those_of_the_whole_formula(columns: int, empty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some columns after others, and where a run's V has a row of zeros."""
+    monkeypatch.setattr(module, "_COLUMNS", columns)
+    monkeypatch.setattr(module, "BEYOND", 5)
+    picture = expected(Pool(sp.csr_array(rows()), 0.3), RANK, False)
+    found = leading(rows(90, seed=3).T @ rows(90, seed=3))
+    found[1] *= not empty
+    v, u = picture.rows[:RANK], picture.rows[RANK:]
+    turned = np.linalg.pinv(found @ v.T) @ found
+    apart = turned - turned @ v.T @ v
+    wanted = (picture.values[:RANK, None] - picture.rest) * apart - apart @ u.T * (
+        picture.values[RANK:] - picture.rest
+    ) @ u
+    np.testing.assert_allclose(picture.sums(found), wanted, atol=1e-5 * np.abs(wanted).max())
+
+
 @pytest.mark.parametrize("step", [1, 5])
 @pytest.mark.parametrize("centred", [False, True])
 def test_filtered_sums_are_those_by_the_inverse_covariance(
