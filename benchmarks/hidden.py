@@ -40,7 +40,7 @@ from ksdp.audit.mechanisms.contract import Database, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import make_identity
 

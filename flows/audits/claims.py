@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
 from ksdp.audit.mechanisms.guarantee import as_it_runs
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.flows.progress import advance, current

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.learning.enough import documents_enough
@@ -22,7 +23,6 @@ from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.audits.early_look import early_look
-from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 

@@ -12,6 +12,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import documents_of, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
 from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.screening.attempts import asked_of
 from ksdp.audit.screening.clearance_list import screen_statement
 from ksdp.audit.screening.rounds import check_screenable
 from ksdp.audit.screening.screen_summary import ScreenSummary
@@ -19,7 +20,7 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
-from ksdp.flows.prepare import asked_of, spec_corpus
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds, screen_id
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
