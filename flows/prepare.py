@@ -12,7 +12,7 @@ from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.screening.attempts import asked_of, attempt_of
+from ksdp.audit.screening.attempts import attempt_of, question_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.progress import current
@@ -134,7 +134,7 @@ def prepare_stored(
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
-    asked = asked or GivenSpec(spec, asked_of(spec, corpus))
+    asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else find_attempt(opened, after)
     question = asked.question if before is None else before.question

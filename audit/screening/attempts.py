@@ -108,8 +108,7 @@ def question_of(spec: Spec, corpus: str, units: int) -> str:
 
 def asked_of(spec: Spec, corpus: Corpus) -> str:
     """`question_of` what a spec asks of a whole corpus."""
-    units = unit_count(corpus, spec.design.unit)
-    return question_of(spec, corpus.hash, units)
+    return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
 
 
 def attempt_of(
