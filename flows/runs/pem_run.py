@@ -107,13 +107,7 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Callable[[], datetime]
         ClientJob(f"client {name}", part)
         for name, part in zip(records.clients, records.parts(), strict=True)
     ]  # fmt: skip
-    result = run_pem(
-        prepared.algorithm, jobs, spec.planned(),
-        servers=spec.run.servers, processes=spec.run.processes, patience=spec.run.patience,
-        simulated_seed=spec.run.seed if spec.run.sampler == "fast" else None,
-        field_bits=spec.run.field_bits, least_clients=spec.run.least_clients, rows=prepared.rows,
-        timeout=spec.run.timeout,
-    )  # fmt: skip
+    result = run_pem(prepared.algorithm, jobs, spec.planned(), spec.run, rows=prepared.rows)
     content = _about(prepared, result) | {
         "started": began.isoformat(timespec="seconds"),
         "finished": clock().isoformat(timespec="seconds"),
