@@ -264,15 +264,14 @@ def report(
     """Render the report of a finished audit again."""
     from ksdp.dashboards.audits.report import render_report
     from ksdp.storage.audits.names import find_audit
-    from ksdp.storage.store import Store, write_whole
+    from ksdp.storage.findings import write_report
+    from ksdp.storage.store import Store, write_text
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)
     page = render_report(opened, audit)
-    target = html or opened.audit(audit) / "report.html"
-
-    def write(part: Path) -> None:
-        part.write_text(page, encoding="utf-8")
-
-    write_whole(target, write)
-    typer.echo(str(target))
+    if html is None:
+        html = write_report(opened.audit(audit), page)
+    else:
+        write_text(html, page)
+    typer.echo(str(html))
