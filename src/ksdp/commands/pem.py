@@ -65,7 +65,7 @@ def pem(
     if check:
         if me is None or key is None:
             raise InputError("`--check` goes with `--me`.")
-        asked = PemQuestion(spec, me, key, signing_key, data, live, client, clients, functions, Path.cwd(), out)
+        asked = PemQuestion(spec, me, key, signing_key, out, data, live, client, clients, functions, Path.cwd())
         _check(asked, listen, wait, as_json=as_json)
         return
     own = load_functions(functions, Path.cwd()) if functions else None
