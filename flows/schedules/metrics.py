@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ksdp.audit.errors import StoreError
-from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.schedules.notices import utc_now
 from ksdp.storage.schedules.history import ScheduledRun, due, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import Schedule, read_schedules
 from ksdp.storage.store import Store
 
-__all__ = ["ScheduleMetrics", "metrics_server"]
+__all__ = ["ScheduleMetrics"]
 
 
 class ScheduleMetrics(Collector):
@@ -91,16 +89,3 @@ class ScheduleMetrics(Collector):
             "paused": float(schedule.paused),
             "notices_waiting": len(waiting_notices(self._store, schedule.name)),
         }
-
-
-@contextlib.contextmanager
-def metrics_server(store: Store, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve metrics at `/metrics`; the port, which is chosen where it is 0.
-
-    Raises
-    ------
-    InputError
-        If the port cannot be had.
-    """
-    with serve_metrics(ScheduleMetrics(store), port, host) as chosen:
-        yield chosen

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ksdp.audit.errors import StoreError
-from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell, tell_void
+from ksdp.commands.options import (
+    KEYS,
+    AuditArgument,
+    JsonOption,
+    StoreOption,
+    tell,
+    tell_void,
+)
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -202,7 +209,7 @@ def _rate(rate: float | None, low: float | None) -> str:
 
 
 def replay(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    audit: AuditArgument,
     document: Annotated[str, typer.Argument(help="Id of a document.")],
     statistic: Annotated[str, typer.Argument(help="Name of a statistic that the audit tested.")],
     store: StoreOption = Path("ksdp-store"),
@@ -255,7 +262,7 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
 
 
 def report(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    audit: AuditArgument,
     html: Annotated[
         Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
     ] = None,

@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEYS",
+    "AuditArgument",
     "ClearanceOption",
     "DaskOption",
     "DaysOption",
     "InsecureDaskOption",
     "JsonOption",
     "KeyOption",
+    "MetricsHostOption",
+    "MetricsPortOption",
     "SaltedOption",
+    "SpecArgument",
     "StoreOption",
     "WhoOption",
     "WorkersOption",
@@ -41,6 +45,10 @@ __all__ = [
 _BEGAN = time.monotonic()
 """When the command did: what a person waited for is more than the last stage."""
 
+SpecArgument = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
+AuditArgument = Annotated[
+    str, typer.Argument(help="Id of a finished audit (`ksdp list`), the id's beginning, or `latest`.")
+]
 StoreOption = Annotated[
     Path,
     typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed."),
@@ -60,6 +68,10 @@ ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the si
 KeyOption = Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")]
 WhoOption = Annotated[str, typer.Option("--who", help="Who decides; stands in the record and in the clearance.")]
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
+MetricsPortOption = Annotated[
+    int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
+]
+MetricsHostOption = Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")]
 SaltedOption = Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")]
 
 KEYS = (

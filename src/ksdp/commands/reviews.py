@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ksdp.commands.options import (
+    AuditArgument,
     ClearanceOption,
     DaskOption,
     DaysOption,
@@ -17,6 +18,7 @@ from ksdp.commands.options import (
     JsonOption,
     KeyOption,
     SaltedOption,
+    SpecArgument,
     StoreOption,
     WhoOption,
     WorkersOption,
@@ -29,8 +31,6 @@ from ksdp.commands.options import (
 from ksdp.commands.review_log import entry_line, entry_row
 
 __all__ = ["approve", "clear", "decide", "more"]
-
-AuditArgument = Annotated[str, typer.Argument(help="Id of a finished audit (`ksdp list`).")]
 
 
 def decide(
@@ -205,7 +205,7 @@ def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
 
 
 def approve(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    spec: SpecArgument,
     clearance: ClearanceOption,
     key: KeyOption,
     who: WhoOption,

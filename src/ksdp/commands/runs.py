@@ -8,7 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ksdp.commands.options import JsonOption, StoreOption, signing_key
+from ksdp.commands.options import (
+    JsonOption,
+    MetricsHostOption,
+    MetricsPortOption,
+    StoreOption,
+    signing_key,
+)
 
 __all__ = ["budget", "party", "run"]
 
@@ -50,10 +56,8 @@ def party(
     store: Annotated[
         Path | None, typer.Option("--store", envvar="KSDP_STORE", help="Keep what the run was, for `ksdp review`.")
     ] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
-    ] = None,
-    metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")] = "127.0.0.1",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     as_json: JsonOption = False,
 ) -> None:
     """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.

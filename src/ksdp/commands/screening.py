@@ -16,6 +16,7 @@ from ksdp.commands.options import (
     JsonOption,
     KeyOption,
     SaltedOption,
+    SpecArgument,
     StoreOption,
     WhoOption,
     WorkersOption,
@@ -44,7 +45,7 @@ def keys(
 
 
 def screen(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    spec: SpecArgument,
     clearance: ClearanceOption,
     key: KeyOption,
     who: WhoOption,
