@@ -12,8 +12,8 @@ from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.learning.enough import documents_enough
-from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
+from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import DecisionSpec, Spec
