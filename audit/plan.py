@@ -137,7 +137,7 @@ class Plan:
 
     @property
     def counted(self) -> int:
-        """Documents that the corrections count: the whole pool where ids are named (see `Counted`)."""
+        """Documents that the corrections count: the whole pool where ids are named (see `LookScope`)."""
         named = isinstance(self.spec.design.documents, tuple)
         return len(self.design.pool if named and isinstance(self.design, Shared | Literal) else self.audited)
 

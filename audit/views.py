@@ -156,7 +156,7 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec, among: int | None
     rule : DecisionSpec
         Of all views: the whole level.
     among : int, optional
-        Documents that the correction counts, as in each view (`interim_verdicts.Counted`); those given by default.
+        Documents that the correction counts, as in each view (`LookScope.documents`); those given by default.
 
     Examples
     --------

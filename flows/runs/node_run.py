@@ -30,7 +30,7 @@ from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.mesh_run import Note, run_over_mesh
 from ksdp.protocols.network.places import OtherRunError
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
 from ksdp.protocols.runs.restart import seconds_to_restart
@@ -137,7 +137,7 @@ class NotedRun:
 
 def run_node(
     node: Node,
-    rounds: Rounds[Outcome],
+    rounds: Rounds[RunOutcome],
     *,
     header: Mapping[str, Any],
     about: Mapping[str, Any],
@@ -179,7 +179,7 @@ def run_node(
         grounds = "collects" if node.name == run.server else "uncleared" if header.get("uncleared") else "cleared"
         mesh = _mesh(node, noted.note, about=lambda: about_of(run, grounds, node.clock()).to_bytes())
 
-        async def play() -> Outcome:
+        async def play() -> RunOutcome:
             begun = begin_again(rounds, node.kept) if node.kept else Begun()
             if begun.number:
                 noted.note(what="taken up", round=begun.number)
@@ -243,7 +243,7 @@ def _largest(run: Run) -> int:
     return largest_message(terms, sum_entries(terms.mechanism, terms.features))
 
 
-def _about(run: Run, name: str, outcome: Outcome) -> dict[str, Any]:
+def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
     mechanism, terms = run.terms.mechanism, run.terms
     return {
         "me": name,
