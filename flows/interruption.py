@@ -1,4 +1,4 @@
-"""Stop at Ctrl-C, for certain and soon: what is done is in the store, and the same command resumes."""
+"""Stop at Ctrl-C, always and soon: what is done is in the store, and the same command resumes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def keep_blocks_at(store: Store, url: str) -> None:
     Raises
     ------
     InputError
-        If they are at another URL, or nothing here knows such a one.
+        If they are at another URL already, or no library here opens URLs of that kind.
     Unreachable
         If nothing can be written there.
     """

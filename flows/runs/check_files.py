@@ -14,7 +14,7 @@ from ksdp.flows.runs.check_words import Finding, Meant, mend
 from ksdp.protocols.channel.keys import Participant
 from ksdp.storage.runs.results import require_no_result
 
-__all__ = ["Here", "NodeQuestion", "check_key", "check_out", "check_purse", "one_line", "unreadable"]
+__all__ = ["NodeQuestion", "OwnCheck", "check_key", "check_out", "check_purse", "one_line", "unreadable"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class NodeQuestion:
 
 
 @dataclass(frozen=True, eq=False)
-class Here:
-    """What was found, and what the rest of the check needs."""
+class OwnCheck:
+    """What a node found by itself, and what the check of its peers needs."""
 
     findings: tuple[Finding, ...]
     run: Meant | None
@@ -40,10 +40,12 @@ class Here:
     grounds: str
 
 
-def unreadable(question: NodeQuestion, error: KsdpError) -> Here:
+def unreadable(question: NodeQuestion, error: KsdpError) -> OwnCheck:
     """All that can be said where the protocol file is refused."""
     what = mend("file", protocol=question.protocol)
-    return Here((Finding(question.me, "protocol", one_line(str(error)), "file", what),), None, None, "not said")
+    return OwnCheck(
+        (Finding(question.me, "protocol", one_line(str(error)), "file", what),), None, None, "not said"
+    )
 
 
 def check_key(

@@ -11,7 +11,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import ClearanceError, KsdpError
 from ksdp.flows.runs.budget import open_purse
-from ksdp.flows.runs.check_files import Here, NodeQuestion, check_key, check_out, check_purse, one_line, unreadable
+from ksdp.flows.runs.check_files import (
+    NodeQuestion,
+    OwnCheck,
+    check_key,
+    check_out,
+    check_purse,
+    one_line,
+    unreadable,
+)
 from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, mend
 from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
@@ -37,14 +45,14 @@ class Question(NodeQuestion):
     budget: Path | None = None
 
 
-def check_here(question: Question, now: datetime) -> Here:
+def check_here(question: Question, now: datetime) -> OwnCheck:
     """Look at everything that needs no network; a fault ends no more than it must."""
     me, findings = question.me, []
     try:
         if is_pem(read_toml(question.protocol, "the protocol file")):
             fault = f"{question.protocol.name} is of a run of PEM"
             what = mend("pem", protocol=question.protocol, me=me, key=question.key)
-            return Here((Finding(me, "protocol", fault, "pem", what),), None, None, "not said")
+            return OwnCheck((Finding(me, "protocol", fault, "pem", what),), None, None, "not said")
         run = read_run(question.protocol)
     except KsdpError as error:
         return unreadable(question, error)
@@ -54,7 +62,7 @@ def check_here(question: Question, now: datetime) -> Here:
     if question.me != run.server and question.me in {node.name for node in run.who}:
         grounds = _documents(question, run, identity, now, findings)
     findings += check_out(question)
-    return Here(tuple(findings), run, identity, grounds)
+    return OwnCheck(tuple(findings), run, identity, grounds)
 
 
 def _documents(

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.runs.budget import Purse, open_purse, purse_files
-from ksdp.flows.runs.check_files import Here, NodeQuestion, check_key, check_out, check_purse, one_line, unreadable
+from ksdp.flows.runs.check_files import (
+    NodeQuestion,
+    OwnCheck,
+    check_key,
+    check_out,
+    check_purse,
+    one_line,
+    unreadable,
+)
 from ksdp.flows.runs.check_words import Finding, mend
 from ksdp.flows.runs.pem_functions import load_functions
 from ksdp.flows.runs.pem_records import HeldRecords, hold_records
@@ -31,7 +39,7 @@ class PemQuestion(NodeQuestion):
     """In which these are."""
 
 
-def check_pem_here(question: PemQuestion, now: datetime) -> Here:
+def check_pem_here(question: PemQuestion, now: datetime) -> OwnCheck:
     """Look at everything that needs no network; a fault ends no more than it must."""
     me, findings = question.me, list[Finding]()
     try:
@@ -45,7 +53,7 @@ def check_pem_here(question: PemQuestion, now: datetime) -> Here:
         findings += _functions(question, hosts)
         findings += _records(question, hosts, now)
     findings += check_out(question)
-    return Here(tuple(findings), hosts, identity, "not said")
+    return OwnCheck(tuple(findings), hosts, identity, "not said")
 
 
 def _functions(question: PemQuestion, hosts: PemHosts) -> list[Finding]:

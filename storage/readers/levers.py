@@ -37,7 +37,7 @@ def read_levers(
     Raises
     ------
     SpecError
-        A lever needs names or counts that there are not, or leaves nothing.
+        A lever needs names or counts that are not given, or leaves no column.
     CorpusError
         A file is refused.
     """
