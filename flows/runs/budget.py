@@ -6,9 +6,8 @@ holds the same documents. Data that has nothing in common is kept in ledgers of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_togeth
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec import Section, validated
 from ksdp.audit.whole_numbers import Whole
+from ksdp.flows.clock import Clock
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
 from ksdp.flows.runs.prices import PartyRunPrices, Priced
 from ksdp.flows.runs.terms import Run
@@ -90,7 +90,7 @@ class Purse:
     difference of two runs, one without a document, is none that it has simulated."""
     own: int
     """Documents that enter."""
-    clock: Callable[[], datetime]
+    clock: Clock
     name: str
     """Of this run in the ledger."""
 
@@ -175,7 +175,7 @@ def open_purse(
     own: int,
     ledger: Path,
     budget: Path | None,
-    clock: Callable[[], datetime],
+    clock: Clock,
     name: str = "",
 ) -> Purse:
     """The purse of one run, within the budget as the ledger stands.

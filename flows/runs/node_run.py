@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Set
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.runs.check_words import about_of
 from ksdp.flows.runs.terms import Run
 from ksdp.flows.runs.watch import Watch
@@ -36,17 +36,11 @@ from ksdp.protocols.runs.programs import sum_entries
 from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
-__all__ = ["Clock", "Node", "NotedRun", "claimed", "guarantee_words", "run_node", "utc_now"]
+__all__ = ["Node", "NotedRun", "claimed", "guarantee_words", "run_node"]
 
-Clock = Callable[[], datetime]
 _Played = TypeVar("_Played")
 _NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
 """Kinds of messages that say nothing of anybody's documents, but that they are cleared."""
-
-
-def utc_now() -> datetime:
-    """The time, with a time zone."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, eq=False)

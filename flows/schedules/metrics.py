@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ksdp.audit.errors import StoreError
-from ksdp.flows.schedules.notices import utc_now
+from ksdp.flows.clock import Clock, utc_now
 from ksdp.storage.schedules.history import ScheduledRun, due, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import Schedule, read_schedules
@@ -28,7 +27,7 @@ class ScheduleMetrics(Collector):
         The time now, with a time zone.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, store: Store, clock: Clock = utc_now) -> None:
         self._store, self._clock = store, clock
 
     def collect(self) -> Iterable[Metric]:

@@ -30,11 +30,12 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
+from ksdp.flows.clock import utc_now
 from ksdp.flows.interruption import die_with_parent
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.schedules.artifacts import publish_run
 from ksdp.flows.schedules.changes import DueAudit, due_audit
-from ksdp.flows.schedules.notices import notify, utc_now
+from ksdp.flows.schedules.notices import notify
 from ksdp.storage.schedules.changes import (
     Drift,
     measure_drift,

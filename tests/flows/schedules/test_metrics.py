@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import InputError
+from ksdp.flows.clock import utc_now
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.schedules.metrics import ScheduleMetrics
-from ksdp.flows.schedules.notices import utc_now
 from ksdp.storage.schedules.history import ScheduledRun, append_run
 from ksdp.storage.schedules.schedule_files import check_schedule, write_schedule
 from ksdp.storage.store import Store
