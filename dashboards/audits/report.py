@@ -35,4 +35,5 @@ def render_report(store: Store, audit: str) -> str:
     StoreError
         If the audit is not there, not finished, or cannot be read.
     """
-    return standalone("report.html.j2", **parts_of(read_audit_model(store, audit)))
+    view = read_audit_model(store, audit)
+    return standalone("report.html.j2", **parts_of(view))
