@@ -12,10 +12,9 @@ import numpy as np
 from ksdp.audit.design import Design, Shared
 from ksdp.audit.document_parts import reads_one_document
 from ksdp.audit.interim_looks import Look, early_looks_pay, plan_looks
-from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.mechanisms.contract import Announced
 from ksdp.audit.plan import CONTROLS
-from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Statistic
