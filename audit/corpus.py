@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
 
-__all__ = ["Corpus", "canonical", "restrict", "twins"]
+__all__ = ["Corpus", "canonical", "restrict"]
 
 
 def canonical(matrix: sp.csr_array, *, keep_zeros: bool = False) -> sp.csr_array:
@@ -92,25 +91,6 @@ class Corpus:
             for text in () if column is None else column:
                 digest.update(str(text).encode("utf-8", "surrogatepass") + b"\0")
         return "sha256:" + digest.hexdigest()
-
-
-def twins(corpus: Corpus) -> int:
-    """Documents whose row is that of another one: a twin that stays hides the one that goes.
-
-    Examples
-    --------
-    >>> twins(Corpus(canonical(sp.csr_array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]])), np.array(["a", "b", "c"])))
-    2
-    """
-    matrix, seen = corpus.matrix, Counter[bytes]()
-    keys = []
-    for row in range(len(corpus)):
-        part = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        key = hashlib.blake2b(np.ascontiguousarray(matrix.indices[part]).tobytes(), digest_size=16)
-        key.update(np.ascontiguousarray(matrix.data[part]).tobytes())
-        keys.append(key.digest())
-    seen.update(keys)
-    return sum(count for count in seen.values() if count > 1)
 
 
 def restrict(corpus: Corpus, rows: NDArray[np.int64]) -> Corpus:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["arrays_of", "emptied", "take_columns", "take_rows"]
+__all__ = ["arrays_of", "emptied", "rows_of", "take_columns", "take_rows"]
 
 Ints = NDArray[Any]
 
@@ -50,6 +50,18 @@ def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
     found.indices = np.empty(int(starts[-1]), dtype=indices.dtype)
     found.data = np.empty(int(starts[-1]), dtype=data.dtype)
     _copy(indptr, indices, data, rows, starts, found.indices, found.data)
+    return found
+
+
+def rows_of(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
+    """`take_rows`, without a copy where the rows follow one another: a corpus on disk stays there."""
+    if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or (np.diff(rows) != 1).any():
+        return take_rows(matrix, rows)
+    first, last = int(matrix.indptr[rows[0]]), int(matrix.indptr[rows[-1] + 1])
+    found = sp.csr_array((len(rows), matrix.shape[1]), dtype=matrix.dtype)
+    # Set one by one: the constructor copies what is a small part of a large array.
+    found.indptr = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
+    found.indices, found.data = matrix.indices[first:last], matrix.data[first:last]
     return found
 
 

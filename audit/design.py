@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import SpecError
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import DesignSpec, PartiesSpec
+from ksdp.audit.spec import DesignSpec
 
 __all__ = [
     "Balanced",
@@ -37,7 +37,6 @@ __all__ = [
     "Shared",
     "as_rows",
     "make_design",
-    "split_parties",
 ]
 
 Rows = NDArray[np.int64]
@@ -218,17 +217,6 @@ class Literal:
 def as_rows(size: float | int, documents: int) -> int:
     """A party size in rows: a fraction of the corpus, or rows already."""
     return size if isinstance(size, int) else max(1, math.floor(size * documents))
-
-
-def split_parties(parties: PartiesSpec, documents: int, rng: np.random.Generator) -> tuple[Rows, Rows, Rows]:
-    """Draw the other parties' fixed rows: (victim's pool, honest rows, coalition rows)."""
-    honest = 0 if parties.honest is None else as_rows(parties.honest, documents)
-    coalition = 0 if parties.coalition is None else as_rows(parties.coalition, documents)
-    if honest + coalition >= documents:
-        raise SpecError(f"`parties` must leave documents to audit; they take {honest + coalition} of {documents}.")
-    order = rng.permutation(documents)
-    ends = np.sort(order[:honest]), np.sort(order[honest : honest + coalition])
-    return np.sort(order[honest + coalition :]), *ends
 
 
 def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targets: Rows | None = None) -> Design:

@@ -18,8 +18,8 @@ from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decid
 from ksdp.audit.verdicts.needed_distances import likely_distance
 
 __all__ = [
-    "Counted",
     "InterimVerdicts",
+    "LookScope",
     "after_certificate",
     "after_fresh",
     "after_look",
@@ -33,7 +33,7 @@ _Table = TypeVar("_Table", ArmTests, Decisions)
 
 
 @dataclass(frozen=True)
-class Counted:
+class LookScope:
     """What a look needs of the audit beyond its own tests.
 
     In the shared design every document can be tested in the same runs, whoever is audited, and in the literal one
@@ -65,7 +65,7 @@ class InterimVerdicts:
     """Whether each column alone would have said sensitive, shape (n_documents, n_columns)."""
     paper: NDArray[np.bool_]
     """Whether the paper's own statistics alone would have detected a leak."""
-    counted: Counted
+    counted: LookScope
     settled: NDArray[np.bool_]
     """Undecided for good: below the margin in all that was looked at, where something was looked at by nobody."""
 
@@ -87,7 +87,7 @@ def after_look(
     look: Look,
     rule: DecisionSpec,
     paper: Sequence[int],
-    counted: Counted | None = None,
+    counted: LookScope | None = None,
     may_clear: bool = True,
 ) -> InterimVerdicts:
     """Decide the documents that were open, and keep the verdicts of the others.
@@ -101,12 +101,12 @@ def after_look(
     number : int
         Of the look, from 0.
     paper : columns of the paper's own statistics
-    counted : Counted, optional
+    counted : LookScope, optional
         At the first look; the documents tested there, and no fresh runs, by default.
     may_clear : bool
         False where something that the run announces was looked at by nobody: then no document is clear.
     """
-    counted = before.counted if before is not None else counted or Counted(len(tests))
+    counted = before.counted if before is not None else counted or LookScope(len(tests))
     among = counted.documents
     decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
     decisions = replace(decisions, runs_to_decide=counted.reading.total(decisions.runs_to_decide))

@@ -45,6 +45,14 @@ class Levers:
                     "`corpus.levers.basis` must have orthonormal columns, one row a column that is left."
                 )
 
+    @property
+    def hashing(self) -> sp.csr_array:
+        """What adds the columns up by bucket, shape (n_columns, hashed); only where there are buckets."""
+        assert self.buckets is not None
+        assert self.hashed is not None
+        count = len(self.buckets)
+        return sp.csr_array((np.ones(count), (np.arange(count), self.buckets)), shape=(count, self.hashed))
+
 
 NONE = Levers()
 
@@ -67,7 +75,7 @@ def narrowed(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
     if levers.centre is not None and levers.scale is not None:
         matrix = canonical(sp.csr_array((matrix.toarray() - levers.centre) / levers.scale))
     if levers.buckets is not None:
-        matrix = canonical(sp.csr_array(matrix @ _hashing(levers)), keep_zeros=True)
+        matrix = canonical(sp.csr_array(matrix @ levers.hashing), keep_zeros=True)
     return matrix
 
 
@@ -97,12 +105,5 @@ def lift(levers: Levers, features: int) -> sp.csr_array:
     shape = (features, len(columns))
     found = sp.csr_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=shape)
     if levers.buckets is not None:
-        found = sp.csr_array(found @ _hashing(levers))
+        found = sp.csr_array(found @ levers.hashing)
     return found if levers.basis is None else sp.csr_array(found @ sp.csr_array(levers.basis))
-
-
-def _hashing(levers: Levers) -> sp.csr_array:
-    assert levers.buckets is not None
-    assert levers.hashed is not None
-    count = len(levers.buckets)
-    return sp.csr_array((np.ones(count), (np.arange(count), levers.buckets)), shape=(count, levers.hashed))

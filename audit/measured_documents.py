@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.csr_rows import take_rows
+from ksdp.audit.csr_rows import rows_of, take_rows
 from ksdp.audit.groups import Units
 from ksdp.audit.statistics.contract import Documents, Pool
 
@@ -27,23 +26,11 @@ def pool_of(plan: Plan) -> Pool:
     corpus, units, held = plan.corpus, plan.units, plan.holdings
     mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
     share = held.size / max(len(mine), 1)
-    own = corpus.matrix if len(mine) == len(units) else _rows_of(corpus.matrix, units.rows(mine))
+    own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
     if not len(others):
         return Pool(own, share, None, plan.mechanism)
-    fixed = _rows_of(corpus.matrix, units.rows(others))
+    fixed = rows_of(corpus.matrix, units.rows(others))
     return Pool(own, share, fixed, plan.mechanism, 0.5 if held.drawn else 1.0, bool(len(held.coalition)))
-
-
-def _rows_of(matrix: sp.csr_array, rows: Rows) -> sp.csr_array:
-    """The same, without a copy where they follow one another: a corpus on disk stays there."""
-    if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or (np.diff(rows) != 1).any():
-        return take_rows(matrix, rows)
-    first, last = int(matrix.indptr[rows[0]]), int(matrix.indptr[rows[-1] + 1])
-    found = sp.csr_array((len(rows), matrix.shape[1]), dtype=matrix.dtype)
-    # Set one by one: the constructor copies what is a small part of a large array.
-    found.indptr = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
-    found.indices, found.data = matrix.indices[first:last], matrix.data[first:last]
-    return found
 
 
 def measured_documents(
@@ -63,12 +50,12 @@ def measured_documents(
     pool : Pool, optional
         What databases are drawn from.
     """
-    matrix = units.matrix if len(targets) == len(units) else _rows_of(units.matrix, targets)
+    rows, starts = None, None
+    if units.order is not None:
+        members, starts = units.members(targets)
+        standing, _ = units.members(population)
+        all_rows = Documents(take_rows(corpus.matrix, standing), background)
+        rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows, pool=pool)
+    matrix = units.matrix if len(targets) == len(units) else rows_of(units.matrix, targets)
     everybody = Documents(take_rows(units.matrix, population), background)
-    if units.order is None:
-        return Documents(matrix, background, population=everybody, pool=pool)
-    members, starts = units.members(targets)
-    standing, _ = units.members(population)
-    all_rows = Documents(take_rows(corpus.matrix, standing), background)
-    rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows, pool=pool)
     return Documents(matrix, background, rows, starts, everybody, pool)

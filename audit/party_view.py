@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import as_rows, split_parties
+from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units, unit_count
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec import PartiesSpec, Spec
 
-__all__ = ["Holdings", "holdings_of", "parties_key", "size_base"]
+__all__ = ["Holdings", "holdings_of", "parties_key", "size_base", "split_parties"]
 
 Rows = NDArray[np.int64]
 
@@ -78,6 +78,17 @@ def holdings_of(spec: Spec, corpus: Corpus) -> Holdings:
     counted = len(units) if spec.parties.me is None else len(victim)
     size = as_rows(spec.design.party_size, counted)
     return Holdings(units, victim, honest, coalition, counted, size, spec.parties.others == "drawn")
+
+
+def split_parties(parties: PartiesSpec, documents: int, rng: np.random.Generator) -> tuple[Rows, Rows, Rows]:
+    """Draw the other parties' fixed rows: (victim's pool, honest rows, coalition rows)."""
+    honest = 0 if parties.honest is None else as_rows(parties.honest, documents)
+    coalition = 0 if parties.coalition is None else as_rows(parties.coalition, documents)
+    if honest + coalition >= documents:
+        raise SpecError(f"`parties` must leave documents to audit; they take {honest + coalition} of {documents}.")
+    order = rng.permutation(documents)
+    ends = np.sort(order[:honest]), np.sort(order[honest : honest + coalition])
+    return np.sort(order[honest + coalition :]), *ends
 
 
 def _named_party(me: str, holder: NDArray[np.str_]) -> tuple[Rows, Rows]:

@@ -5,9 +5,8 @@ Workers rebuild the same plan from the stored spec and corpus, so nothing but bl
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
@@ -23,7 +22,9 @@ from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.shown import kept_of
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
@@ -36,7 +37,7 @@ from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 from ksdp.audit.verdicts.raw_filter import RAW
 
-__all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan", "parameters_of"]
+__all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan"]
 
 LEARNED_VERSION = 1
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on
@@ -136,7 +137,7 @@ class Plan:
 
     @property
     def counted(self) -> int:
-        """Documents that the corrections count: the whole pool where ids are named (see `Counted`)."""
+        """Documents that the corrections count: the whole pool where ids are named (see `LookScope`)."""
         named = isinstance(self.spec.design.documents, tuple)
         return len(self.design.pool if named and isinstance(self.design, Shared | Literal) else self.audited)
 
@@ -274,19 +275,6 @@ class Plan:
             "precision": self.spec.store.precision,
             "format": 3,
         } | ({"kept": "all"} if keeps_early else {})
-
-
-def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
-    """Every parameter of a mechanism, defaults included, as JSON values."""
-    if not is_dataclass(mechanism):
-        return {}
-    given = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}
-    return dict(json.loads(json.dumps(given, default=_written)))
-
-
-def _written(value: Any) -> str:
-    """A parameter in a key: the same in every process, so never an address in memory."""
-    return f"{value.__module__}:{value.__qualname__}" if callable(value) else repr(value)
 
 
 @lru_cache(maxsize=4)

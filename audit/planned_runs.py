@@ -12,10 +12,9 @@ import numpy as np
 from ksdp.audit.design import Design, Shared
 from ksdp.audit.document_parts import reads_one_document
 from ksdp.audit.interim_looks import Look, early_looks_pay, plan_looks
-from ksdp.audit.kept_runs import best_every, more_runs
 from ksdp.audit.mechanisms.contract import Announced
 from ksdp.audit.plan import CONTROLS
-from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Statistic
@@ -65,10 +64,8 @@ def planned_runs(
         Exact ones that a run announces, for each document in it; 0 where they have noise.
     """
     block_runs = _block_runs(design, kept)
-    every = _every(spec, design, block_runs)
     early = early_looks_pay(spec, design, statistics, numbers)
-    if every > 1:
-        design = _with_more_runs(design, every, block_runs)
+    every, design = _partly_read(spec, design, block_runs)
     looks = plan_looks(spec, design.runs, block_runs * every, early)
     if _reads_all(statistics) or learners or spec.decision.joint:  # these read whole runs
         return PlannedRuns(design, block_runs, looks, EVERY_RUN)
@@ -85,12 +82,15 @@ def _block_runs(design: Design, kept: Sequence[Announced]) -> int:
     return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
 
 
-def _every(spec: Spec, design: Design, block_runs: int) -> int:
-    """Of how many blocks of runs one may keep a document's without arm: by the design alone, so that audits of the
-    same runs under other statistics have the same number of them."""
+def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Design]:
+    """Of how many blocks one may keep a document's without arm, and the design with the runs that this takes.
+
+    Both follow from the design alone, so that audits of the same runs under other statistics have the same number
+    of them: whole strata of blocks, and so many that the tests are as strong as if they read all runs.
+    """
     needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
     if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
-        return 1
+        return 1, design
     asked = spec.design.looks
     first = float(design.runs)
     if asked != "needed":  # early looks of large audits read all of their runs where these are few
@@ -99,7 +99,11 @@ def _every(spec: Spec, design: Design, block_runs: int) -> int:
     # With few blocks the draw is lumpy, and there is little to save: before a first look, or after it.
     while every > 1 and max(first, design.runs - first) < _FEWEST_STRATA * every * block_runs:
         every //= 2
-    return every
+    if every == 1:
+        return 1, design
+    whole = every * block_runs
+    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
+    return every, dataclasses.replace(design, runs=runs)
 
 
 def _reads_all(statistics: Sequence[Statistic]) -> bool:
@@ -109,11 +113,3 @@ def _reads_all(statistics: Sequence[Statistic]) -> bool:
     """
     by_place = any(statistic.family in _BY_PLACE for statistic in statistics)
     return by_place or not reads_one_document(statistics)
-
-
-def _with_more_runs(design: Design, every: int, block_runs: int) -> Design:
-    """Whole strata of blocks, and so many that the tests are as strong as if they read all runs."""
-    assert isinstance(design, Shared)
-    whole = every * block_runs
-    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
-    return dataclasses.replace(design, runs=runs)

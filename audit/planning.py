@@ -62,6 +62,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     sees, keeps = spec.statistics.sees, spec.store.observables
     shown = shown_by(mechanism, corpus.features, sees=sees, keeps=keeps)
     families, learners = requested_learners(spec.statistics)
+    if RAW in learners:
+        _check_raw(shown, keeps, design.runs)
     background = _background(holdings, corpus, rank, spec.seed)
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     brought = getattr(mechanism, "statistics", ())
@@ -70,8 +72,6 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         statistics = (*statistics, *(OverRows(statistic) for statistic in statistics))
     if set(learners) - {RAW} and rank is not None:
         statistics += coefficients(rank, shown.seen)
-    if RAW in learners:
-        _check_raw(shown, keeps, design.runs)
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if holdings.drawn:

@@ -34,7 +34,7 @@ class Purpose(IntEnum):
     MECHANISM = 5
     """What the mechanism draws; place: lane, run."""
     ADVERSARY = 6
-    """Which rows the coalition holds."""
+    """Which documents the adversary knows, where its coalition holds none."""
     SHUFFLE = 7
     """Runs dealt anew for the shuffled control, and permutations; place: lane, row."""
     CANARY = 8

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import Spec
 
 __all__ = ["names_own_code", "try_own_code"]
-
-Result = TypeVar("Result")
 
 
 def names_own_code(spec: Spec) -> bool:
@@ -34,25 +31,28 @@ def try_own_code(plan: Plan) -> None:
     """
     if not names_own_code(plan.spec):
         return
-    name = plan.mechanism.name
-    stored = _tried(f"mechanism {name!r}", "run", lambda: run_observables(plan, 0, 0))
+    with _trial(f"mechanism {plan.mechanism.name!r}", "run"):
+        stored = run_observables(plan, 0, 0)
     seen = Observables({array: stored[array].astype(np.float64) for array in plan.seen})
     documents = plan.documents(0)
     for one in plan.statistics:
         whose = f"statistic {one.name!r}"
-        values = np.asarray(_tried(whose, "evaluate", partial(one.evaluate, seen, documents)))
+        with _trial(whose, "evaluate"):
+            values = np.asarray(one.evaluate(seen, documents))
         if values.shape != (len(documents),):
             raise SpecError(
                 f"`evaluate` of {whose} must give one number a document, shape ({len(documents)},); "
                 f"got shape {values.shape}."
             )
         if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-            raise SpecError(f"`evaluate` of statistic {one.name!r} must give finite numbers.")
+            raise SpecError(f"`evaluate` of {whose} must give finite numbers.")
 
 
-def _tried(whose: str, what: str, call: Callable[[], Result]) -> Result:
+@contextmanager
+def _trial(whose: str, what: str) -> Iterator[None]:
+    """What fails inside, as a refusal of the spec that says whose fault it is."""
     try:
-        return call()
+        yield
     except KsdpError as error:
         raise SpecError(f"`{what}` of {whose} fails in a trial run: {error}") from error
     except Exception as error:  # somebody else's code; what it says may hold a document

@@ -33,7 +33,7 @@ from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Unit, unit_count
 from ksdp.audit.level_part import tables_at_part
-from ksdp.audit.mechanisms.contract import final_output
+from ksdp.audit.mechanisms.shown import final_output
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
@@ -156,7 +156,7 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec, among: int | None
     rule : DecisionSpec
         Of all views: the whole level.
     among : int, optional
-        Documents that the correction counts, as in each view (`interim_verdicts.Counted`); those given by default.
+        Documents that the correction counts, as in each view (`LookScope.documents`); those given by default.
 
     Examples
     --------

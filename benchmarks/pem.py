@@ -31,6 +31,7 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated, Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.run_spec import PemRunSpec
 from ksdp.audit.reproducing.pem_curves import (
     CLIENTS,
     EPSILONS,
@@ -157,7 +158,7 @@ def run_cost() -> None:
     for clients in (100, 1000):
         jobs = [ClientJob(f"client {i:04}", rows[i::clients]) for i in range(clients)]
         start = time.perf_counter()
-        result = run_pem(algorithm, jobs, Budget(10.0, 5), processes=2, patience=60.0)
+        result = run_pem(algorithm, jobs, Budget(10.0, 5), PemRunSpec(patience=60.0))
         whole = time.perf_counter() - start
         print(
             f"  Nursery, {clients} clients in 2 processes, {SERVERS} servers, aggregator, 5 iterations: "

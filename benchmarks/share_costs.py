@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ksdp.audit.randomness import os_random
-from ksdp.protocols.shared.arithmetic import Local, Shares, fixed
+from ksdp.protocols.shared.arithmetic import Local, SharedArithmetic, fixed
 from ksdp.protocols.shared.engine import COMPUTING, ComputingParty
 from ksdp.protocols.shared.field import PRIME, left_residues, modular_product
 from ksdp.protocols.shared.matrices import reciprocal
@@ -24,7 +24,7 @@ __all__ = ["run"]
 NUMBERS = 20_000
 INNER, COLUMNS = 1000, 24
 
-Work = Callable[[Shares], Awaitable[object]]
+Work = Callable[[SharedArithmetic], Awaitable[object]]
 
 
 def run() -> None:
@@ -51,7 +51,7 @@ def _together(work: Work) -> tuple[float, int, int]:
     """CPU seconds of all three in this process, turns, and bytes that the first one sent."""
 
     async def over(runtime: Any) -> object:
-        return await work(Shares(runtime))
+        return await work(SharedArithmetic(runtime))
 
     parties = [ComputingParty(place, os_random) for place in range(COMPUTING)]
     for party in parties:

@@ -19,7 +19,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from ksdp.dashboards.addresses import link
-from ksdp.dashboards.audits.report import make_environment, render_report
+from ksdp.dashboards.audits.report import render_report
+from ksdp.dashboards.audits.standalone import make_environment
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.dashboards.reviewers import ReviewerSource
 from ksdp.dashboards.reviews.actions import Actions

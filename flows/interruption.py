@@ -1,4 +1,4 @@
-"""Stop at Ctrl-C, for certain and soon: what is done is in the store, and the same command resumes."""
+"""Stop at Ctrl-C, always and soon: what is done is in the store, and the same command resumes."""
 
 from __future__ import annotations
 
@@ -132,11 +132,11 @@ def interrupts_stay_here() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def die_with_parent() -> None:
-    """In a child, before it runs anything: have it told to end when its parent dies, however that comes about.
+def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """In a child, before it runs anything: have it signalled when its parent dies, however that comes about.
 
     Linux only; a signal that nobody can catch leaves the parent no time to end its children itself.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+            ctypes.CDLL(None).prctl(1, number)

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.groups import unit_count
+from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.attempts import attempt_of, question_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
-from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.away import keep_blocks_at
@@ -29,7 +28,6 @@ from ksdp.tasks.audit_ref import AuditRef
 __all__ = [
     "GivenSpec",
     "Prepared",
-    "asked_of",
     "audit_id",
     "prepare",
     "prepare_stored",
@@ -44,11 +42,6 @@ class Prepared:
 
     ref: AuditRef
     plan: Plan
-
-
-def asked_of(spec: Spec, corpus: Corpus) -> str:
-    """Key of what a spec asks of a whole corpus (`question_of`)."""
-    return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
 
 
 @dataclass(frozen=True)
@@ -141,7 +134,7 @@ def prepare_stored(
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
     audit = audit_id(spec, corpus.hash)
-    asked = asked or GivenSpec(spec, asked_of(spec, corpus))
+    asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else find_attempt(opened, after)
     question = asked.question if before is None else before.question

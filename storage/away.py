@@ -23,8 +23,8 @@ from ksdp.audit.interim_looks import FIRST
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.checksums import check_sealed, seal, write_sealed
 from ksdp.storage.mapped_corpus import CORPUS_FILES, open_corpus
-from ksdp.storage.places import Place, RemotePlace, place_at
-from ksdp.storage.store import Store, write_json, write_whole
+from ksdp.storage.places import Place, place_at
+from ksdp.storage.store import Store, copy_whole, write_json
 
 __all__ = ["fetch_audit", "keep_blocks_at", "publish_audit"]
 
@@ -35,7 +35,7 @@ def keep_blocks_at(store: Store, url: str) -> None:
     Raises
     ------
     InputError
-        If they are at another URL, or nothing here knows such a one.
+        If they are at another URL already, or no library here opens URLs of that kind.
     Unreachable
         If nothing can be written there.
     """
@@ -49,7 +49,7 @@ def keep_blocks_at(store: Store, url: str) -> None:
     there = place_at(url)
     for file in sorted(store.root.glob("runs/*/**/*.parquet")):
         if not file.name.startswith("."):
-            _send(file, there / file.relative_to(store.root).as_posix())
+            copy_whole(file, there / file.relative_to(store.root).as_posix())
     write_json(store.root / "ksdp-store.json", {"store": 1, "blocks": url})
 
 
@@ -60,13 +60,13 @@ def publish_audit(store: Store, audit: str, corpus: str, stage: str = FIRST) -> 
     if not (there / "corpora" / folder.name / CORPUS_FILES[-1]).is_file():
         for name in CORPUS_FILES:  # `corpus.json` comes last
             whose = f"the corpus {folder.name}"
-            _send(check_sealed(folder / name, whose), there / f"corpora/{folder.name}/{name}")
+            copy_whole(check_sealed(folder / name, whose), there / f"corpora/{folder.name}/{name}")
     named = [f"audits/{audit}/spec.json"]
     while stage != FIRST:
         named.append(f"audits/{audit}/stages/{stage}.parquet")
         stage = read_stage(store.audit(audit), stage).before or FIRST
     for name in named:
-        _send(store.root / name, there / name)
+        copy_whole(store.root / name, there / name)
 
 
 def fetch_audit(url: str, cache: Path, audit: str, corpus: str, stage: str = FIRST) -> Store:
@@ -89,13 +89,6 @@ def fetch_audit(url: str, cache: Path, audit: str, corpus: str, stage: str = FIR
         _fetch(there, store.audit(audit) / name, f"audits/{audit}/{name}")
         stage = read_stage(store.audit(audit), stage).before or FIRST
     return store
-
-
-def _send(file: Path, place: Place) -> None:
-    if isinstance(place, RemotePlace):
-        place.send(file)
-    else:
-        write_whole(place, lambda part: shutil.copyfile(file, part))
 
 
 def _read(place: Place) -> bytes:

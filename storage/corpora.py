@@ -86,7 +86,9 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     """
     if spec.path == MEMORY:
         return _handed_over(nonnegative)
-    return weighed_corpus(read_source(find_source(spec, base), nonnegative=nonnegative), nonnegative=nonnegative)
+    file = find_source(spec, base)
+    source = read_source(file, nonnegative=nonnegative)
+    return weighed_corpus(source, nonnegative=nonnegative)
 
 
 def load_drawn(
@@ -117,7 +119,8 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
         raise SpecError(
             "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
         )
-    weighted = weighed(narrowed(raw, levers), labels.party, file.weighting, file.spec.idf, rows, levers.idf)
+    chosen = narrowed(raw, levers)
+    weighted = weighed(chosen, labels.party, file.weighting, file.spec.idf, rows, levers.idf)
     matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):

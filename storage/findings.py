@@ -176,9 +176,10 @@ def write_summary(folder: Path, summary: Summary) -> None:
     write_sealed_json(folder / "audit.json", summary.to_json())
 
 
-def write_report(folder: Path, page: str) -> None:
-    """Write `report.html`, last of all: an audit whose report holds is finished."""
+def write_report(folder: Path, page: str) -> Path:
+    """Write `report.html`, last of all: an audit whose report holds is finished. Where it is."""
     write_sealed_text(folder / _REPORT, page)
+    return folder / _REPORT
 
 
 def findings_whole(folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ def corpus_in_memory(
     if isinstance(data, pa.Table) or hasattr(data, "columns"):
         if ids is not None or party is not None or group is not None:
             raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
-        return weighed_corpus(read_source(_table(data, spec), nonnegative=False), nonnegative=False)
+        read = read_source(_table(data, spec), nonnegative=False)
+        return weighed_corpus(replace(read, taken=()), nonnegative=False)  # a program knows what it handed over
     agreed = column_names(spec, Path())
     if not sp.issparse(data) and _texts(data):
         matrix, kind = term_counts(list(data), spec, _WHERE, agreed), "text"

@@ -176,7 +176,7 @@ def _files(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def _reaching(place: RemotePlace) -> Iterator[None]:
-    """What a server does not do for us is no fault of a file."""
+    """Turn what a server refuses or does not answer into `Unreachable`: the file itself is not at fault."""
     try:
         yield
     except FileNotFoundError:

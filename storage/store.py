@@ -30,6 +30,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Store",
     "content_key",
+    "copy_whole",
     "json_text",
     "sweep_parts",
     "write_arrays",
@@ -78,6 +80,14 @@ def write_whole(path: Place, write: Callable[[Path], object]) -> None:
             raise
         why = error.strerror or "no more room"  # NumPy says how many bytes were written, not why
         raise StoreError(f"{path} cannot be written: {why}.") from error
+
+
+def copy_whole(file: Path, path: Place) -> None:
+    """`write_whole` a copy of a file; one that goes to a URL is sent as it is."""
+    if isinstance(path, RemotePlace):
+        path.send(file)
+    else:
+        write_whole(path, lambda part: shutil.copyfile(file, part))
 
 
 def _write_whole(path: Path, write: Callable[[Path], object]) -> None:

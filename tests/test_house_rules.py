@@ -32,9 +32,11 @@ WIDE = {
         *("_largest", "observed_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
         *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
     },
-    "flows": {"run_pem", "run_pem_host"},
+    "flows": {"run_pem_host"},
 }
-"""What has more: kernels, which take arrays one by one, and PEM's processes."""
+"""What has more: kernels, which take arrays one by one, and a host of PEM."""
+MEAN_TWO = {"Columns", "Stage", "Units"}
+"""Names of classes that a statistic's terms have, too: of an audit, and of the sums that its filters solve."""
 FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
 """What only tests call: exact laws that others are compared with, and all parties in one process."""
 

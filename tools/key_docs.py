@@ -34,7 +34,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
     ),
     f"A budget ([what runs on a party's data give away together]({_PARTY}))": (
         "",
-        {"[budget]": budget.BudgetSpec},
+        {"[budget]": budget.PartyBudgetSpec},
     ),
     "A PEM file ([PEM](pem.md))": (
         "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",

@@ -44,12 +44,12 @@ class MeasureGain:
     over_public: Interval | None
     """Run less public data alone."""
     kept: Interval | None
-    """Gain of the run over that of the exact run; None where the exact run gains nothing for certain."""
+    """Gain of the run over that of the exact run; None where the interval of that gain is not above 0."""
     parties: tuple[PartyGain, ...]
 
     @property
     def gains(self) -> bool:
-        """Whether the run is better than working alone, for certain."""
+        """Whether the run is better than working alone: the interval of its gain is above 0."""
         return self.gain.low > 0
 
 

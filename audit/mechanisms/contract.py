@@ -15,8 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import SpecError
-
 __all__ = [
     "OPENS",
     "Announced",
@@ -24,10 +22,6 @@ __all__ = [
     "Mechanism",
     "Observables",
     "Releases",
-    "final_output",
-    "kept_of",
-    "opened",
-    "opens_of",
 ]
 
 Array = NDArray[Any]
@@ -166,33 +160,3 @@ class Releases(Protocol):
     def worked_out(self, released: Observables) -> Observables:
         """The observables, from what was released, with or without noise."""
         ...
-
-
-def final_output(mechanism: Mechanism) -> tuple[str, ...]:
-    """Names of the observables that are a mechanism's final output.
-
-    Raises
-    ------
-    SpecError
-        If it does not declare them, or announces none of them with these parameters.
-    """
-    final = tuple(getattr(mechanism, "final", ()))
-    if not final:
-        raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
-    return final
-
-
-def opens_of(mechanism: Mechanism) -> str:
-    """What a run of the mechanism shows its parties, one of `OPENS`."""
-    return str(getattr(mechanism, "opens", OPENS[0]))
-
-
-def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
-    """Names of everything that a run of the mechanism shows its parties."""
-    declared = tuple(a.name for a in mechanism.observables(features))
-    return tuple(dict.fromkeys((*declared, *getattr(mechanism, "opened", ()))))
-
-
-def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
-    """What a store keeps of a run: all of it, or what the last round announced."""
-    return announced if observables == "all" else tuple(a for a in announced if not a.early)

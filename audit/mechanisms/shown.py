@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Mechanism, final_output, kept_of, opened
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Mechanism
 
-__all__ = ["Shown", "shown_by"]
+__all__ = ["Shown", "final_output", "kept_of", "opened", "opens_of", "shown_by"]
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,33 @@ def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
         got = f"one holds a {wrong[0]}" if wrong else "it is empty"
         raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`; {got}.")
     return announced
+
+
+def final_output(mechanism: Mechanism) -> tuple[str, ...]:
+    """Names of the observables that are a mechanism's final output.
+
+    Raises
+    ------
+    SpecError
+        If it does not declare them, or announces none of them with these parameters.
+    """
+    final = tuple(getattr(mechanism, "final", ()))
+    if not final:
+        raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
+    return final
+
+
+def opens_of(mechanism: Mechanism) -> str:
+    """What a run of the mechanism shows its parties, one of `OPENS`."""
+    return str(getattr(mechanism, "opens", OPENS[0]))
+
+
+def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
+    """Names of everything that a run of the mechanism shows its parties."""
+    declared = tuple(a.name for a in mechanism.observables(features))
+    return tuple(dict.fromkeys((*declared, *getattr(mechanism, "opened", ()))))
+
+
+def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
+    """What a store keeps of a run: all of it, or what the last round announced."""
+    return announced if observables == "all" else tuple(a for a in announced if not a.early)

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables, opened, opens_of
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
+from ksdp.audit.mechanisms.shown import opened, opens_of
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import evaluated

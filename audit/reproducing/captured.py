@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
 from ksdp.audit.reproducing.outcome import Cell, Line, Outcome
 
-__all__ = ["SYNTHETIC", "Curve", "captured", "captured_outcome", "synthetic"]
+__all__ = ["SYNTHETIC", "CurvePoints", "captured", "captured_outcome", "synthetic"]
 
 Matrix = NDArray[np.float64]
 SITES = 10
@@ -27,7 +27,7 @@ SYNTHETIC = "synthetic (200 features, K = 50)"
 
 
 @dataclass(frozen=True)
-class Curve:
+class CurvePoints:
     """Which points: epsilons at one site size, and site sizes at one epsilon."""
 
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -49,7 +49,7 @@ def synthetic(rows: int, seed: int, features: int = 200) -> Matrix:
 
 
 def captured(
-    rows: Matrix, rank: int, curve: Curve, say: Callable[[str], None] = lambda _: None, seed: int = 1
+    rows: Matrix, rank: int, curve: CurvePoints, say: Callable[[str], None] = lambda _: None, seed: int = 1
 ) -> list[tuple[str, float, int, dict[str, float]]]:
     """Shares of the best captured energy: by which axis, epsilon, site size, and by learner.
 

@@ -22,7 +22,8 @@ from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.gain import GainRows, gain_scores
 from ksdp.audit.learning.gain_summary import MeasureGain, summarise_gain
-from ksdp.audit.mechanisms.contract import Database, Mechanism, opened
+from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.shown import opened
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.reproducing.arm_tables import ArmTables, documents_arms, largest
 from ksdp.audit.reproducing.outcome import Line, Outcome

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import Certificate, knows_all
 from ksdp.audit.interim_verdicts import InterimVerdicts
-from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.guarantee import guarantee_of
-from ksdp.audit.plan import LEARNED_PREFIX, Plan, parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.audit.plan import LEARNED_PREFIX, Plan
 from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.results.counting import count_verdicts

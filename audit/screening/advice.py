@@ -42,7 +42,7 @@ class Tried:
 
     @property
     def useful(self) -> bool:
-        """Whether it gains, for certain."""
+        """Whether the interval of its gain is above 0."""
         return self.gain is not None and self.gain.low > 0
 
     def proved(self, margin: float) -> bool:
@@ -50,7 +50,7 @@ class Tried:
         return self.promised is not None and self.promised <= margin
 
     def safe(self, quota: float, margin: float) -> bool:
-        """Whether few enough documents are above the margin: proved, or for certain by the sample."""
+        """Whether few enough documents are above the margin, by proof or by the limit that the sample gives."""
         if self.leak is None or self.leak.unread:
             return False
         return self.proved(margin) or self.leak.limit <= quota

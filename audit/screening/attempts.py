@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ksdp.audit.content_keys import content_key
+from ksdp.audit.content_keys import content_key, whole_numbers
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
+from ksdp.audit.groups import unit_count
 from ksdp.audit.level_part import level_of_clear
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 
-__all__ = ["Attempt", "Attempts", "attempt_of", "count_attempts", "question_of"]
+__all__ = ["Attempt", "Attempts", "asked_of", "attempt_of", "count_attempts", "question_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +103,12 @@ def question_of(spec: Spec, corpus: str, units: int) -> str:
     parties = spec.parties.model_dump(mode="json")
     for name in ("honest", "coalition"):
         parties[name] = None if parties[name] is None else as_rows(parties[name], units)
-    return content_key({"corpus": corpus, "mechanism": _as_numbers(asked), "parties": parties})
+    return content_key({"corpus": corpus, "mechanism": whole_numbers(asked), "parties": parties})
 
 
-def _as_numbers(value: Any) -> Any:
-    """Whole numbers as such, however they were written."""
-    if isinstance(value, dict):
-        return {name: _as_numbers(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_as_numbers(part) for part in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def asked_of(spec: Spec, corpus: Corpus) -> str:
+    """`question_of` what a spec asks of a whole corpus."""
+    return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
 
 
 def attempt_of(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.plan import Plan
+from ksdp.audit.reading import more_runs
 from ksdp.audit.screening.rounds import proof_runs
 from ksdp.audit.verdicts.power import minimal_detectable
 

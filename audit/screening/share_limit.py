@@ -18,13 +18,13 @@ def fewest_drawn(level: float, population: int, quota: float) -> int:
     (59, 39)
     """
     counts = range(1, population + 1)
-    # The limit of none found falls with every one that is drawn.
+    # Where none is found, the limit falls with every document drawn.
     place = bisect_left(counts, True, key=lambda drawn: share_upper_limit(0, drawn, level, population) <= quota)
     return counts[place]
 
 
 def most_allowed(drawn: int, level: float, population: int, quota: float) -> int | None:
-    """How many of `drawn` may be found so that the share is at most `quota` for certain; None if not even none.
+    """The most of `drawn` that may be found with the limit of their share within `quota`; None if 0 is too many.
 
     Examples
     --------

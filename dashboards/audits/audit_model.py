@@ -86,8 +86,6 @@ class AuditModel:
     """Everything the report shows."""
 
     summary: Summary
-    claim: StoredClaim | None
-    """What the store has about its mechanism's claim."""
     totals: Totals
     """Over all documents: the advantages of the sensitive ones, and what would decide the others."""
     statistics: tuple[StatisticRow, ...]
@@ -98,6 +96,8 @@ class AuditModel:
     listed: tuple[Row, ...]
     bounded: tuple[Row, ...]
     """Those with the largest bounds of every attack; none without a certificate."""
+    claim: StoredClaim | None
+    """What the store has about its mechanism's claim."""
     learning: GainAndAdvice
     """What is gained, and what would make it safe."""
 
@@ -202,12 +202,12 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
     sensitive = Filter(verdict="sensitive")
     return AuditModel(
         summary=summary,
-        claim=shown_claim(store, summary),
         totals=totals,
         statistics=tuple(rows),
         p_values=tuple(_p_values(rows, overviews)),
         worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
         bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.certificate else (),
+        claim=shown_claim(store, summary),
         learning=learning_of(store, summary.spec.hash, summary.corpus),
     )

@@ -2,83 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import math
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
-from ksdp.dashboards import words
-from ksdp.dashboards.audits import (
-    certificate_sentences,
-    guarantee_words,
-    next_steps,
-    sentences,
-    statistic_sentences,
-    strength_sentences,
-)
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
-from ksdp.dashboards.charts.charts import scale_svg, shares_svg
+from ksdp.dashboards.audits.standalone import of_summary, standalone
+from ksdp.dashboards.charts.charts import scale_svg
 from ksdp.storage.store import Store
 
-__all__ = ["make_environment", "parts_of", "render_report", "stylesheet"]
-
-_HERE = Path(__file__).parents[1]
-
-
-def _p_text(p: float) -> Markup:
-    """A p-value that is stored as such: below 1e-300 it may have become 0."""
-    return words.p_value(math.log10(p)) if p > 0 else Markup("below ") + words.power_of_ten(-300)
-
-
-def make_environment() -> Environment:
-    """Templates with autoescape, undefined names refused, the filters of `words`, the sentences of `sentences`."""
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {name: getattr(words, name) for name in words.__all__} | {"p_text": _p_text}
-    for spoken in (
-        sentences,
-        next_steps,
-        statistic_sentences,
-        strength_sentences,
-        guarantee_words,
-        certificate_sentences,
-    ):
-        environment.globals |= {name: getattr(spoken, name) for name in spoken.__all__}
-    return environment
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return make_environment()
-
-
-@lru_cache(maxsize=1)
-def stylesheet() -> tuple[Markup, str]:
-    """The style sheet and its hash, which is all that the page's own policy allows."""
-    css = (_HERE / "static" / "app.css").read_text(encoding="utf-8")
-    return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+__all__ = ["parts_of", "render_report"]
 
 
 def parts_of(view: AuditModel) -> dict[str, Any]:
     """What the parts that the report shares with an audit's page are rendered with."""
-    return {
-        "view": view,
-        "summary": view.summary,
-        "scale": scale_svg(),
-        "shares": shares_svg(list(view.summary.verdicts.as_dict().items())),
-        "spec_text": json.dumps(view.summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
-    }
+    return of_summary(view.summary) | {"view": view, "scale": scale_svg()}
 
 
 def render_report(store: Store, audit: str) -> str:
@@ -100,6 +36,4 @@ def render_report(store: Store, audit: str) -> str:
         If the audit is not there, not finished, or cannot be read.
     """
     view = read_audit_model(store, audit)
-    css, css_hash = stylesheet()
-    template = _environment().get_template("report.html.j2")
-    return template.render(css=css, css_hash=css_hash, **parts_of(view))
+    return standalone("report.html.j2", **parts_of(view))

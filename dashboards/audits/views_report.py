@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from ksdp.dashboards.audits.report import make_environment, stylesheet
-from ksdp.dashboards.charts.charts import shares_svg
+from ksdp.dashboards.audits.standalone import of_summary, standalone
 from ksdp.storage.audits.view_tables import read_strongest
 from ksdp.storage.audits.views import read_views
 from ksdp.storage.store import Store
@@ -28,8 +26,7 @@ def parts_of_views(store: Store, name: str) -> dict[str, Any]:
     summary = read_views(store, name)
     listed, unit = read_strongest(store, name, LISTED), summary.design.unit
     every = len(listed) == summary.verdicts.sensitive
-    return {
-        "summary": summary,
+    return of_summary(summary) | {
         "unit": unit,
         "units": f"{unit}s",
         "sections": (
@@ -41,8 +38,6 @@ def parts_of_views(store: Store, name: str) -> dict[str, Any]:
         ),
         "listed": listed,
         "audit_of": {view.name: view.audit for view in summary.views},
-        "shares": shares_svg(list(summary.verdicts.as_dict().items())),
-        "spec_text": json.dumps(summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
     }
 
 
@@ -54,6 +49,4 @@ def render_views(store: Store, name: str) -> str:
     StoreError
         If they are not there, not finished, or cannot be read.
     """
-    css, css_hash = stylesheet()
-    template = make_environment().get_template("views.html.j2")
-    return template.render(css=css, css_hash=css_hash, **parts_of_views(store, name))
+    return standalone("views.html.j2", **parts_of_views(store, name))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from ksdp.dashboards.audits.report import make_environment, stylesheet
+from ksdp.dashboards.audits.standalone import standalone
 from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect, text, ticks
 from ksdp.storage.learning.advice import read_advice
 from ksdp.storage.store import Store
@@ -18,11 +16,6 @@ from ksdp.storage.store import Store
 __all__ = ["frontier_svg", "render_advice"]
 
 _WIDTH, _HEIGHT = 640.0, 360.0
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return make_environment()
 
 
 def _described(setting: Mapping[str, Any]) -> str:
@@ -111,16 +104,11 @@ def render_advice(store: Store, name: str) -> str:
         If it is not there or cannot be read.
     """
     advice = read_advice(store, name)
-    css, css_hash = stylesheet()
     rows = [
         dict(one) | {"text": _described(one["setting"]), "best": place == advice["best"]}
         for place, one in enumerate(advice["tried"])
     ]
-    return (
-        _environment()
-        .get_template("advice.html.j2")
-        .render(advice=advice, rows=_ordered(rows), chart=frontier_svg(advice), css=css, css_hash=css_hash)
-    )
+    return standalone("advice.html.j2", advice=advice, rows=_ordered(rows), chart=frontier_svg(advice))
 
 
 def _ordered(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

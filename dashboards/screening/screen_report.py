@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from jinja2 import Environment
 from markupsafe import Markup
 
-from ksdp.dashboards.audits.report import make_environment, stylesheet
 from ksdp.dashboards.audits.sentences import title
+from ksdp.dashboards.audits.standalone import standalone
 from ksdp.dashboards.charts.charts import shares_svg
 from ksdp.dashboards.words import count, plural
 from ksdp.storage.screening.screens import RoundSummary, ScreenSummary, read_excluded, read_screen
@@ -19,13 +16,6 @@ __all__ = ["render_screen", "screen_headline"]
 _VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
 _LISTED = 200
 """Excluded documents that the page names; the store holds all."""
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = make_environment()
-    environment.globals |= {"screen_headline": screen_headline}
-    return environment
 
 
 def screen_headline(screen: ScreenSummary) -> str:
@@ -67,18 +57,13 @@ def render_screen(store: Store, screen: str) -> str:
     stored = read_screen(store, screen)
     excluded = read_excluded(store, screen).to_pylist() if stored.excluded else []
     excluded.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))
-    css, css_hash = stylesheet()
-    return (
-        _environment()
-        .get_template("screen.html.j2")
-        .render(
-            screen=stored,
-            excluded=excluded[:_LISTED],
-            before=_bar(stored.rounds[0]),
-            after=_bar(stored.rounds[-1]),
-            css=css,
-            css_hash=css_hash,
-        )
+    return standalone(
+        "screen.html.j2",
+        screen=stored,
+        headline=screen_headline(stored),
+        excluded=excluded[:_LISTED],
+        before=_bar(stored.rounds[0]),
+        after=_bar(stored.rounds[-1]),
     )
 
 

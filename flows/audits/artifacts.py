@@ -18,12 +18,13 @@ from prefect.artifacts import (
 from prefect.logging import get_run_logger
 
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
+from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.store import Store
 
-__all__ = ["publish_audit", "shown"]
+__all__ = ["publish_audit", "shown", "statistic_row"]
 
 
 async def publish_audit(store: Store, summary: Summary) -> None:
@@ -34,15 +35,7 @@ async def publish_audit(store: Store, summary: Summary) -> None:
         await acreate_markdown_artifact(key=key, markdown=_markdown(summary, origin), description=f"audit {audit}")
         await acreate_table_artifact(
             key=f"{key}-statistics",
-            table=[
-                {
-                    "statistic": name,
-                    "median D": round(statistic.median_D, 3),
-                    "largest D": round(statistic.max_D, 3),
-                    "sensitive by it alone": statistic.sensitive,
-                }
-                for name, statistic in summary.statistics.items()
-            ],
+            table=[statistic_row(name, statistic) for name, statistic in summary.statistics.items()],
             description=f"Audit {audit}: D by statistic",
         )
         await acreate_link_artifact(
@@ -97,3 +90,13 @@ async def shown(tally: Tally, total: int, key: str, what: str) -> AsyncIterator[
         following.cancel()
         with contextlib.suppress(Exception):  # a bar that stands still is no failed audit
             await asyncio.wait_for(aupdate_progress_artifact(artifact, progress=share()), 5.0)
+
+
+def statistic_row(name: str, statistic: StatisticSummary) -> dict[str, Any]:
+    """What a table of Prefect's says of a statistic."""
+    return {
+        "statistic": name,
+        "median D": round(statistic.median_D, 3),
+        "largest D": round(statistic.max_D, 3),
+        "sensitive by it alone": statistic.sensitive,
+    }

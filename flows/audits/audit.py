@@ -21,8 +21,8 @@ import numpy as np
 from ksdp.audit.document_parts import strongest_alone
 from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
-    Counted,
     InterimVerdicts,
+    LookScope,
     after_fresh,
     after_look,
     detected_documents,
@@ -57,6 +57,7 @@ async def _looks(
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
     interim: InterimVerdicts | None = None
+    scope, may_clear = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading), whole.coverage.may_clear
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if interim is not None:
@@ -71,8 +72,7 @@ async def _looks(
         canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
-        counted, may_clear = Counted(whole.counted, whole.fresh_runs > 0, whole.reading), whole.coverage.may_clear
-        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, counted, may_clear)
+        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope, may_clear)
         if not len(open_documents(interim)):
             break
     assert interim is not None

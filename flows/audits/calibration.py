@@ -28,9 +28,9 @@ _TESTED = 256
 _LEARNED = 8
 """The same, for learners and permutations, which take a hundred times as long."""
 _TRIED = 64
-"""Runs at most: more would tell nothing more."""
+"""Most runs that are timed: more would not make the figure better."""
 _FEW = 4
-"""Runs, and documents, that tell what a run costs whoever is looked at."""
+"""Runs, and documents, of the trial that tells what a run costs however many documents are measured."""
 _WRITTEN, _READ = 6e-9, 4e-9
 """CPU seconds a stored byte: Parquet and checksum, and reading it for the tests."""
 _START = 30.0

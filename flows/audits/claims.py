@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
 from ksdp.audit.mechanisms.guarantee import as_it_runs
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
+from ksdp.flows.clock import Clock
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim
 from ksdp.storage.store import Store
@@ -38,7 +37,7 @@ def run_claim(
     *,
     runs: int,
     confidence: float,
-    clock: Callable[[], datetime],
+    clock: Clock,
     simulated: bool = False,
 ) -> AuditedClaim:
     """Run the mechanism of a spec on its worst case and store what that proves.

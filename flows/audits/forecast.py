@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.document_parts import document_parts, keeps_values
-from ksdp.audit.kept_runs import more_runs
 from ksdp.audit.learning.enough import documents_enough
-from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
+from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.reading import more_runs
 from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
@@ -22,7 +23,6 @@ from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.audits.early_look import early_look
-from ksdp.flows.corpus_notes import corpus_notes
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 

@@ -22,10 +22,10 @@ from ksdp.storage.store import Store
 __all__ = ["ANYWHERE", "HERE", "Place", "chosen_place", "fits_here", "nobody_watches"]
 
 _START_SECONDS = 15.0
-"""After which server and workers are at work."""
+"""That server and workers take to start."""
 _TRIED_SECONDS = 0.5
 _MOST_LOOKS = 2e8
-"""Documents times runs times statistics from which on nobody has to try."""
+"""Documents x runs x statistics: with more, an audit is not small, and nothing is tried."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from pathlib import Path
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
+from ksdp.audit.screening.attempts import asked_of
 from ksdp.audit.spec import Spec
 from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import GivenSpec, asked_of, prepare_stored, spec_corpus
+from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.storage.audits.view_tables import view_verdicts, write_view_verdicts
 from ksdp.storage.audits.views import views_page, write_views

@@ -10,11 +10,12 @@ from typing import Any
 from prefect import flow
 
 from ksdp.audit.errors import InputError
+from ksdp.flows.clock import utc_now
 from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged
 from ksdp.flows.progress import listening
 from ksdp.flows.runs.budget import open_purse, purse_files
 from ksdp.flows.runs.kept import kept_run
-from ksdp.flows.runs.node_run import Node, utc_now
+from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
 from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
 from ksdp.flows.runs.terms import read_run

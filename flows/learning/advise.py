@@ -16,8 +16,8 @@ from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.party_view import size_base
-from ksdp.audit.plan import parameters_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise

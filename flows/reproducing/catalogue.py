@@ -8,7 +8,7 @@ from pathlib import Path
 from ksdp.audit.errors import InputError
 from ksdp.storage.reproducing.data import missing
 
-__all__ = ["CATALOGUE", "ELSEWHERE", "Entry", "Listed", "entry", "listed"]
+__all__ = ["CATALOGUE", "ELSEWHERE", "Listed", "PaperEntry", "entry", "listed"]
 
 _PD = "PD-ML-Lite"
 _FED = "Liu, Pejo & Tang 2023 (FedPower)"
@@ -17,7 +17,7 @@ _MAILS = "enron-mail6"
 
 
 @dataclass(frozen=True)
-class Entry:
+class PaperEntry:
     """One table or figure."""
 
     name: str
@@ -30,7 +30,7 @@ class Entry:
 
 
 CATALOGUE = (
-    Entry(
+    PaperEntry(
         "pd-ml-lite-table-1",
         _PD,
         "Table 1: where NMF starts",
@@ -47,7 +47,7 @@ CATALOGUE = (
             "defined. Ours is, in the module.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "pd-ml-lite-table-2",
         _PD,
         "Table 2: p-values of PD-NMF",
@@ -62,7 +62,7 @@ CATALOGUE = (
             "large one says that sigma saw nothing. Other columns of the same runs do.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "pd-ml-lite-figure-4a",
         _PD,
         "Figure 4 (a), (c): what topics gain, and what DP takes",
@@ -76,7 +76,7 @@ CATALOGUE = (
             "The figure prints no numbers.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "pd-ml-lite-figure-4b",
         _PD,
         "Figure 4 (b): what recommendation gains",
@@ -89,7 +89,7 @@ CATALOGUE = (
             "One bracket of Hyperband, four values; the figure prints no numbers.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "pd-ml-lite-figure-5",
         _PD,
         "Figure 5: what PCR and low-rank approximation gain, and what DP-SVD takes",
@@ -108,7 +108,7 @@ CATALOGUE = (
             "The figure prints no numbers.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "pd-ml-lite-figure-6",
         _PD,
         "Figure 6: p-values of PD-SVD, Sigma hidden and revealed",
@@ -121,7 +121,7 @@ CATALOGUE = (
             "The figure prints no numbers.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "fedpower-figure-2",
         _FED,
         "Figure 2: how many iterations",
@@ -129,7 +129,7 @@ CATALOGUE = (
         (0.5, 0.5),
         ("The paper's matrix is random; it says neither the seed nor how it measures against singular values.",),
     ),
-    Entry(
+    PaperEntry(
         "fedpower-figure-3",
         _FED,
         "Figure 3: distance to the true basis",
@@ -143,7 +143,7 @@ CATALOGUE = (
             "shows the noise.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "fedpower-figure-4",
         _FED,
         "Figure 4: distance by sigma and by clipping",
@@ -156,7 +156,7 @@ CATALOGUE = (
             "The figure prints no numbers.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "dpdispca",
         "Imtiaz & Sarwate 2018 (DPdisPCA)",
         "Captured energy by epsilon and by site size",
@@ -171,7 +171,7 @@ CATALOGUE = (
             "COVTYPE is not here.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "pem-figure-2a",
         "PEM",
         "Figure 2 (a): logistic regression on Adult",
@@ -185,7 +185,7 @@ CATALOGUE = (
             "The figure prints no numbers.",
         ),
     ),
-    Entry(
+    PaperEntry(
         "pem-figure-2b",
         "PEM",
         "Figure 2 (b): k-means on Nursery",
@@ -193,7 +193,7 @@ CATALOGUE = (
         (1, 5),
         ("The paper says 21,960 records; the set has 12,960.", "The figure prints no numbers."),
     ),
-    Entry(
+    PaperEntry(
         "pem-figure-2c",
         "PEM",
         "Figure 2 (c): frequent itemsets of Mushroom",
@@ -204,9 +204,11 @@ CATALOGUE = (
             "The figure prints no numbers.",
         ),
     ),
-    Entry("compare-enron-mail6", "ksdp", "All mechanisms beside each other: enron-mail6", (_MAILS,), (8, 40), ()),
-    Entry("compare-20newsgroups", "ksdp", "All mechanisms: 20 Newsgroups", ("20newsgroups",), (8, 40), ()),
-    Entry("compare-kos", "ksdp", "All mechanisms beside each other: KOS", ("kos",), (4, 20), ()),
+    PaperEntry(
+        "compare-enron-mail6", "ksdp", "All mechanisms beside each other: enron-mail6", (_MAILS,), (8, 40), ()
+    ),
+    PaperEntry("compare-20newsgroups", "ksdp", "All mechanisms: 20 Newsgroups", ("20newsgroups",), (8, 40), ()),
+    PaperEntry("compare-kos", "ksdp", "All mechanisms beside each other: KOS", ("kos",), (4, 20), ()),
 )
 
 ELSEWHERE = {
@@ -229,7 +231,7 @@ ELSEWHERE = {
 class Listed:
     """An entry, and which of its data sets are not there."""
 
-    entry: Entry
+    entry: PaperEntry
     missing: tuple[str, ...]
 
 
@@ -238,7 +240,7 @@ def listed(folder: Path) -> tuple[Listed, ...]:
     return tuple(Listed(one, missing(folder, one.data)) for one in CATALOGUE)
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> PaperEntry:
     """The entry of that name.
 
     Raises

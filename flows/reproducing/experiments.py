@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.reproducing import fedpower
 from ksdp.audit.reproducing.arm_tables import FAMILIES
-from ksdp.audit.reproducing.captured import SYNTHETIC, Curve, captured, captured_outcome, synthetic
+from ksdp.audit.reproducing.captured import SYNTHETIC, CurvePoints, captured, captured_outcome, synthetic
 from ksdp.audit.reproducing.compared import compare
 from ksdp.audit.reproducing.outcome import Outcome
 from ksdp.audit.reproducing.pem_curves import (
@@ -113,7 +113,7 @@ def _fedpower_4(folder: Path, effort: Effort, say: Say) -> Outcome:
 
 
 def _captured(folder: Path, effort: Effort, say: Say) -> Outcome:
-    curve = Curve((0.5, 2.0, 8.0), (500, 2000)) if effort.short else Curve()
+    curve = CurvePoints((0.5, 2.0, 8.0), (500, 2000)) if effort.short else CurvePoints()
     found = {SYNTHETIC: captured(synthetic(40_000, 0), 50, curve, say)}
     return captured_outcome(found | {"MNIST (784, K = 50)": captured(data.digits(folder), 50, curve, say)})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from ksdp.audit.reviewing import Decision, Entry, Proposal
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
+from ksdp.flows.clock import Clock
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.progress import Listener, current, listening
 from ksdp.storage.audits.continuations import Origin, claimed, read_origin, write_origin, write_progress
@@ -90,7 +91,7 @@ class WantedRuns:
 class _Written:
     """Passes progress on, and writes it into the store, once a second at most."""
 
-    def __init__(self, store: Store, audit: str, clock: Callable[[], datetime]) -> None:
+    def __init__(self, store: Store, audit: str, clock: Clock) -> None:
         self._store, self._audit, self._clock = store, audit, clock
         self._next: Listener = current()
         self._last = clock()
@@ -175,7 +176,7 @@ def more_runs(
     *,
     wait: bool = False,
     held: int | None = None,
-    clock: Callable[[], datetime] = _now,
+    clock: Clock = _now,
 ) -> Summary:
     """Audit again with more runs, and return the summary of the audit that continues this one.
 

@@ -6,10 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from datetime import datetime
 
 from ksdp.audit.errors import StoreError
+from ksdp.flows.clock import Clock
 from ksdp.storage.audits.continuations import claimed, open_log, read_progress, write_progress
 from ksdp.storage.findings import read_spec
 from ksdp.storage.store import Store
@@ -17,7 +16,7 @@ from ksdp.storage.store import Store
 __all__ = ["start_more_runs"]
 
 
-def start_more_runs(store: Store, audit: str, clock: Callable[[], datetime]) -> str:
+def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
     """Start `ksdp more` for all that more runs are decided for in an audit; in a sentence, what was done.
 
     One process at a time continues an audit, and waits for another audit that is running in the store. It inherits

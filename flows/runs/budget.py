@@ -6,9 +6,8 @@ holds the same documents. Data that has nothing in common is kept in ledgers of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_togeth
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec import Section, validated
 from ksdp.audit.whole_numbers import Whole
+from ksdp.flows.clock import Clock
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
 from ksdp.flows.runs.prices import PartyRunPrices, Priced
 from ksdp.flows.runs.terms import Run
@@ -27,8 +27,8 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.ledger import Ledger
 
 __all__ = [
-    "BudgetSpec",
-    "Entry",
+    "LedgerEntry",
+    "PartyBudgetSpec",
     "Purse",
     "entries",
     "open_purse",
@@ -40,7 +40,7 @@ __all__ = [
 _DELTA = 1e-5
 
 
-class BudgetSpec(Section, frozen=True):
+class PartyBudgetSpec(Section, frozen=True):
     """The most that all runs together may give away; what is left out is not limited."""
 
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -55,11 +55,11 @@ class BudgetSpec(Section, frozen=True):
 class BudgetFile(Section, frozen=True):
     """The party's own file."""
 
-    budget: BudgetSpec
+    budget: PartyBudgetSpec
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One run of a ledger."""
 
     run: str
@@ -83,14 +83,14 @@ class Purse:
     """A party's ledger and its budget, for one run."""
 
     ledger: Ledger
-    budget: BudgetSpec
+    budget: PartyBudgetSpec
     priced: Priced
     corpus: str
     """Hash of what enters. A joint audit covers runs that all documents of its corpus entered, and no others: the
     difference of two runs, one without a document, is none that it has simulated."""
     own: int
     """Documents that enter."""
-    clock: Callable[[], datetime]
+    clock: Clock
     name: str
     """Of this run in the ledger."""
 
@@ -175,7 +175,7 @@ def open_purse(
     own: int,
     ledger: Path,
     budget: Path | None,
-    clock: Callable[[], datetime],
+    clock: Clock,
     name: str = "",
 ) -> Purse:
     """The purse of one run, within the budget as the ledger stands.
@@ -194,7 +194,7 @@ def open_purse(
     InputError
         If the run would go beyond the budget.
     """
-    limits = BudgetSpec()
+    limits = PartyBudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
     priced = PartyRunPrices(run) if isinstance(run, Run) else run
@@ -203,7 +203,7 @@ def open_purse(
     return purse
 
 
-def entries(ledger: Ledger) -> tuple[Entry, ...]:
+def entries(ledger: Ledger) -> tuple[LedgerEntry, ...]:
     """The runs of a ledger, in the order in which they began: at what they came to, or at what they may have."""
     runs: dict[str, dict[str, Any]] = {}
     for line in ledger.read():
@@ -211,7 +211,7 @@ def entries(ledger: Ledger) -> tuple[Entry, ...]:
             continue
         runs[line["run"]] = runs.get(line["run"], {}) | line
     return tuple(
-        Entry(
+        LedgerEntry(
             name,
             str(line["time"]),
             str(line["corpus"]),
@@ -237,7 +237,7 @@ class _Run:
     price: Price
 
 
-def _run_of(entry: Entry) -> _Run:
+def _run_of(entry: LedgerEntry) -> _Run:
     return _Run(entry.corpus, entry.identity, entry.price)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import KsdpError, ProtocolError
+from ksdp.flows.clock import Clock
 from ksdp.flows.runs.check_words import Finding, Meant, about_of, mend
 from ksdp.flows.runs.kit_draft import invited_draft
 from ksdp.flows.runs.kit_files import KIT, changes
@@ -47,7 +48,7 @@ class PeerCheck:
     """Seconds for peers to come."""
     hop: float
     """Seconds for each hop."""
-    clock: Callable[[], datetime]
+    clock: Clock
 
 
 def check_peers(asked: PeerCheck, tell: Callable[[Finding], None]) -> tuple[Finding, ...]:

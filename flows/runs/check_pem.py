@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from ksdp.audit.errors import InputError, KsdpError, SpecError
-from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-from ksdp.flows.runs.check_here import Here, check_key, one_line
+from ksdp.audit.errors import KsdpError
+from ksdp.flows.runs.budget import Purse, open_purse, purse_files
+from ksdp.flows.runs.check_files import (
+    NodeQuestion,
+    OwnCheck,
+    check_key,
+    check_out,
+    check_purse,
+    one_line,
+    unreadable,
+)
 from ksdp.flows.runs.check_words import Finding, mend
 from ksdp.flows.runs.pem_functions import load_functions
 from ksdp.flows.runs.pem_records import HeldRecords, hold_records
 from ksdp.flows.runs.pem_terms import PemHosts, PemPrices, read_pem_hosts
-from ksdp.storage.runs.results import require_no_result
 
 __all__ = ["PemQuestion", "check_pem_here"]
 
 
 @dataclass(frozen=True)
-class PemQuestion:
+class PemQuestion(NodeQuestion):
     """What `ksdp pem` would be given."""
 
-    protocol: Path
-    me: str
-    key: Path
-    load: Callable[[Path], Ed25519PrivateKey]
-    """Reads the key; a person may have to give its passphrase."""
     data: Path | None = None
     live: str | None = None
     client: str | None = None
@@ -38,29 +37,23 @@ class PemQuestion:
     """MODULE:OBJECT of functions of one's own."""
     folder: Path = Path()
     """In which these are."""
-    out: Path | None = None
 
 
-def check_pem_here(question: PemQuestion, now: datetime) -> Here:
+def check_pem_here(question: PemQuestion, now: datetime) -> OwnCheck:
     """Look at everything that needs no network; a fault ends no more than it must."""
     me, findings = question.me, list[Finding]()
     try:
         hosts = read_pem_hosts(question.protocol)
     except KsdpError as error:
-        what = mend("file", protocol=question.protocol)
-        return Here((Finding(me, "protocol", one_line(str(error)), "file", what),), None, None, "not said")
+        return unreadable(question, error)
     agreement = hosts.nodes.agreement.hex()[:16]
     findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {agreement}"))
-    identity = check_key(me, question.key, question.load, question.protocol, hosts.who, findings)
+    identity = check_key(question, hosts.who, findings)
     if me in hosts.keys:
         findings += _functions(question, hosts)
         findings += _records(question, hosts, now)
-    if question.out is not None:
-        try:
-            require_no_result(question.out)
-        except InputError as error:
-            findings.append(Finding(me, "out", str(error), "out", mend("out")))
-    return Here(tuple(findings), hosts, identity, "not said")
+    findings += check_out(question)
+    return OwnCheck(tuple(findings), hosts, identity, "not said")
 
 
 def _functions(question: PemQuestion, hosts: PemHosts) -> list[Finding]:
@@ -94,13 +87,10 @@ def _records(question: PemQuestion, hosts: PemHosts, now: datetime) -> list[Find
 
 
 def _budget(question: PemQuestion, hosts: PemHosts, held: HeldRecords, now: datetime) -> Finding:
-    me = question.me
-    ledger, limits = purse_files(me, question.key)
-    try:
+    ledger, limits = purse_files(question.me, question.key)
+
+    def opened() -> Purse:
         prices = PemPrices(hosts, hosts.spec.algorithm.name)
-        purse = open_purse(prices, held.hash, held.count, ledger, limits, lambda: now)
-    except KsdpError as error:
-        code = "budget-file" if isinstance(error, SpecError) else "budget"
-        what = mend(code, ledger=ledger, budget=limits or "--budget")
-        return Finding(me, "budget", one_line(str(error)), code, what)
-    return Finding(me, "budget", spent_words(spent(purse.ledger), purse.budget.delta))
+        return open_purse(prices, held.hash, held.count, ledger, limits, lambda: now)
+
+    return check_purse(question.me, opened, ledger, limits)

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Set
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism, opens_of
+from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.runs.check_words import about_of
 from ksdp.flows.runs.terms import Run
 from ksdp.flows.runs.watch import Watch
@@ -29,23 +30,17 @@ from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.mesh_run import Note, run_over_mesh
 from ksdp.protocols.network.places import OtherRunError
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
 from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
-__all__ = ["Clock", "Node", "NotedRun", "claimed", "guarantee_words", "run_node", "utc_now"]
+__all__ = ["Node", "NotedRun", "claimed", "guarantee_words", "run_node"]
 
-Clock = Callable[[], datetime]
 _Played = TypeVar("_Played")
 _NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
 """Kinds of messages that say nothing of anybody's documents, but that they are cleared."""
-
-
-def utc_now() -> datetime:
-    """The time, with a time zone."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +131,7 @@ class NotedRun:
 
 def run_node(
     node: Node,
-    rounds: Rounds[Outcome],
+    rounds: Rounds[RunOutcome],
     *,
     header: Mapping[str, Any],
     about: Mapping[str, Any],
@@ -178,7 +173,7 @@ def run_node(
         grounds = "collects" if node.name == run.server else "uncleared" if header.get("uncleared") else "cleared"
         mesh = _mesh(node, noted.note, about=lambda: about_of(run, grounds, node.clock()).to_bytes())
 
-        async def play() -> Outcome:
+        async def play() -> RunOutcome:
             begun = begin_again(rounds, node.kept) if node.kept else Begun()
             if begun.number:
                 noted.note(what="taken up", round=begun.number)
@@ -242,7 +237,7 @@ def _largest(run: Run) -> int:
     return largest_message(terms, sum_entries(terms.mechanism, terms.features))
 
 
-def _about(run: Run, name: str, outcome: Outcome) -> dict[str, Any]:
+def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
     mechanism, terms = run.terms.mechanism, run.terms
     return {
         "me": name,

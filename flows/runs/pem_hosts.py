@@ -12,9 +12,10 @@ from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.budget import tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Vetted
+from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.runs.budget import Purse
 from ksdp.flows.runs.check_words import about_of
-from ksdp.flows.runs.node_run import Clock, NotedRun, utc_now
+from ksdp.flows.runs.node_run import NotedRun
 from ksdp.flows.runs.pem_records import HeldRecords, deal_out
 from ksdp.flows.runs.pem_terms import PemHosts, promise
 from ksdp.flows.runs.watch import Watch

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
 from ksdp.audit.mechanisms.pem.budget import Budget
+from ksdp.audit.mechanisms.pem.run_spec import PemRunSpec
 from ksdp.flows.progress import current
 from ksdp.flows.runs.launcher import Launcher
 from ksdp.protocols.channel.keys import Participant
@@ -46,15 +48,9 @@ def run_pem(
     algorithm: PemAlgorithm,
     jobs: Sequence[ClientJob],
     budget: Budget,
+    run: PemRunSpec | None = None,
     *,
-    servers: int = 2,
-    processes: int = 2,
-    patience: float = 10.0,
-    simulated_seed: int | None = None,
-    field_bits: int = 64,
-    least_clients: int = 1,
     rows: int | None = None,
-    timeout: float = 600.0,
 ) -> PemResult:
     """Start every party as a process of its own and wait for the result.
 
@@ -65,21 +61,10 @@ def run_pem(
     ----------
     jobs : sequence of ClientJob
         The clients.
-    servers : int
-        m, at least 2.
-    processes : int
-        Processes that the clients are spread over.
-    patience : float
-        Seconds that a server waits for a client; one that is later is out of the run.
-    simulated_seed : int, optional
-        Noise from NumPy, for simulations; OpenDP's otherwise.
-    field_bits : {64, 32}
-    least_clients : int
-        With fewer the run ends.
+    run : PemRunSpec, optional
+        Servers, processes, noise and patience, as `[run]` of a spec says them.
     rows : int, optional
         Most records of a client in an iteration; the largest client's by default.
-    timeout : float
-        Seconds after which the run is given up.
 
     Raises
     ------
@@ -88,49 +73,57 @@ def run_pem(
     ProtocolError
         If a party ended with an error, or nothing came in time.
     """
-    if not jobs or processes < 1:
-        raise InputError("There must be at least one client and one process for it.")
-    parts = [list(jobs[i::processes]) for i in range(min(processes, len(jobs)))]
-    server_names = [f"server {j + 1}" for j in range(servers)]
-    current().stage("start", 1 + servers + len(parts))
-    with Launcher(timeout) as launcher:
+    if not jobs:
+        raise InputError("There must be at least one client.")
+    run = run or PemRunSpec()
+    rows = rows or max(job.records.shape[0] for job in jobs)
+    parts = [list(jobs[i :: run.processes]) for i in range(min(run.processes, len(jobs)))]
+    names = [f"server {j + 1}" for j in range(run.servers)]
+    current().stage("start", 1 + len(names) + len(parts))
+    with Launcher(run.timeout) as launcher:
         aggregator = launcher.start(aggregator_process, algorithm, len(parts))
-        ports_of = [
-            launcher.start(server_process, name, len(parts), patience, simulated_seed) for name in server_names
+        servers = [
+            launcher.start(server_process, name, len(parts), run.patience, run.simulated_seed) for name in names
         ]
         clients = [launcher.start(clients_process, part, algorithm) for part in parts]
         aggregator_port, aggregator_key = launcher.hear(aggregator)
-        opened = [launcher.hear(pipe) for pipe in ports_of]
-        keys = {name: key for pipe in clients for name, key in launcher.hear(pipe).items()}
+        opened = {name: launcher.hear(pipe) for name, pipe in zip(names, servers, strict=True)}
         terms = PemTerms(
-            tuple(Participant(name, key) for name, key in sorted(keys.items())),
-            tuple(Participant(n, key) for n, (_, key) in sorted(zip(server_names, opened, strict=True))),
+            _participants({name: key for pipe in clients for name, key in launcher.hear(pipe).items()}),
+            _participants({name: key for name, (_, key) in opened.items()}),
             Participant("aggregator", aggregator_key),
             budget,
-            rows or max(job.records.shape[0] for job in jobs),
+            rows,
             repr(algorithm),
             os.urandom(16),  # makes this run a new one
-            PrimeField(field_bits),
-            least_clients,
+            PrimeField(run.field_bits),
+            run.least_clients,
         )
-        ports = {n: port for n, (port, _) in sorted(zip(server_names, opened, strict=True))}
+        ports = {name: opened[name][0] for name in sorted(opened)}
         current().stage("iterate", budget.iterations)
         aggregator.send(terms)
-        for pipe in ports_of:
+        for pipe in servers:
             pipe.send((terms, aggregator_port))
         for pipe in clients:
             pipe.send((terms, aggregator_port, ports))
-        result = launcher.end(aggregator)
-        from_servers = [launcher.end(pipe) for pipe in ports_of]
-        from_clients = [launcher.end(pipe) for pipe in clients]
-    sent = {"clients": from_clients, "servers": from_servers, "aggregator": [result]}
+        told = launcher.end(aggregator)
+        return _result(told, [launcher.end(pipe) for pipe in servers], [launcher.end(pipe) for pipe in clients])
+
+
+def _participants(keys: Mapping[str, bytes]) -> tuple[Participant, ...]:
+    return tuple(Participant(name, key) for name, key in sorted(keys.items()))
+
+
+def _result(told: dict[str, Any], by_servers: list[dict[str, Any]], by_clients: list[dict[str, Any]]) -> PemResult:
+    """What the aggregator, the servers and the clients told at the end."""
+    sent = {"clients": by_clients, "servers": by_servers, "aggregator": [told]}
     return PemResult(
-        unpack_state(result["state"]),
-        tuple(result["rows"]),
-        tuple(result["present"]),
-        result["epsilon"],
-        from_servers[0]["sampler"],
-        result["seconds"],
+        unpack_state(told["state"]),
+        tuple(told["rows"]),
+        tuple(told["present"]),
+        told["epsilon"],
+        by_servers[0]["sampler"],
+        told["seconds"],
         {role: sum(one["bytes"] for one in many) for role, many in sent.items()},
-        sum(one["refused"] for one in from_servers),
+        sum(one["refused"] for one in by_servers),
     )

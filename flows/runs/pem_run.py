@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from ksdp.audit.mechanisms.guarantee import SAMPLERS
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.budget import tight_epsilon
 from ksdp.audit.mechanisms.pem.run_spec import AprioriSpec, LogisticSpec, PemSpec, parse_pem_spec
+from ksdp.flows.clock import Clock
 from ksdp.flows.runs.pem_parties import PemResult, run_pem
 from ksdp.protocols.network.pem_processes import ClientJob
 from ksdp.protocols.pem.field_shares import PrimeField
@@ -83,7 +82,7 @@ def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> P
     return PreparedPem(spec, records, algorithm, rows)
 
 
-def run_prepared(prepared: PreparedPem, out: Path, clock: Callable[[], datetime]) -> dict[str, Any]:
+def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, Any]:
     """Run all parties as processes of this machine; write `result.json` and `model.npz`; return the former.
 
     Parameters
@@ -107,13 +106,7 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Callable[[], datetime]
         ClientJob(f"client {name}", part)
         for name, part in zip(records.clients, records.parts(), strict=True)
     ]  # fmt: skip
-    result = run_pem(
-        prepared.algorithm, jobs, spec.planned(),
-        servers=spec.run.servers, processes=spec.run.processes, patience=spec.run.patience,
-        simulated_seed=spec.run.seed if spec.run.sampler == "fast" else None,
-        field_bits=spec.run.field_bits, least_clients=spec.run.least_clients, rows=prepared.rows,
-        timeout=spec.run.timeout,
-    )  # fmt: skip
+    result = run_pem(prepared.algorithm, jobs, spec.planned(), spec.run, rows=prepared.rows)
     content = _about(prepared, result) | {
         "started": began.isoformat(timespec="seconds"),
         "finished": clock().isoformat(timespec="seconds"),

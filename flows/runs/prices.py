@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import Price, price_of, worst_price
-from ksdp.audit.plan import parameters_of
 from ksdp.flows.runs.terms import Run
 
 __all__ = ["PartyRunPrices", "Priced"]

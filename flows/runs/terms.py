@@ -82,19 +82,7 @@ def read_run(path: Path) -> Run:
         If anything is refused.
     """
     spec, base = parse_run_spec(read_toml(path, "the protocol file")), path.resolve().parent
-    names = None
-    if spec.features.vocabulary is not None:
-        names = read_vocabulary(base / spec.features.vocabulary, "utf-8")
-        stated = (spec.features.hash or features_hash(names), spec.features.count or len(names))
-        if stated != (features_hash(names), len(names)):
-            raise SpecError(
-                "`features.vocabulary` is not the file that `features.hash` and `features.count` name."
-            )
-        count, vocabulary = len(names), features_hash(names)
-    else:
-        assert spec.features.hash is not None
-        assert spec.features.count is not None
-        count, vocabulary = spec.features.count, spec.features.hash
+    count, vocabulary, names = _features(spec, base)
     for node in spec.nodes:
         Address.parse(node.address)
     participants = tuple(sorted(_participant(base, party) for party in spec.parties))
@@ -104,17 +92,11 @@ def read_run(path: Path) -> Run:
     widest = Precision.widest(mechanism, bits, len(participants))
     precision = widest if bound is None else Precision(bits, bound)
     final = None
-    if spec.final is not None and opens_final(mechanism):
-        final = final_terms(
-            mechanism,
-            count,
-            tuple(p.name for p in participants),
-            spec.final.computing,
-            spec.final.block,
-            spec.final.rounds,
-        )
-    elif spec.final is not None:
-        raise SpecError('`final` must be left out unless `mechanism.opens` is "final".')
+    if spec.final is not None:
+        if not opens_final(mechanism):
+            raise SpecError('`final` must be left out unless `mechanism.opens` is "final".')
+        parties, asked = tuple(p.name for p in participants), spec.final
+        final = final_terms(mechanism, count, parties, asked.computing, asked.block, asked.rounds)
     terms = RunTerms(
         mechanism,
         count,
@@ -132,6 +114,19 @@ def read_run(path: Path) -> Run:
         check_normed(terms)
     seconds_to_restart(terms, spec.timeouts)
     return Run(spec, base, terms, names)
+
+
+def _features(spec: RunSpec, base: Path) -> tuple[int, str, tuple[str, ...] | None]:
+    """How many columns the run has, the hash of their names, and the names, if a vocabulary says them."""
+    features = spec.features
+    if features.vocabulary is None:
+        assert features.hash is not None
+        assert features.count is not None
+        return features.count, features.hash, None
+    names = read_vocabulary(base / features.vocabulary, "utf-8")
+    if (features.hash or features_hash(names), features.count or len(names)) != (features_hash(names), len(names)):
+        raise SpecError("`features.vocabulary` is not the file that `features.hash` and `features.count` name.")
+    return len(names), features_hash(names), names
 
 
 def protocol_text(spec: Spec, features: Mapping[str, str | int], parties: Sequence[str]) -> str:

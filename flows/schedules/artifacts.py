@@ -11,6 +11,7 @@ from prefect.artifacts import acreate_link_artifact, acreate_table_artifact
 
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
+from ksdp.flows.audits.artifacts import statistic_row
 from ksdp.flows.schedules.notices import body
 from ksdp.storage.schedules.changes import Drift, StatisticDrift
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
@@ -75,11 +76,7 @@ def _line(run: ScheduledRun) -> dict[str, Any]:
 
 
 def _statistic(name: str, statistic: StatisticSummary, moved: StatisticDrift | None) -> dict[str, Any]:
-    return {
-        "statistic": name,
-        "median D": round(statistic.median_D, 3),
-        "largest D": round(statistic.max_D, 3),
-        "sensitive by it alone": statistic.sensitive,
+    return statistic_row(name, statistic) | {
         "measured before": 0 if moved is None else moved.pairs,
         "median change of D": "" if moved is None else round(moved.median, 3),
     }

@@ -27,8 +27,9 @@ from prefect.runner import Runner
 from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
+from ksdp.flows.clock import utc_now
 from ksdp.flows.progress import current
-from ksdp.flows.schedules.notices import send_waiting, utc_now
+from ksdp.flows.schedules.notices import send_waiting
 from ksdp.flows.schedules.run_lines import NewRuns, run_line
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
 from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_runs

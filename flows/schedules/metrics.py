@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ksdp.audit.errors import StoreError
-from ksdp.flows.metrics_port import serve_metrics
-from ksdp.flows.schedules.notices import utc_now
+from ksdp.flows.clock import Clock, utc_now
 from ksdp.storage.schedules.history import ScheduledRun, due, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import Schedule, read_schedules
 from ksdp.storage.store import Store
 
-__all__ = ["ScheduleMetrics", "metrics_server"]
+__all__ = ["ScheduleMetrics"]
 
 
 class ScheduleMetrics(Collector):
@@ -30,7 +27,7 @@ class ScheduleMetrics(Collector):
         The time now, with a time zone.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, store: Store, clock: Clock = utc_now) -> None:
         self._store, self._clock = store, clock
 
     def collect(self) -> Iterable[Metric]:
@@ -91,16 +88,3 @@ class ScheduleMetrics(Collector):
             "paused": float(schedule.paused),
             "notices_waiting": len(waiting_notices(self._store, schedule.name)),
         }
-
-
-@contextlib.contextmanager
-def metrics_server(store: Store, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve metrics at `/metrics`; the port, which is chosen where it is 0.
-
-    Raises
-    ------
-    InputError
-        If the port cannot be had.
-    """
-    with serve_metrics(ScheduleMetrics(store), port, host) as chosen:
-        yield chosen

@@ -11,20 +11,20 @@ import os
 import smtplib
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from email.message import EmailMessage
 from typing import Any
 
 import httpx
 
 from ksdp.audit.errors import KsdpError
+from ksdp.flows.clock import Clock
 from ksdp.storage.schedules.history import ScheduledRun
 from ksdp.storage.schedules.outbox import Waiting, attempted, put_notice, waiting_notices
 from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule
 from ksdp.storage.store import Store
 
-__all__ = ["Undelivered", "body", "deliver", "events_of", "notify", "send_waiting", "utc_now"]
+__all__ = ["Undelivered", "body", "deliver", "events_of", "notify", "send_waiting"]
 
 _SECONDS = 30.0
 
@@ -85,7 +85,7 @@ def body(store: Store, schedule: Schedule, event: Event, run: ScheduledRun) -> d
     }
 
 
-def notify(store: Store, schedule: Schedule, run: ScheduledRun, now: Callable[[], datetime]) -> list[Waiting]:
+def notify(store: Store, schedule: Schedule, run: ScheduledRun, now: Clock) -> list[Waiting]:
     """Queue and send whatever a run gives cause to tell; what became of each. Nothing that fails here raises."""
     queued = [
         put_notice(store, schedule.name, event, notice, body(store, schedule, event, run), now())
@@ -96,12 +96,12 @@ def notify(store: Store, schedule: Schedule, run: ScheduledRun, now: Callable[[]
     return [_attempt(store, schedule.name, item, now) for item in queued]
 
 
-def send_waiting(store: Store, name: str, now: Callable[[], datetime]) -> list[Waiting]:
+def send_waiting(store: Store, name: str, now: Clock) -> list[Waiting]:
     """Try those notices again whose turn it is."""
     return [_attempt(store, name, item, now) for item in waiting_notices(store, name, now())]
 
 
-def _attempt(store: Store, name: str, item: Waiting, now: Callable[[], datetime]) -> Waiting:
+def _attempt(store: Store, name: str, item: Waiting, now: Clock) -> Waiting:
     error = None
     try:
         deliver(item.notice, item.body, item.id)
@@ -197,8 +197,3 @@ def _message(notice: Notice, content: Mapping[str, Any]) -> EmailMessage:
             lines.append(f"{key}: {value}")
     message.set_content("\n".join(lines) + "\n")
     return message
-
-
-def utc_now() -> datetime:
-    """The clock that flows pass on."""
-    return datetime.now(UTC)

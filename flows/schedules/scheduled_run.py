@@ -7,7 +7,6 @@ alone, with the store's schedules locked, so any number of calls make one run.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -31,10 +30,12 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
+from ksdp.flows.clock import utc_now
+from ksdp.flows.interruption import die_with_parent
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.schedules.artifacts import publish_run
 from ksdp.flows.schedules.changes import DueAudit, due_audit
-from ksdp.flows.schedules.notices import notify, utc_now
+from ksdp.flows.schedules.notices import notify
 from ksdp.storage.schedules.changes import (
     Drift,
     measure_drift,
@@ -293,6 +294,6 @@ def _die_with_server() -> None:
     parent = os.environ.get(SERVED)
     if parent is None or sys.platform != "linux":
         return
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    die_with_parent(signal.SIGKILL)
     if os.getppid() != int(parent):
         os.kill(os.getpid(), signal.SIGKILL)

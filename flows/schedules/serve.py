@@ -14,9 +14,10 @@ from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.interruption import interrupts_stay_here, run_until_stopped
+from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.prefect_server import Server, prefect_server, reached
 from ksdp.flows.progress import current
-from ksdp.flows.schedules.metrics import metrics_server
+from ksdp.flows.schedules.metrics import ScheduleMetrics
 from ksdp.storage.locks import is_locked, lock
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import read_schedule, read_schedules, serving_lock
@@ -64,7 +65,7 @@ def serve(
         stack.enter_context(lock(serving_lock(opened), busy=busy))
         read_schedules(opened)  # refuse a damaged one before anything starts
         if metrics_port is not None:
-            port = stack.enter_context(metrics_server(opened, metrics_port, metrics_host))
+            port = stack.enter_context(serve_metrics(ScheduleMetrics(opened), metrics_port, metrics_host))
             current().say(f"metrics http://{metrics_host}:{port}/metrics")
         server = stack.enter_context(prefect_server(opened.prefect, calendar=True))
         current().say(

@@ -14,6 +14,7 @@ from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.attempts import asked_of
 from ksdp.audit.screening.proof import check_undecided, drawn_from, runs_for_proof
 from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
 from ksdp.audit.screening.screen_summary import RoundSummary
@@ -21,7 +22,7 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import GivenSpec, Prepared, asked_of, prepare_stored
+from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.screening.screens import RoundVerdicts, read_round

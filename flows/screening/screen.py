@@ -6,12 +6,15 @@ Every round is an audit of its own in the same store, so an interrupted screen r
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import documents_of, unit_names
 from ksdp.audit.learning.quality import cost_of_leaving_out
 from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.screening.attempts import asked_of
 from ksdp.audit.screening.clearance_list import screen_statement
 from ksdp.audit.screening.rounds import check_screenable
 from ksdp.audit.screening.screen_summary import ScreenSummary
@@ -19,7 +22,7 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
-from ksdp.flows.prepare import asked_of, spec_corpus
+from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds, screen_id
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
@@ -82,55 +85,123 @@ def screen(
     corpus = spec_corpus(spec, base)
     name = screen_id(spec, corpus.hash, rules)
     rounds = run_rounds(spec, corpus, store, rules, place)
-    unit = spec.design.unit
-    listed, excluded = (documents_of(corpus, unit, names) for names in (rounds.listed, rounds.excluded))
-    members = (corpus.ids, unit_names(corpus, "group")) if unit == "group" else None
     opened = Store.open(store)
-    if excluded:
+    screened = _Screened(opened, spec, corpus, rules, rounds)
+    if screened.excluded:
+        members = (corpus.ids, unit_names(corpus, "group")) if spec.design.unit == "group" else None
         write_excluded(opened, name, rounds.verdicts, members)
-    outcome, reason = _outcome(rounds)
     quality, statement = None, None
-    if outcome == "cleared":
+    if screened.cleared:
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
-        quality = cost_of_leaving_out(spec, corpus, listed)
-        statement = sign(signing, _grounds(opened, spec, corpus, rounds, rules)).statement
+        quality = cost_of_leaving_out(spec, corpus, screened.listed)
+        statement = sign(signing, screened.grounds()).statement
     elif signing.path.exists():
         current().say(f"{signing.path} is an older clearance and was left as it is")
-    summary = ScreenSummary(
-        version=VERSION,
-        screen=name,
-        corpus=corpus.hash,
-        mechanism=rounds.plan.mechanism.name,
-        spec=spec.hash,
-        outcome=outcome,
-        helps=rounds.ended.helps,
-        reason=reason,
-        documents=len(corpus),
-        unit=unit,
-        excluded=len(excluded),
-        allowed=len(listed),
-        allowed_verdicts=rules.allowed,
-        exact=outcome == "cleared" and not rounds.beside,
-        beside=rounds.beside if outcome == "cleared" else None,
-        why_beside=rounds.why_beside,
+    summary = replace(
+        screened.summary(name, signing),
         statement=statement,
-        rounds=tuple(rounds.about),
-        most=rules.most,
-        level=spec.decision.level,
-        margin=spec.rule.margin,
-        party_rows=rounds.plan.holdings.size,
         quality=quality,
-        clearance=str(signing.path.resolve()) if outcome == "cleared" else None,
-        fingerprint=fingerprint(signing.private_key),
-        reviewer=signing.who,
-        finished=signing.now.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - started, 3),
-        store=str(opened.root),
-        report=str(page_path(opened, name)),
     )
     write_screen(opened, summary)
     write_page(opened, name, render_screen(opened, name))
     return summary
+
+
+@dataclass(frozen=True, eq=False)
+class _Screened:
+    """A screen whose rounds have ended."""
+
+    store: Store
+    spec: Spec
+    corpus: Corpus
+    rules: Rules
+    rounds: Rounds
+
+    @cached_property
+    def outcome(self) -> tuple[str, str]:
+        """What became of it, and why, in a sentence."""
+        return _outcome(self.rounds)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether a clearance is written."""
+        return self.outcome[0] == "cleared"
+
+    @cached_property
+    def listed(self) -> list[str]:
+        """Documents that may be listed; of groups, their documents."""
+        return documents_of(self.corpus, self.spec.design.unit, self.rounds.listed)
+
+    @cached_property
+    def excluded(self) -> list[str]:
+        """Documents that are left out."""
+        return documents_of(self.corpus, self.spec.design.unit, self.rounds.excluded)
+
+    def summary(self, name: str, signing: Signing) -> ScreenSummary:
+        """All but what the clearance says and costs, and how long it took."""
+        spec, rules, rounds = self.spec, self.rules, self.rounds
+        outcome, reason = self.outcome
+        return ScreenSummary(
+            version=VERSION,
+            screen=name,
+            corpus=self.corpus.hash,
+            mechanism=rounds.plan.mechanism.name,
+            spec=spec.hash,
+            outcome=outcome,
+            helps=rounds.ended.helps,
+            reason=reason,
+            documents=len(self.corpus),
+            unit=spec.design.unit,
+            excluded=len(self.excluded),
+            allowed=len(self.listed),
+            allowed_verdicts=rules.allowed,
+            exact=self.cleared and not rounds.beside,
+            beside=rounds.beside if self.cleared else None,
+            why_beside=rounds.why_beside,
+            statement=None,
+            rounds=tuple(rounds.about),
+            most=rules.most,
+            level=spec.decision.level,
+            margin=spec.rule.margin,
+            party_rows=rounds.plan.holdings.size,
+            quality=None,
+            clearance=str(signing.path.resolve()) if self.cleared else None,
+            fingerprint=fingerprint(signing.private_key),
+            reviewer=signing.who,
+            finished=signing.now.isoformat(timespec="seconds"),
+            seconds=0.0,
+            store=str(self.store.root),
+            report=str(page_path(self.store, name)),
+        )
+
+    def grounds(self) -> Grounds:
+        """What the clearance rests on: the verdicts of the last round."""
+        spec, rules, rounds = self.spec, self.rules, self.rounds
+        last = rounds.about[-1]
+        attempts = read_attempts(self.store, asked_of(spec, self.corpus))
+        return Grounds(
+            plan=rounds.plan,
+            corpus=self.corpus,
+            spec=spec.hash,
+            audits=tuple(summary.audit for summary in rounds.about),
+            verdicts={kind: last.verdicts.as_dict()[kind] for kind in Verdict},
+            allowed=rules.allowed,
+            listed=rounds.listed,
+            certified=sorted(set(rounds.listed) & set(rounds.last.ids([Verdict.CERTIFIED]))),
+            excluded=rounds.excluded,
+            statement=screen_statement(
+                margin=spec.rule.margin,
+                level=spec.rule.for_clear,
+                rows=rounds.plan.holdings.size,
+                among=rounds.among,
+                allowed=rules.allowed,
+                beside=rounds.beside,
+                rounds=len(rounds.about),
+                why=rounds.why_beside,
+            ),
+            evidence=evidence_of(read_summary(self.store.audit(last.audit)), attempts),
+        )
 
 
 def _outcome(rounds: Rounds) -> tuple[str, str]:
@@ -149,31 +220,3 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
     elif rounds.about[-1].proof:
         reason += " It audited the listed documents by themselves."
     return "cleared", reason
-
-
-def _grounds(store: Store, spec: Spec, corpus: Corpus, rounds: Rounds, rules: Rules) -> Grounds:
-    """What the clearance of a screen rests on: the verdicts of its last round."""
-    last = rounds.about[-1]
-    attempts = read_attempts(store, asked_of(spec, corpus))
-    return Grounds(
-        plan=rounds.plan,
-        corpus=corpus,
-        spec=spec.hash,
-        audits=tuple(summary.audit for summary in rounds.about),
-        verdicts={kind: last.verdicts.as_dict()[kind] for kind in Verdict},
-        allowed=rules.allowed,
-        listed=rounds.listed,
-        certified=sorted(set(rounds.listed) & set(rounds.last.ids([Verdict.CERTIFIED]))),
-        excluded=rounds.excluded,
-        statement=screen_statement(
-            margin=spec.rule.margin,
-            level=spec.rule.for_clear,
-            rows=rounds.plan.holdings.size,
-            among=rounds.among,
-            allowed=rules.allowed,
-            beside=rounds.beside,
-            rounds=len(rounds.about),
-            why=rounds.why_beside,
-        ),
-        evidence=evidence_of(read_summary(store.audit(last.audit)), attempts),
-    )

@@ -15,7 +15,7 @@ from typing import Any
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.framing import Frame, Kind, Resume, read_frame
-from ksdp.protocols.network.places import LinkError, Place, Ticket
+from ksdp.protocols.network.places import LinkEnds, LinkError, Ticket
 
 __all__ = ["ABORTS", "Link", "LinkTimes", "Observer"]
 
@@ -70,7 +70,7 @@ class Link:
     ) -> None:
         self.own, self.peer = own, peer
         self._limit, self._times, self._observe = limit, times, observe
-        self._place = Place(peer, ticket)
+        self._place = LinkEnds(peer, ticket)
         self._kept: deque[Frame] = deque()
         self._next = self._received = ticket.rounds if ticket else 0
         self._stored = ticket.rounds if ticket else None

@@ -11,7 +11,7 @@ from ksdp.protocols.channel.rounds import Round, Rounds
 from ksdp.protocols.network.kept_run import Begun, KeptRun, step_of
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.protocols.network.places import LinkError
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.run_terms import DifferentTerms
 
 __all__ = ["Note", "joined", "run_over_mesh"]
@@ -25,8 +25,8 @@ _NEW = Begun()
 
 
 async def run_over_mesh(
-    rounds: Rounds[Outcome], mesh: Mesh, *, present: float, note: Note, begun: Begun = _NEW
-) -> Outcome:
+    rounds: Rounds[RunOutcome], mesh: Mesh, *, present: float, note: Note, begun: Begun = _NEW
+) -> RunOutcome:
     """Wait for the others, run, part.
 
     Parameters
@@ -76,7 +76,7 @@ async def run_over_mesh(
             if kept is not None:
                 kept.forget()
             raise
-    outcome: Outcome = step
+    outcome: RunOutcome = step
     return outcome
 
 

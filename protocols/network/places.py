@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.framing import Resume
 
-__all__ = ["TICKET_BYTES", "LinkError", "OtherRunError", "Place", "Ticket"]
+__all__ = ["TICKET_BYTES", "LinkEnds", "LinkError", "OtherRunError", "Ticket"]
 
 TICKET_BYTES = 16
 _NOBODY = bytes(TICKET_BYTES)
@@ -52,7 +52,7 @@ class Ticket:
     """That are on the disk here."""
 
 
-class Place:
+class LinkEnds:
     """Both ends of one link.
 
     Parameters

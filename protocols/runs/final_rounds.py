@@ -31,7 +31,7 @@ from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.runs.computing_side import Arrays, ComputingSide, Entered
 from ksdp.protocols.runs.final_terms import trusted_words
 from ksdp.protocols.runs.final_topics import largest_rows_message, topic_rounds
-from ksdp.protocols.runs.handshake import Outcome, agree_on_result, check_node, open_run
+from ksdp.protocols.runs.handshake import RunOutcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.shared.field import BYTES, PRIME, integers, symmetric_residues
 from ksdp.protocols.shared.means import MOST_ROWS, SUM_BITS, mean_of
@@ -58,7 +58,7 @@ def final_rounds(
     statement: Statement,
     *,
     random_bytes: RandomBytes = os_random,
-) -> Rounds[Outcome]:
+) -> Rounds[RunOutcome]:
     """One party's side of a run.
 
     Parameters
@@ -83,7 +83,7 @@ def final_rounds(
     else:
         result, sizes = (yield from _vectors(terms, side, matrix)), ()
     digest = yield from agree_on_result(engine, opened.sums.session, result.public, sizes)
-    return Outcome(
+    return RunOutcome(
         result,
         opened.sums.session.hex(),
         digest,

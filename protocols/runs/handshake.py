@@ -19,7 +19,7 @@ from ksdp.protocols.channel.wire import pack, pack_number
 from ksdp.protocols.runs.run_terms import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
 from ksdp.protocols.sums.sum_messages import SumTerms
 
-__all__ = ["OpenedRun", "Outcome", "agree_on_result", "check_node", "open_run"]
+__all__ = ["OpenedRun", "RunOutcome", "agree_on_result", "check_node", "open_run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class OpenedRun:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class RunOutcome:
     """The end of a run that all nodes confirmed."""
 
     result: PartyResult

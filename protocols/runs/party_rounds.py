@@ -19,7 +19,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.runs.handshake import Outcome, check_node, open_run
+from ksdp.protocols.runs.handshake import RunOutcome, check_node, open_run
 from ksdp.protocols.runs.party_noise import NoiseSource, vetted_noise
 from ksdp.protocols.runs.program_rounds import ProgramRounds
 from ksdp.protocols.runs.programs import needs_norms
@@ -38,7 +38,7 @@ def party_rounds(
     *,
     random_bytes: RandomBytes = os_random,
     noise: NoiseSource = vetted_noise,
-) -> Rounds[Outcome]:
+) -> Rounds[RunOutcome]:
     """One party's side of a run.
 
     Parameters

@@ -45,7 +45,7 @@ from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.arrays import pack_array, pack_arrays, unpack_array
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack, pack_number
-from ksdp.protocols.runs.handshake import OpenedRun, Outcome, agree_on_result
+from ksdp.protocols.runs.handshake import OpenedRun, RunOutcome, agree_on_result
 from ksdp.protocols.runs.one_noise_rounds import OneNoiseDevice
 from ksdp.protocols.runs.party_noise import Noised, NoiseSource, noised
 from ksdp.protocols.runs.programs import needs_norms, program_of
@@ -130,7 +130,7 @@ class ProgramRounds:
         self._asked: Counter[str] = Counter()
         self._sizes: tuple[int, ...] = ()
 
-    def play(self, program: PartyProgram) -> Rounds[Outcome]:
+    def play(self, program: PartyProgram) -> Rounds[RunOutcome]:
         """Answer all requests, then agree on the result.
 
         Raises
@@ -147,7 +147,7 @@ class ProgramRounds:
             yield from self._announce(None)
             yield from self._engine.tell("public", {self._server: pack_arrays(public)})
         digest = yield from agree_on_result(self._engine, self._session, public, self._sizes)
-        return Outcome(
+        return RunOutcome(
             PartyResult(public, result.own),
             self._session.hex(),
             digest,

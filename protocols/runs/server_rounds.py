@@ -21,7 +21,7 @@ from ksdp.protocols.channel.arrays import pack_array, unpack_array, unpack_array
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import name_of, number_of, unpack
 from ksdp.protocols.one_noise.paillier import PrivateKey, generate
-from ksdp.protocols.runs.handshake import Outcome, agree_on_result, check_node, open_run
+from ksdp.protocols.runs.handshake import RunOutcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.one_noise_rounds import OneNoiseServer
 from ksdp.protocols.runs.party_noise import NoiseSource, noised, vetted_noise
 from ksdp.protocols.runs.program_rounds import what_noise_leaves
@@ -38,7 +38,7 @@ def server_rounds(
     random_bytes: RandomBytes = os_random,
     noise: NoiseSource = vetted_noise,
     make_key: Callable[[int], PrivateKey] = generate,
-) -> Rounds[Outcome]:
+) -> Rounds[RunOutcome]:
     """The server's side of a run.
 
     Parameters
@@ -74,7 +74,7 @@ def server_rounds(
         yield from server.one_noise.begin()
     public = yield from server.serve()
     digest = yield from agree_on_result(engine, session, public, server.sizes)
-    return Outcome(
+    return RunOutcome(
         PartyResult(public),
         session.hex(),
         digest,

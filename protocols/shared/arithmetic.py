@@ -35,7 +35,7 @@ from ksdp.protocols.shared.field import (
 )
 from ksdp.protocols.shared.words import WORDS, Words, fits_line, low_words, lowered, masked
 
-__all__ = ["FRACTION", "HIDING", "Local", "Shares", "fixed", "product", "reals"]
+__all__ = ["FRACTION", "HIDING", "Local", "SharedArithmetic", "fixed", "product", "reals"]
 
 _SIXTH = pow(6, -1, PRIME)
 _FEW = 1_000
@@ -73,7 +73,7 @@ def reals(values: Integers, fraction: int) -> NDArray[np.float64]:
     return (signed / (1 << fraction)).astype(np.float64)
 
 
-class Shares:
+class SharedArithmetic:
     """Arithmetic of one computing party; arrays are its shares, integers modulo the prime.
 
     Parameters

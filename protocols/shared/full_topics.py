@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksdp.protocols.shared.arithmetic import Local, Shares, product
+from ksdp.protocols.shared.arithmetic import Local, SharedArithmetic, product
 from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, AnySizes
 from ksdp.protocols.shared.topic_steps import SharedRows, TopicSteps
@@ -18,7 +18,7 @@ __all__ = ["FullFit"]
 class FullFit(TopicSteps):
     """Sweeps over some rows."""
 
-    def __init__(self, shares: Shares, rows: SharedRows, sizes: AnySizes) -> None:
+    def __init__(self, shares: SharedArithmetic, rows: SharedRows, sizes: AnySizes) -> None:
         super().__init__(shares, sizes)
         self.rows = rows
 

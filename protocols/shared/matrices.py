@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, product
+from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, product
 from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.steps import (
     COEFFICIENT_BITS,
@@ -55,7 +55,7 @@ def _polynomial(step: tuple[int, int], square: Integers) -> Integers:
     return np.asarray((eye - step[1] * square) % PRIME)
 
 
-async def reciprocal(shares: Shares, value: Integers) -> Integers:
+async def reciprocal(shares: SharedArithmetic, value: Integers) -> Integers:
     """1 / z at `SCALE_FRACTION`, to 1e-8, for z in [2^-24, 1] at `FRACTION`; less than that for smaller ones."""
     close, inverse = value, np.full(value.shape, 1 << SCALE_FRACTION, dtype=object)
     for a, b in quadratic_steps(SMALLEST_SCALE):
@@ -67,7 +67,7 @@ async def reciprocal(shares: Shares, value: Integers) -> Integers:
     return inverse
 
 
-async def inverse_root(shares: Shares, gram: Integers) -> Integers:
+async def inverse_root(shares: SharedArithmetic, gram: Integers) -> Integers:
     """Z with Z^T G Z = I, at `FACTOR_FRACTION`; of G = Y^T Y with singular values of Y up to 1."""
     # All are polynomials of one matrix: symmetric.
     size = len(gram)
@@ -83,7 +83,7 @@ async def inverse_root(shares: Shares, gram: Integers) -> Integers:
     return root
 
 
-async def _sign(shares: Shares, matrix: Integers) -> Integers:
+async def _sign(shares: SharedArithmetic, matrix: Integers) -> Integers:
     """The matrix sign function of a stack of symmetric matrices of norm at most 1."""
     for step in cubic_steps(RESOLUTION):
         (square,) = await shares.rounded_symmetric(Local(product(matrix, matrix), 2 * FRACTION + 2, FRACTION))
@@ -105,7 +105,7 @@ class Leading:
     """1 where the threshold parts as many eigenvalues as wanted, 0 where two are too close (whole numbers)."""
 
 
-async def leading(shares: Shares, matrix: Integers, wanted: tuple[int, ...]) -> Leading:
+async def leading(shares: SharedArithmetic, matrix: Integers, wanted: tuple[int, ...]) -> Leading:
     """Projectors on the leading 1, 2, ... eigenvectors, for every number wanted.
 
     Half of I + sign(B - s I), s halving its way to where the trace says that as many eigenvalues are above as

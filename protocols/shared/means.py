@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, reals
+from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, reals
 from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
 
@@ -31,7 +31,7 @@ async def mean_of(runtime: Any, entered: Integers, parties: int, largest: float)
     largest : float
         No column sum of all parties is larger.
     """
-    shares = Shares(runtime)
+    shares = SharedArithmetic(runtime)
     most = (parties * MOST_ROWS - 1).bit_length()
     inverse = await reciprocal(shares, entered[-1:] * (1 << (FRACTION - SUM_BITS - most)) % PRIME)
     bits = SUM_BITS + math.ceil(math.log2(largest)) + SCALE_FRACTION + SCALE_GROWTH + 1

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksdp.protocols.shared.arithmetic import Local, Shares
+from ksdp.protocols.shared.arithmetic import Local, SharedArithmetic
 from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, AnySizes
 from ksdp.protocols.shared.topic_steps import SharedRows, TopicSteps
@@ -37,7 +37,7 @@ class ObservedFit(TopicSteps):
         1 where an entry is observed, whole numbers.
     """
 
-    def __init__(self, shares: Shares, rows: SharedRows, pattern: SharedRows, sizes: AnySizes) -> None:
+    def __init__(self, shares: SharedArithmetic, rows: SharedRows, pattern: SharedRows, sizes: AnySizes) -> None:
         super().__init__(shares, sizes)
         self._rows, self._pattern = rows, pattern
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed
+from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, fixed
 from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.full_topics import FullFit
 from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
@@ -45,7 +45,7 @@ class SimplexFit(FullFit):
 
     sizes: SimplexSizes
 
-    def __init__(self, shares: Shares, rows: SharedRows, sizes: SimplexSizes) -> None:
+    def __init__(self, shares: SharedArithmetic, rows: SharedRows, sizes: SimplexSizes) -> None:
         super().__init__(shares, rows, sizes)
         self.faults: Integers = np.zeros(1, dtype=object)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.factorisation.power_limit import settle_signs
-from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, product, reals
+from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
 from ksdp.protocols.shared.field import PRIME, Integers, modular_product
 from ksdp.protocols.shared.matrices import (
     FACTOR_FRACTION,
@@ -108,7 +108,7 @@ async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, task
     trace : int
         Its share of the trace of S.
     """
-    shares = Shares(runtime)
+    shares = SharedArithmetic(runtime)
     scale = await reciprocal(shares, np.array([trace << (FRACTION - MOMENT_BITS)], dtype=object) % PRIME)
     basis = await _iterated(shares, moments, scale, task)
     (image,) = await shares.rounded(
@@ -121,7 +121,7 @@ async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, task
 
 
 async def _iterated(
-    shares: Shares, moments: NDArray[np.float32], scale: Integers, task: Decomposition
+    shares: SharedArithmetic, moments: NDArray[np.float32], scale: Integers, task: Decomposition
 ) -> Integers:
     """An orthonormal basis, shape (features, block), after all iterations; at `FRACTION`."""
     # Kept multiplied by 1 / trace, so that a product with S is one with A.
@@ -145,7 +145,7 @@ async def _iterated(
 
 
 async def _open(
-    shares: Shares,
+    shares: SharedArithmetic,
     moments: NDArray[np.float32],
     scale: Integers,
     basis: Integers,
@@ -194,7 +194,7 @@ async def _open(
     return OpenedSubspace(opened, None, reals(await shares.opened(rounded), _OUT))
 
 
-async def _outside(shares: Shares, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
+async def _outside(shares: SharedArithmetic, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
     """R^T R of R = Y - Q B, to second order in how far Q is from orthonormal."""
     square, half = await shares.rounded(
         Local(product(ritz, ritz), 2 * FRACTION + 2), Local(product(ritz, overlap), 2 * FRACTION + 2)
@@ -203,7 +203,7 @@ async def _outside(shares: Shares, ritz: Integers, gram: Integers, overlap: Inte
     return np.asarray((gram - 2 * square + whole) % PRIME)
 
 
-async def _converged(shares: Shares, outside: Integers, top: Leading) -> None:
+async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) -> None:
     """Open whether the run may be opened.
 
     Parameters

@@ -10,7 +10,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 
-__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "SIGNED", "AnySizes", "SimplexSizes", "Sizes", "sizes_of"]
+__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "SIGNED", "AnySizes", "SimplexSizes", "TopicSizes", "sizes_of"]
 
 ROW_BITS = 60
 """Fraction bits of X'."""
@@ -86,7 +86,7 @@ class SimplexSizes:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TopicSizes:
     """How the numbers of a factorisation are written; public.
 
     Raises
@@ -162,9 +162,9 @@ class Sizes:
         return math.ceil(math.log2(self.reach + (self.rank - 1) * self.reach**3 + 1.0)) + 1
 
 
-AnySizes = Sizes | SimplexSizes
+AnySizes = TopicSizes | SimplexSizes
 
 
 def sizes_of(rank: int, features: int, penalties: Penalties, largest: float) -> AnySizes:
     """Without regularisers, topics are on the simplex."""
-    return Sizes(rank, penalties, largest) if any(penalties) else SimplexSizes(rank, features)
+    return TopicSizes(rank, penalties, largest) if any(penalties) else SimplexSizes(rank, features)

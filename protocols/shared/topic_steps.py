@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed
+from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, fixed
 from ksdp.protocols.shared.field import MOST_INNER, PRIME, Integers, Residues, modular_product
 from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, SIGNED, AnySizes
@@ -42,7 +42,7 @@ class SharedRows:
 class TopicSteps:
     """Steps of sweeps over some rows."""
 
-    def __init__(self, shares: Shares, sizes: AnySizes) -> None:
+    def __init__(self, shares: SharedArithmetic, sizes: AnySizes) -> None:
         self.shares, self.sizes = shares, sizes
         self.rho = int(fixed(np.array([sizes.rho]), KEPT)[0])
         self.gamma = int(fixed(np.array([sizes.fixed_gamma]), ROW_BITS + KEPT)[0])

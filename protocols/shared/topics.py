@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.protocols.shared.arithmetic import Shares, fixed, reals
+from ksdp.protocols.shared.arithmetic import SharedArithmetic, fixed, reals
 from ksdp.protocols.shared.field import PRIME
 from ksdp.protocols.shared.full_topics import FullFit
 from ksdp.protocols.shared.observed_topics import ObservedFit
@@ -76,7 +76,7 @@ async def topics_of(
     pattern
         1 for an entry that is observed, 0 where it is missing; without it all are observed.
     """
-    shares, sizes = Shares(runtime), wanted.sizes
+    shares, sizes = SharedArithmetic(runtime), wanted.sizes
     topics = fixed(start / sizes.tau, KEPT)
     fits: list[FullFit | ObservedFit] = []
     if models is not None:
@@ -91,13 +91,13 @@ async def topics_of(
     return reals(await shares.opened(topics), KEPT) * sizes.tau
 
 
-def _full_fit(shares: Shares, rows: SharedRows, sizes: AnySizes) -> FullFit:
+def _full_fit(shares: SharedArithmetic, rows: SharedRows, sizes: AnySizes) -> FullFit:
     if isinstance(sizes, SimplexSizes):
         return SimplexFit(shares, rows, sizes)
     return FullFit(shares, rows, sizes)
 
 
-async def _check_thresholds(shares: Shares, fits: list[SimplexFit]) -> None:
+async def _check_thresholds(shares: SharedArithmetic, fits: list[SimplexFit]) -> None:
     """Open whether all topics were projected; where not, nothing else."""
     if fits:
         faults = np.sum([fit.faults for fit in fits], axis=0)

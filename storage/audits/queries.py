@@ -24,7 +24,7 @@ from ksdp.storage.audits.query_results import (
     Row,
     Totals,
 )
-from ksdp.storage.audits.questions import ask, whole_file
+from ksdp.storage.audits.questions import ask
 from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow
 from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
@@ -66,8 +66,7 @@ class Findings:
     def _run(self, question: str, **values: Any) -> list[Any]:
         known = {"verdicts": self._verdicts, "statistics": self._statistics}
         asked = {name: value for name, value in (known | values).items() if f"${name}" in question}
-        named = {name: whole_file(value) if isinstance(value, Path) else value for name, value in asked.items()}
-        return ask(question, named, self._folder.name)
+        return ask(question, asked, self._folder.name)
 
     _FROM = "(select *, file_row_number as place from read_parquet($verdicts, file_row_number = true))"
 

@@ -13,7 +13,7 @@ import duckdb
 from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import check_sealed
 
-__all__ = ["ask", "strongest", "whole_file"]
+__all__ = ["ask", "strongest"]
 
 
 @lru_cache(maxsize=1)
@@ -27,15 +27,16 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def ask(question: str, values: Mapping[str, Any], whose: str) -> list[Any]:
-    """The rows that answer a question.
+    """The rows that answer a question; of its values, paths are tables of the audit.
 
     Raises
     ------
     StoreError
         If a table cannot be read; `whose` is the audit that it is of.
     """
+    named = {name: _whole_file(value) if isinstance(value, Path) else value for name, value in values.items()}
     with _told(whose), _database().cursor() as cursor:
-        return list(cursor.execute(question, dict(values)).fetchall())
+        return list(cursor.execute(question, named).fetchall())
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def _told(whose: str) -> Iterator[None]:
         raise StoreError(f"the findings of audit {whose!r} cannot be read: {type(error).__name__}.") from error
 
 
-def whole_file(path: Path) -> str:
+def _whole_file(path: Path) -> str:
     """A table's name for DuckDB, which checks nothing itself: the file is what was written."""
     whose = f"audit {path.parent.name!r}"
     if not path.exists():
@@ -62,7 +63,7 @@ def strongest(folder: Path, count: int) -> tuple[list[Any], int]:
 
     Of each (document, verdict, distance, log10 of its adjusted p, statistic).
     """
-    path = whole_file(folder / "verdicts.parquet")
+    path = _whole_file(folder / "verdicts.parquet")
     with _told(folder.name):  # no values: DuckDB imports Pandas to see whether one of them is a table
         table = _database().from_parquet(path, file_row_number=True)
         first = table.order("log10_adjusted_p, distance desc, file_row_number").limit(count)

@@ -27,7 +27,7 @@ class GainAndAdvice:
 
     @property
     def nothing_gained(self) -> str | None:
-        """The sentence that comes before everything else, where joining gains nothing for certain."""
+        """The sentence that comes before everything else, where it is not sure that joining gains anything."""
         if self.gain is None or self.gain["measures"][0]["gain"]["low"] > 0:
             return None
         return str(self.gain["sentences"][0])

@@ -37,7 +37,7 @@ def read_levers(
     Raises
     ------
     SpecError
-        A lever needs names or counts that there are not, or leaves nothing.
+        A lever needs names or counts that are not given, or leaves no column.
     CorpusError
         A file is refused.
     """
@@ -46,6 +46,10 @@ def read_levers(
         raise SpecError('`corpus.idf` "public" needs `corpus.levers.reference`.')
     if not asked.any:
         return NONE
+    if asked.hashed is not None and spec.idf == "public":
+        raise SpecError('`corpus.levers.hashed` and `idf = "public"` do not go together: buckets have no idf.')
+    if asked.directions is not None and asked.basis is None:
+        raise SpecError("`corpus.levers.directions` goes with `basis`.")
     named = asked.terms is not None or asked.reference is not None or asked.units is not None
     if named and names is None:
         raise SpecError(
@@ -59,15 +63,11 @@ def read_levers(
     idf = None
     if spec.idf == "public":
         idf = np.array([math.log(documents / int(held)) for held in frequency])
-    centre, scale = (None, None) if asked.units is None else _units(base, spec, labels, columns)
     buckets = None
     if asked.hashed is not None:
         buckets = np.array([_bucket(labels[column], asked.hashed) for column in columns], dtype=np.int64)
-        if idf is not None:
-            raise SpecError('`corpus.levers.hashed` and `idf = "public"` do not go together: buckets have no idf.')
-    if asked.directions is not None and asked.basis is None:
-        raise SpecError("`corpus.levers.directions` goes with `basis`.")
     basis = None if asked.basis is None else _basis(spec_path(base, asked.basis))[:, : asked.directions]
+    centre, scale = (None, None) if asked.units is None else _units(base, spec, labels, columns)
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
     return Levers(kept, idf, centre, scale, buckets, asked.hashed, basis, asked.clip)
 
@@ -166,7 +166,6 @@ def _units(
     assert spec.levers.units is not None
     path = spec_path(base, spec.levers.units)
     table = open_columns(path, spec.encoding)
-    table.require(["column", "centre", "scale"])
     place = {str(name): row for row, name in enumerate(table.labels("column", unique=True))}
     missing = [labels[column] for column in columns if labels[column] not in place]
     if missing:

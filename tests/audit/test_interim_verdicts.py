@@ -9,7 +9,7 @@ import pytest
 
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import (
-    Counted,
+    LookScope,
     after_certificate,
     after_fresh,
     after_look,
@@ -90,7 +90,7 @@ def test_what_was_detected_stays_detected(looks: tuple) -> None:
 
 def test_fresh_runs_prove_what_the_first_could_not(looks: tuple) -> None:
     """At half of the level, corrected over those chosen; nothing else changes."""
-    counted = Counted(6, fresh=True)
+    counted = LookScope(6, fresh=True)
     rule = RULE.model_copy(update={"margin": 0.08})
     before = after_look(None, arms_at(looks, 1200, np.arange(6)), 0, Look(1200, 0.05), rule, [], counted)
     chosen = for_fresh_runs(before, rule)
@@ -118,7 +118,7 @@ def test_looking_again_at_the_smallest_p_of_the_same_runs_proves_nothing() -> No
         worst = tests[np.array([tests.log10_p[:, 0].argmin()])]
         look = Look(80, rule.level)
         alone += after_look(None, worst, 0, look, rule, []).decisions.verdict[0] == "sensitive"
-        said = after_look(None, worst, 0, look, rule, [], Counted(30)).decisions.verdict[0]
+        said = after_look(None, worst, 0, look, rule, [], LookScope(30)).decisions.verdict[0]
         counting += said == "sensitive"
     assert alone > 60
     assert counting <= 10

@@ -13,11 +13,11 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.interim_looks import FRESH, Stage
-from ksdp.audit.kept_runs import best_every, kept_without, levelled, more_runs, read_runs
+from ksdp.audit.kept_runs import kept_without, levelled, read_runs
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
 from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.arrays import statistics_of_arrays

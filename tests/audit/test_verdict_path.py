@@ -19,8 +19,8 @@ from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import _exchanged, certify
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import (
-    Counted,
     InterimVerdicts,
+    LookScope,
     after_certificate,
     after_fresh,
     after_look,
@@ -407,7 +407,7 @@ def test_runs_to_decide_by_hand() -> None:
 
 
 def test_a_later_look_asks_for_the_margin_at_its_own_level_and_keeps_the_best() -> None:
-    counted, sure = Counted(10), [1, 1e-9]
+    counted, sure = LookScope(10), [1, 1e-9]
     asked = [[-1e-9, 0.5], [1e-9, 1e-9], [-0.0008, 0.5], [0.002, 0.002]]
     first = attacks(asked, [[1, 1], [1, 1], sure, [1, 1]])
     interim = after_look(None, first, 0, Look(100, 0.01), FWER, [1], counted)
@@ -473,13 +473,13 @@ def test_fresh_runs_are_for_what_was_detected_above_the_margin_and_have_half_of_
     sure = [1, 1e-9]
     asked = [[0.5, -0.007], [-0.4, 0.3], [0.5, -0.4], [0.5, -1e-9], [0.5, -0.4]]
     tests = attacks(asked, [sure, sure, [1, 0.5], sure, sure])
-    counted = Counted(5, fresh=True)
+    counted = LookScope(5, fresh=True)
     before = after_look(None, tests, 0, Look(100, 0.05), FWER, [], counted)
     assert before.decisions.verdict.tolist() == [*["undecided"] * 3, "sensitive", "undecided"]
     assert before.decisions.detected.tolist() == [True, True, False, True, True]
     assert for_fresh_runs(before, FWER).tolist() == [0, 4]
     assert len(for_fresh_runs(before, ANY_LEAK)) == 0
-    assert len(for_fresh_runs(replace(before, counted=Counted(5)), FWER)) == 0
+    assert len(for_fresh_runs(replace(before, counted=LookScope(5)), FWER)) == 0
     own = 10**before.decisions.log10_adjusted_above
     # At the second of five in Holm's order, over two statistics, for half of the level.
     assert own[0] == pytest.approx(0.007 * 2 * 4 * 2)

@@ -584,8 +584,8 @@ MUTANTS: list[Mutant] = [
         ),
         ("among = counted.documents", "among = len(tests)"),
         (
-            "before.counted if before is not None else counted or Counted(len(tests))",
-            "counted or Counted(len(tests))",
+            "before.counted if before is not None else counted or LookScope(len(tests))",
+            "counted or LookScope(len(tests))",
         ),
         ("decide(tests, rule, level=look.level, among=among,", "decide(tests, rule, among=among,"),
         ("decide(tests, rule, level=look.level, among=among,", "decide(tests, rule, level=look.level,"),

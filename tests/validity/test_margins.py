@@ -14,7 +14,7 @@ import pytest
 from scipy.special import ndtri
 
 from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import Counted, after_fresh, after_look, for_fresh_runs, open_documents
+from ksdp.audit.interim_verdicts import LookScope, after_fresh, after_look, for_fresh_runs, open_documents
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import compare_arms, learn_arms
 from ksdp.audit.verdicts.arms import ArmTests
@@ -111,7 +111,7 @@ def test_at_the_margin_over_looks_and_fresh_runs(leak: str, stopping: str) -> No
             if not len(rows):
                 break
             some = [np.ascontiguousarray(part[rows, : look.runs]) for part in (values, bits)]
-            counted = Counted(DOCUMENTS, fresh=True)
+            counted = LookScope(DOCUMENTS, fresh=True)
             interim = after_look(interim, arms_of([some[0]], some[1]), number, look, rule, [], counted)
         assert interim is not None
         rows = for_fresh_runs(interim, rule)

@@ -12,16 +12,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.eight_lanes import add_scaled_row
-from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, last_components
+from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, excess_error
 
 __all__ = ["Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.uint32]
-
-ANGLE = 1e-10
-"""Lanczos stops when the wanted subspace is within this angle of the true one."""
 
 
 def unsigned(indices: NDArray[np.signedinteger]) -> Indices:
@@ -150,6 +147,19 @@ def _ritz_pairs(alpha: Vector, beta: Vector, basis: Matrix, want: int) -> tuple[
 
 
 @njit(cache=True, nogil=True)
+def _squared(
+    indptr: Indices, indices: Indices, data: Vector, mean: Vector, v: Vector, middle: Vector, out: Vector
+) -> None:
+    """out = X X^T v or X^T X v, the smaller; `middle` is as long as the larger side."""
+    if len(middle) > len(indptr) - 1:
+        transposed(indptr, indices, data, mean, v, middle)
+        times(indptr, indices, data, mean, middle, out)
+    else:
+        times(indptr, indices, data, mean, v, middle)
+        transposed(indptr, indices, data, mean, middle, out)
+
+
+@njit(cache=True, nogil=True)
 def lanczos(
     indptr: Indices,
     indices: Indices,
@@ -174,13 +184,12 @@ def lanczos(
     squares : shape (count,)
         Squared singular values, descending.
     """
-    wide = len(indptr) - 1 < columns
     dimension = len(start)
     fixed = len(locked)
     want = 1 if fixed else rank
     steps = min(steps, dimension - fixed)
     basis, across = _with_room(locked, fixed + min(steps, 64))  # doubled when it is full
-    middle = np.empty(columns if wide else len(indptr) - 1)
+    middle = np.empty(max(columns, len(indptr) - 1))
     c = np.zeros(fixed + steps + 1)
     alpha = np.zeros(steps)
     beta = np.zeros(steps)
@@ -197,12 +206,7 @@ def lanczos(
             basis, across = _with_room(basis, min(2 * at, fixed + steps))
         for i in range(dimension):
             basis[at, i] = across[i, at] = residual[i] / norm
-        if wide:
-            transposed(indptr, indices, data, mean, basis[at], middle)
-            times(indptr, indices, data, mean, middle, residual)
-        else:
-            times(indptr, indices, data, mean, basis[at], middle)
-            transposed(indptr, indices, data, mean, middle, residual)
+        _squared(indptr, indices, data, mean, basis[at], middle, residual)
         size = np.sqrt(dot(residual, residual))
         # The recurrence first: one pass over the whole basis then suffices, without amplifying its errors.
         part = dot(basis[at], residual)
@@ -217,18 +221,8 @@ def lanczos(
         count = step + 1
         if count < want or (count < check and norm > 0.0 and count < steps):
             continue
-        values, last = last_components(alpha[:count], beta[:count])
-        top = values[::-1][:want]
-        worst = 0.0
-        for i in range(want):
-            worst = max(worst, norm * abs(last[count - 1 - i]))
-        gap = top[want - 1] - values[count - 1 - want] if count > want else 0.0
-        rounding = 4 * EPSILON * (locked_squares[0] if fixed else top[0])
-        excess = worst / max(ANGLE * gap, rounding) if norm > 0.0 else 0.0
-        done = excess <= 1.0 or count == dimension - fixed
-        if fixed and top[0] + 2 * worst < locked_squares[fixed - 1]:
-            done = True
-        if done:
+        excess = excess_error(alpha[:count], beta[:count], want, locked_squares)
+        if excess <= 1.0 or count == dimension - fixed:
             pairs: tuple[Matrix, Vector] = _ritz_pairs(alpha[:count], beta[:count], basis[fixed:], want)
             return pairs
         # Errors fall geometrically: look again when this one should have passed.

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix, Vector
 
-__all__ = ["ROUNDS", "Span", "announced_span"]
+__all__ = ["ROUNDS", "BlockSpan", "announced_span"]
 
 
 ROUNDS = 10
@@ -37,7 +37,7 @@ at most this part of the largest."""
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
+class BlockSpan:
     """What the blocks of the first iterations span."""
 
     rows: Matrix
@@ -47,7 +47,7 @@ class Span:
     """Ritz values' square roots, descending: singular values, the leading ones converged; 0 for rows of zeros."""
 
 
-def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vector | None = None) -> Span:
+def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vector | None = None) -> BlockSpan:
     """The space spanned by the blocks of iterations 1 to `rounds`, in exact arithmetic.
 
     Parameters
@@ -105,7 +105,7 @@ def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vecto
     largest = np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
     rows[: len(found)] = found * np.where(largest < 0, -1.0, 1.0)
     values[: len(found)] = np.sqrt(np.maximum(squares, 0.0))
-    return Span(rows, values)
+    return BlockSpan(rows, values)
 
 
 def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> tuple[Matrix, Matrix]:

@@ -6,11 +6,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["EPSILON", "last_components"]
+__all__ = ["EPSILON", "excess_error", "last_components"]
 
 Vector = NDArray[np.float64]
 
 EPSILON = float(np.finfo(np.float64).eps)
+ANGLE = 1e-10
+"""Lanczos stops when the wanted subspace is within this angle of the true one."""
 
 
 @njit(cache=True, nogil=True)
@@ -65,3 +67,28 @@ def last_components(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
                 e[m] = 0.0
     order = np.argsort(d)
     return d[order], last[order]
+
+
+@njit(cache=True, nogil=True)
+def excess_error(alpha: Vector, beta: Vector, want: int, locked_squares: Vector) -> float:
+    """The error of the wanted eigenvectors, in multiples of what is allowed: at 1 or less they are converged.
+
+    0 as well where the leading one is seen to stay below the last of `locked_squares`.
+
+    Parameters
+    ----------
+    alpha, beta : shape (n,)
+        The tridiagonal matrix, and what the last step left.
+    """
+    count, fixed = len(alpha), len(locked_squares)
+    norm = beta[count - 1]
+    values, last = last_components(alpha, beta)
+    top = values[::-1][:want]
+    worst = 0.0
+    for i in range(want):
+        worst = max(worst, norm * abs(last[count - 1 - i]))
+    if norm <= 0.0 or (fixed and top[0] + 2 * worst < locked_squares[fixed - 1]):
+        return 0.0
+    gap = top[want - 1] - values[count - 1 - want] if count > want else 0.0
+    rounding = 4 * EPSILON * (locked_squares[0] if fixed else top[0])
+    return float(worst / max(ANGLE * gap, rounding))

@@ -33,6 +33,7 @@ __all__ = [
     "OwnSpec",
     "PemDataSpec",
     "PemRecordsSpec",
+    "PemRunSpec",
     "PemSpec",
     "check_label",
     "functions",
@@ -194,6 +195,11 @@ class PemRunSpec(Section, frozen=True):
     """Seconds without any news after which the run is given up."""
     least_clients: Number = 1
     field_bits: Literal[64, 32] = 64
+
+    @property
+    def simulated_seed(self) -> int | None:
+        """Seed of noise that is simulated; None where OpenDP draws it."""
+        return self.seed if self.sampler == "fast" else None
 
 
 AlgorithmSpec = Annotated[KMeansSpec | LogisticSpec | AprioriSpec | OwnSpec, Field(discriminator="name")]

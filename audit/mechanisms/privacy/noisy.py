@@ -13,9 +13,10 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.around import Around
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables, Releases, opened, opens_of
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables, Releases
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
+from ksdp.audit.mechanisms.shown import opened, opens_of
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.first_round import first_rounds

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ksdp.commands.options import (
+    AuditArgument,
     DaskOption,
     InsecureDaskOption,
     JsonOption,
+    SpecArgument,
     StoreOption,
     WorkersOption,
     asked_place,
@@ -29,7 +31,7 @@ __all__ = ["audit", "demo", "evaluate_statistics", "plan"]
 
 
 def audit(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    spec: SpecArgument,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     dask: DaskOption = None,
@@ -81,9 +83,7 @@ def _run(spec: Spec, base: Path, store: Path, place: Place) -> Summary | ViewsSu
     return run_views(spec, base, store, place)
 
 
-def plan(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")], as_json: JsonOption = False
-) -> None:
+def plan(spec: SpecArgument, as_json: JsonOption = False) -> None:
     """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
     from ksdp.flows.audits.forecast import forecast
     from ksdp.flows.audits.forecast_words import forecast_words
@@ -99,7 +99,7 @@ def plan(
 
 
 def evaluate_statistics(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit (`ksdp list`).")],
+    audit: AuditArgument,
     statistics: Annotated[str, typer.Option("--statistics", help="Names, or module:object, comma-separated.")],
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,

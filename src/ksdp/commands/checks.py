@@ -69,7 +69,7 @@ def check(
 
     address = Address.parse(listen) if listen else None
     kept, limits = purse_files(me, key, ledger, budget)
-    question = Question(protocol, me, key, signing_key, corpus, clearance, signer, uncleared, out, kept, limits)
+    question = Question(protocol, me, key, signing_key, out, corpus, clearance, signer, uncleared, kept, limits)
     here = check_here(question, datetime.now(UTC))
     tell = tell_findings(here.findings, as_json=as_json)
     findings = list(here.findings)

@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
-from ksdp.commands.options import JsonOption
+from ksdp.commands.options import (
+    JsonOption,
+    SpecArgument,
+)
 
 __all__ = ["columns"]
 
 
 def columns(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    spec: SpecArgument,
     out: Annotated[Path | None, typer.Option("--out", help="Write the names there, one per line.")] = None,
     party: Annotated[
         list[str] | None,

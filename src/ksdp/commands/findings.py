@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ksdp.audit.errors import StoreError
-from ksdp.commands.options import KEYS, JsonOption, StoreOption, tell, tell_void
+from ksdp.commands.options import (
+    KEYS,
+    AuditArgument,
+    JsonOption,
+    StoreOption,
+    tell,
+    tell_void,
+)
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -202,7 +209,7 @@ def _rate(rate: float | None, low: float | None) -> str:
 
 
 def replay(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    audit: AuditArgument,
     document: Annotated[str, typer.Argument(help="Id of a document.")],
     statistic: Annotated[str, typer.Argument(help="Name of a statistic that the audit tested.")],
     store: StoreOption = Path("ksdp-store"),
@@ -255,7 +262,7 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
 
 
 def report(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit.")],
+    audit: AuditArgument,
     html: Annotated[
         Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
     ] = None,
@@ -264,15 +271,14 @@ def report(
     """Render the report of a finished audit again."""
     from ksdp.dashboards.audits.report import render_report
     from ksdp.storage.audits.names import find_audit
-    from ksdp.storage.store import Store, write_whole
+    from ksdp.storage.findings import write_report
+    from ksdp.storage.store import Store, write_text
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)
     page = render_report(opened, audit)
-    target = html or opened.audit(audit) / "report.html"
-
-    def write(part: Path) -> None:
-        part.write_text(page, encoding="utf-8")
-
-    write_whole(target, write)
-    typer.echo(str(target))
+    if html is None:
+        html = write_report(opened.audit(audit), page)
+    else:
+        write_text(html, page)
+    typer.echo(str(html))

@@ -15,16 +15,27 @@ if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.flows.audits.place import Place
+    from ksdp.flows.screening.signing import Signing
     from ksdp.storage.learning.gain_and_advice import GainAndAdvice
 
 __all__ = [
     "KEYS",
+    "AuditArgument",
+    "ClearanceOption",
     "DaskOption",
+    "DaysOption",
     "InsecureDaskOption",
     "JsonOption",
+    "KeyOption",
+    "MetricsHostOption",
+    "MetricsPortOption",
+    "SaltedOption",
+    "SpecArgument",
     "StoreOption",
+    "WhoOption",
     "WorkersOption",
     "asked_place",
+    "asked_signing",
     "exit_code",
     "signing_key",
     "tell",
@@ -34,6 +45,10 @@ __all__ = [
 _BEGAN = time.monotonic()
 """When the command did: what a person waited for is more than the last stage."""
 
+SpecArgument = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
+AuditArgument = Annotated[
+    str, typer.Argument(help="Id of a finished audit (`ksdp list`), the id's beginning, or `latest`.")
+]
 StoreOption = Annotated[
     Path,
     typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed."),
@@ -49,6 +64,15 @@ InsecureDaskOption = Annotated[
     typer.Option("--insecure-dask", help="Allow a scheduler without TLS; only where nobody else can reach it."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
+KeyOption = Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")]
+WhoOption = Annotated[str, typer.Option("--who", help="Who decides; stands in the record and in the clearance.")]
+DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
+MetricsPortOption = Annotated[
+    int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
+]
+MetricsHostOption = Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")]
+SaltedOption = Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")]
 
 KEYS = (
     "version",
@@ -89,6 +113,18 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
     if needs_passphrase(path):
         secret = typer.prompt(f"Passphrase of {path.name}", hide_input=True, err=True).encode()
     return load_private(path, passphrase=secret)
+
+
+def asked_signing(
+    clearance: Path, key: Path, who: str, days: int, *, salted: bool = False, list_excluded: bool = False
+) -> Signing:
+    """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
+    from datetime import UTC, datetime, timedelta
+
+    from ksdp.flows.screening.signing import Signing
+
+    now = datetime.now(UTC)
+    return Signing(clearance, signing_key(key), who, now, now + timedelta(days=days), salted, list_excluded)
 
 
 def exit_code(summary: Summary | ViewsSummary) -> int:

@@ -65,7 +65,7 @@ def pem(
     if check:
         if me is None or key is None:
             raise InputError("`--check` goes with `--me`.")
-        asked = PemQuestion(spec, me, key, signing_key, data, live, client, clients, functions, Path.cwd(), out)
+        asked = PemQuestion(spec, me, key, signing_key, out, data, live, client, clients, functions, Path.cwd())
         _check(asked, listen, wait, as_json=as_json)
         return
     own = load_functions(functions, Path.cwd()) if functions else None
@@ -141,8 +141,8 @@ def _between_hosts(
 ) -> None:
     """Take part as one host."""
     from ksdp.audit.errors import InputError
+    from ksdp.flows.clock import utc_now
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.node_run import utc_now
     from ksdp.flows.runs.pem_hosts import run_pem_host
     from ksdp.flows.runs.pem_records import hold_records
     from ksdp.flows.runs.pem_terms import PemPrices, read_pem_hosts

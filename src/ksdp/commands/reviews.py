@@ -10,12 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from ksdp.commands.options import (
+    AuditArgument,
+    ClearanceOption,
     DaskOption,
+    DaysOption,
     InsecureDaskOption,
     JsonOption,
+    KeyOption,
+    SaltedOption,
+    SpecArgument,
     StoreOption,
+    WhoOption,
     WorkersOption,
     asked_place,
+    asked_signing,
     exit_code,
     signing_key,
     tell,
@@ -23,12 +31,6 @@ from ksdp.commands.options import (
 from ksdp.commands.review_log import entry_line, entry_row
 
 __all__ = ["approve", "clear", "decide", "more"]
-
-AuditArgument = Annotated[str, typer.Argument(help="Id of a finished audit (`ksdp list`).")]
-ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
-KeyOption = Annotated[Path, typer.Option("--key", help="The private key that signs (`ksdp keys`).")]
-WhoOption = Annotated[str, typer.Option("--who", help="Your name, for the record.")]
-DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
 
 
 def decide(
@@ -172,7 +174,7 @@ def clear(
     key: KeyOption,
     who: WhoOption,
     days: DaysOption = 90,
-    salted: Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")] = False,
+    salted: SaltedOption = False,
     leave_out_waiting: Annotated[
         bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
     ] = False,
@@ -183,14 +185,9 @@ def clear(
     as_json: JsonOption = False,
 ) -> None:
     """Sign what may be used: what was proved clear and not excluded, and what was accepted."""
-    from datetime import UTC, datetime, timedelta
-
     from ksdp.flows.screening.clear import clearance_from_decisions
-    from ksdp.flows.screening.signing import Signing
-    from ksdp.storage.keys import load_private
 
-    now = datetime.now(UTC)
-    signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days), salted)
+    signing = asked_signing(clearance, key, who, days, salted=salted)
     out = clearance_from_decisions(
         store, _known(store, audit), signing, leave_out_waiting=leave_out_waiting, superseded=superseded
     )
@@ -208,7 +205,7 @@ def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
 
 
 def approve(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    spec: SpecArgument,
     clearance: ClearanceOption,
     key: KeyOption,
     who: WhoOption,
@@ -221,17 +218,14 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
-    from datetime import UTC, datetime, timedelta
+    from datetime import timedelta
 
     from ksdp.flows.prepare import read_spec_file
     from ksdp.flows.reviews.approval import Patience, run_approval
-    from ksdp.flows.screening.signing import Signing
-    from ksdp.storage.keys import load_private
     from ksdp.terminal import terminal
 
-    now = datetime.now(UTC)
-    signing = Signing(clearance, load_private(key), who, now, now + timedelta(days=days))
     read, base = read_spec_file(spec)
+    signing = asked_signing(clearance, key, who, days)
     place = asked_place(workers, dask, insecure_dask)
     with terminal():
         patience = Patience(timedelta(hours=hours))

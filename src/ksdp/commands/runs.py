@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ksdp.commands.options import JsonOption, StoreOption, signing_key
+from ksdp.commands.options import (
+    JsonOption,
+    MetricsHostOption,
+    MetricsPortOption,
+    StoreOption,
+    signing_key,
+)
+
+if TYPE_CHECKING:
+    from ksdp.flows.runs.node_run import Node
 
 __all__ = ["budget", "party", "run"]
 
@@ -50,10 +60,8 @@ def party(
     store: Annotated[
         Path | None, typer.Option("--store", envvar="KSDP_STORE", help="Keep what the run was, for `ksdp review`.")
     ] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
-    ] = None,
-    metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")] = "127.0.0.1",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     as_json: JsonOption = False,
 ) -> None:
     """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.
@@ -61,19 +69,12 @@ def party(
     `ksdp party check` takes the same and only looks what would fail, before any data.
     """
     import contextlib
-    from dataclasses import replace
-    from datetime import UTC, datetime
 
-    from ksdp.audit.errors import InputError
     from ksdp.flows.metrics_port import serve_metrics
-    from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.kept import kept_run
-    from ksdp.flows.runs.node_run import Node, guarantee_words, utc_now
-    from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
+    from ksdp.flows.runs.node_run import Node, guarantee_words
     from ksdp.flows.runs.terms import read_run
     from ksdp.flows.runs.watch import Watch
     from ksdp.protocols.network.mesh import Address
-    from ksdp.storage.keys import load_public
     from ksdp.storage.runs.party_runs import keep_party_run
     from ksdp.storage.store import Store
 
@@ -84,42 +85,13 @@ def party(
     node = Node(read, me, private, out, address, watch=watch)
     node.check()
     kept = Store.open(store) if store else None
-    spent_now = ""
     with stack:
         if metrics_port is not None:
             port = stack.enter_context(serve_metrics(watch, metrics_port, metrics_host))
             typer.echo(f"metrics: http://{metrics_host}:{port}/metrics", err=True)
-        if me == read.server:
-            if corpus or clearance or signer or uncleared:
-                raise InputError(f"{me} is the server, which enters nothing: give no `--corpus` and no clearance.")
-            typer.echo(f"{me} collects and enters no documents; waiting.", err=True)
-            outcome = run_server(node)
-        else:
-            if corpus is None:
-                raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
-            entered = enter_documents(
-                read,
-                corpus,
-                clearance=clearance,
-                uncleared=uncleared,
-                signer=load_public(signer) if signer else private.public_key(),
-                now=datetime.now(UTC),
-                identity=private,
-            )
-            kept_of_run = stack.enter_context(kept_run(read, me, private, out))
-            node = replace(node, kept=kept_of_run)
-            written, limits = purse_files(me, key, ledger, budget)
-            name = kept_of_run.name if kept_of_run else ""
-            purse = open_purse(read, entered.corpus.hash, len(entered.corpus), written, limits, utc_now, name)
-            if kept_of_run and kept_of_run.sent:
-                typer.echo(f"{me} was started before: it takes its place in that run again.", err=True)
-            grounds = "WITHOUT A CLEARANCE" if uncleared else "on its clearance"
-            typer.echo(
-                f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True
-            )
-            outcome = run_party(node, entered, purse)
-            spent_now = spent_words(spent(purse.ledger), purse.budget.delta)
-            typer.echo(spent_now, err=True)
+        entering = _Entering(corpus, clearance, signer, uncleared, key, ledger, budget)
+        take_part = _as_server if me == read.server else _as_party
+        outcome, spent_now = take_part(node, entering)
     if kept is not None:
         keep_party_run(kept, outcome, spent_now)
     if as_json:
@@ -134,6 +106,68 @@ def party(
         f"uncleared: {', '.join(others) or 'nobody'}\n{outcome['reveals']}\n{guarantee_words(outcome)}\n"
         f"written to {out}"
     )
+
+
+@dataclass(frozen=True)
+class _Entering:
+    """What a party enters, on what grounds, and what it may cost."""
+
+    corpus: Path | None
+    clearance: Path | None
+    signer: Path | None
+    uncleared: bool
+    key: Path
+    ledger: Path | None
+    budget: Path | None
+
+
+def _as_server(node: Node, entering: _Entering) -> tuple[dict[str, Any], str]:
+    """Collect; what came of it, and nothing about a budget."""
+    from ksdp.audit.errors import InputError
+    from ksdp.flows.runs.party_run import run_server
+
+    if entering.corpus or entering.clearance or entering.signer or entering.uncleared:
+        raise InputError(f"{node.name} is the server, which enters nothing: give no `--corpus` and no clearance.")
+    typer.echo(f"{node.name} collects and enters no documents; waiting.", err=True)
+    return run_server(node), ""
+
+
+def _as_party(node: Node, entering: _Entering) -> tuple[dict[str, Any], str]:
+    """Enter documents; what came of it, and what all runs on them have given away."""
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from ksdp.audit.errors import InputError
+    from ksdp.flows.clock import utc_now
+    from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
+    from ksdp.flows.runs.kept import kept_run
+    from ksdp.flows.runs.party_run import enter_documents, run_party
+    from ksdp.storage.keys import load_public
+
+    me, private = node.name, node.identity
+    if entering.corpus is None:
+        raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
+    entered = enter_documents(
+        node.run,
+        entering.corpus,
+        clearance=entering.clearance,
+        uncleared=entering.uncleared,
+        signer=load_public(entering.signer) if entering.signer else private.public_key(),
+        now=datetime.now(UTC),
+        identity=private,
+    )
+    with kept_run(node.run, me, private, node.out) as kept:
+        written, limits = purse_files(me, entering.key, entering.ledger, entering.budget)
+        name = kept.name if kept else ""
+        purse = open_purse(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now, name)
+        if kept and kept.sent:
+            typer.echo(f"{me} was started before: it takes its place in that run again.", err=True)
+        grounds = "WITHOUT A CLEARANCE" if entering.uncleared else "on its clearance"
+        typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
+        outcome = run_party(replace(node, kept=kept), entered, purse)
+    spent_now = spent_words(spent(purse.ledger), purse.budget.delta)
+    typer.echo(spent_now, err=True)
+    return outcome, spent_now
 
 
 def budget(

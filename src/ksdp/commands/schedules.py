@@ -11,7 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.options import JsonOption, StoreOption, WorkersOption
+from ksdp.commands.options import (
+    JsonOption,
+    MetricsHostOption,
+    MetricsPortOption,
+    StoreOption,
+    WorkersOption,
+)
 
 __all__ = ["list_schedules", "pause", "resume", "run_schedule", "schedule", "serve", "unschedule"]
 
@@ -196,10 +202,8 @@ def unschedule(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> N
 
 def serve(
     store: StoreOption = Path("ksdp-store"),
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
-    ] = None,
-    metrics_host: Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")] = "127.0.0.1",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     json_log: Annotated[
         bool, typer.Option("--json-log", help="Every line is a JSON object, for a log collector.")
     ] = False,

@@ -9,13 +9,19 @@ from typing import Annotated
 import typer
 
 from ksdp.commands.options import (
+    ClearanceOption,
     DaskOption,
+    DaysOption,
     InsecureDaskOption,
     JsonOption,
+    KeyOption,
+    SaltedOption,
+    SpecArgument,
     StoreOption,
+    WhoOption,
     WorkersOption,
     asked_place,
-    signing_key,
+    asked_signing,
 )
 from ksdp.commands.review_log import tell_chain
 
@@ -39,13 +45,13 @@ def keys(
 
 
 def screen(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
-    clearance: Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")],
-    key: Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")],
-    who: Annotated[str, typer.Option("--who", help="Who decides; written into the clearance.")],
-    days: Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")] = 90,
+    spec: SpecArgument,
+    clearance: ClearanceOption,
+    key: KeyOption,
+    who: WhoOption,
+    days: DaysOption = 90,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
-    salted: Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")] = False,
+    salted: SaltedOption = False,
     list_excluded: Annotated[
         bool, typer.Option("--list-excluded", help="Also list the excluded documents, by id.")
     ] = False,
@@ -66,20 +72,15 @@ def screen(
     as_json: JsonOption = False,
 ) -> None:
     """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
-    from datetime import UTC, datetime, timedelta
-
     from ksdp.flows.prepare import read_spec_file
     from ksdp.flows.screening.rounds import Rules
     from ksdp.flows.screening.screen import NO_HELP
     from ksdp.flows.screening.screen import screen as run_screen
-    from ksdp.flows.screening.signing import Signing
     from ksdp.terminal import terminal
 
     place = asked_place(workers, dask, insecure_dask)
-    now = datetime.now(UTC)
     read, base = read_spec_file(spec)
-    expires = now + timedelta(days=days)
-    signing = Signing(clearance, signing_key(key), who, now, expires, salted, list_excluded)
+    signing = asked_signing(clearance, key, who, days, salted=salted, list_excluded=list_excluded)
     rules = Rules(rounds, most, ("clear", "undecided") if allow_undecided else ("clear",), proof)
     with terminal():
         out = run_screen(read, base, store, signing, rules, place)

@@ -10,7 +10,11 @@ from typing import Annotated
 
 import typer
 
-from ksdp.commands.options import JsonOption, StoreOption
+from ksdp.commands.options import (
+    AuditArgument,
+    JsonOption,
+    StoreOption,
+)
 
 __all__ = ["export", "sql", "tables"]
 
@@ -25,7 +29,7 @@ class TableName(StrEnum):
 
 
 def export(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
+    audit: AuditArgument,
     to: Annotated[Path, typer.Option("--to", help="A file: .csv, .json or .parquet says the format.")],
     table: Annotated[TableName, typer.Option("--table", help="The table to write.")] = TableName.verdicts,
     store: StoreOption = Path("ksdp-store"),
@@ -41,7 +45,7 @@ def export(
 
 
 def tables(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
+    audit: AuditArgument,
     store: StoreOption = Path("ksdp-store"),
 ) -> None:
     """List the tables that `ksdp sql` opens, with their columns and rows."""
@@ -55,7 +59,7 @@ def tables(
 
 
 def sql(
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit, its beginning, or `latest`.")],
+    audit: AuditArgument,
     query: Annotated[str, typer.Argument(help="A query in SQL; `ksdp tables` lists the tables.")],
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,

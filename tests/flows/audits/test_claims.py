@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ksdp.storage.findings import report_whole
+
 SPEC = """
 seed = 3
 [corpus]
@@ -51,6 +53,7 @@ def test_the_claim_stands_beside_what_was_proved(
     told = ksdp("audit", spec, "--store", store).err
     assert ("REFUTED: Claimed epsilon 1 at" in told, "not refuted: Claimed" in told) == (code == 3, code != 3)
     ksdp("report", audit, "--store", store, check=0)
+    assert report_whole(store / "audits" / audit)
     report = (store / "audits" / audit / "report.html").read_text()
     for text in (pages(store).words(f"/audits/{audit}"), html.unescape(re.sub(r"<[^>]+>", " ", report))):
         assert "was not tried" not in text

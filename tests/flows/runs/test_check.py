@@ -19,8 +19,8 @@ import pytest
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.mechanisms.contract import opened
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.shown import opened
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.flows.runs.check_here import Question, check_here
 from ksdp.flows.runs.check_peers import PeerCheck, compare, look

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.cli import app

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec

@@ -11,6 +11,7 @@ from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.mechanisms.pem.run_spec import PemRunSpec
 from ksdp.flows.runs.pem_parties import run_pem
 from ksdp.protocols.network.pem_processes import ClientJob, Fate
 
@@ -26,7 +27,7 @@ def jobs(*fates: Fate | None) -> list[ClientJob]:
 def test_processes_come_to_the_ideal_result_and_say_what_drew_the_noise() -> None:
     """Epsilon so large that noise is 0 but with probability 1e-20: the processes must find the exact centres."""
     budget = Budget(1e4, 4)
-    result = run_pem(ALGORITHM, jobs(*[None] * 6), budget, servers=2, processes=2)
+    result = run_pem(ALGORITHM, jobs(*[None] * 6), budget)
     ideal = run_ideal(ALGORITHM, [RECORDS], budget, Vetted(), noises=2)
     np.testing.assert_array_equal(result.state.arrays["centres"], ideal.final.arrays["centres"])
     assert result.rows == (60,) * 4
@@ -41,9 +42,8 @@ def test_processes_come_to_the_ideal_result_and_say_what_drew_the_noise() -> Non
 @pytest.mark.e2e
 def test_a_client_that_falls_silent_is_removed() -> None:
     fates = (None, Fate(1), None, Fate(2, halfway=True))
-    result = run_pem(
-        ALGORITHM, jobs(*fates), Budget(5.0, 4), servers=3, patience=1.5, simulated_seed=1, field_bits=32
-    )
+    run = PemRunSpec(servers=3, patience=1.5, sampler="fast", seed=1, field_bits=32)
+    result = run_pem(ALGORITHM, jobs(*fates), Budget(5.0, 4), run)
     assert result.rows == (40, 30, 20, 20)
     assert result.present == ("client 0", "client 2")
     assert "simulation" in result.sampler
@@ -52,15 +52,16 @@ def test_a_client_that_falls_silent_is_removed() -> None:
 @pytest.mark.e2e
 def test_a_stream_arrives_in_batches() -> None:
     first = [ClientJob(f"client {i}", RECORDS[:5], stream=(RECORDS[5:12], RECORDS[12:14])) for i in range(2)]
-    result = run_pem(ALGORITHM, first, Budget(2.0, 3, stream=True), rows=6, simulated_seed=1)
+    result = run_pem(ALGORITHM, first, Budget(2.0, 3, stream=True), PemRunSpec(sampler="fast", seed=1), rows=6)
     assert result.rows == (10, 12, 6)
     assert result.epsilon == 2.0
 
 
 @pytest.mark.e2e
 def test_too_few_clients_end_every_process_with_the_reason() -> None:
+    run = PemRunSpec(patience=0.5, sampler="fast", seed=1, least_clients=2)
     with pytest.raises(ProtocolError, match="1 clients are left; the terms ask for 2"):
-        run_pem(ALGORITHM, jobs(None, Fate(0)), Budget(5.0, 2), patience=0.5, simulated_seed=1, least_clients=2)
+        run_pem(ALGORITHM, jobs(None, Fate(0)), Budget(5.0, 2), run)
 
 
 def test_refused_before_any_process_starts() -> None:

@@ -20,8 +20,9 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
-from ksdp.audit.mechanisms.contract import Database, opened
-from ksdp.audit.plan import parameters_of
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.shown import opened
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party

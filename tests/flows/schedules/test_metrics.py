@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.flows.schedules.metrics import metrics_server
-from ksdp.flows.schedules.notices import utc_now
+from ksdp.flows.clock import utc_now
+from ksdp.flows.metrics_port import serve_metrics
+from ksdp.flows.schedules.metrics import ScheduleMetrics
 from ksdp.storage.schedules.history import ScheduledRun, append_run
 from ksdp.storage.schedules.schedule_files import check_schedule, write_schedule
 from ksdp.storage.store import Store
@@ -26,7 +27,7 @@ def run(finished: datetime, **about: object) -> ScheduledRun:
 
 def test_metrics_follow_the_store(tmp_path: Path) -> None:
     store, now = Store.open(tmp_path / "store"), utc_now()
-    with metrics_server(store, 0) as port:
+    with serve_metrics(ScheduleMetrics(store), 0) as port:
         assert scrape(port) == {}
         values = {"spec": "/s", "cron": "0 0 1 1 *", "created": now - timedelta(hours=2)}
         write_schedule(store, check_schedule(values | {"name": "quiet", "paused": True}))
@@ -73,14 +74,14 @@ def asked(port: int, host: str) -> int:
 
 
 def test_a_page_whose_name_was_pointed_here_reads_nothing(tmp_path: Path) -> None:
-    with metrics_server(Store.open(tmp_path / "store"), 0) as port:
+    with serve_metrics(ScheduleMetrics(Store.open(tmp_path / "store")), 0) as port:
         assert asked(port, f"localhost:{port}") == asked(port, f"127.0.0.1:{port}") == 200
         for host in (f"evil.example:{port}", "127.0.0.1.evil.example", "", "[::1", "10.0.0.1"):
             assert asked(port, host) == 421, host
 
 
 def test_connections_that_say_nothing_do_not_pile_up(tmp_path: Path) -> None:
-    with metrics_server(Store.open(tmp_path / "store"), 0) as port:
+    with serve_metrics(ScheduleMetrics(Store.open(tmp_path / "store")), 0) as port:
         silent = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(40)]
         ended = 0
         for one in silent[16:]:
@@ -97,6 +98,6 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with (
             pytest.raises(InputError, match=f"`metrics-port` {port} on 127.0.0.1 cannot be had"),
-            metrics_server(Store.open(tmp_path / "store"), port),
+            serve_metrics(ScheduleMetrics(Store.open(tmp_path / "store")), port),
         ):
             pass

@@ -20,9 +20,10 @@ import scipy.sparse as sp
 from scipy.special import zeta
 
 from ksdp.audit.errors import SpecError
+from ksdp.flows.clock import utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.changes import check_schedulable, spec_basis
-from ksdp.flows.schedules.notices import body, utc_now
+from ksdp.flows.schedules.notices import body
 from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.schedules.changes import read_standing
 from ksdp.storage.schedules.history import ScheduledRun, read_runs

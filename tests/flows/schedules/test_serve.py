@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from ksdp.audit.errors import StoreError
 from ksdp.cli import app
-from ksdp.flows.schedules.notices import utc_now
+from ksdp.flows.clock import utc_now
 from ksdp.flows.schedules.serve import being_served
 from ksdp.storage.schedules.history import read_runs
 from ksdp.storage.schedules.running import interrupted, running

@@ -19,7 +19,7 @@ from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.mesh_run import run_over_mesh
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program, sum_entries
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
@@ -73,7 +73,7 @@ class Party:
             observe=lambda what, peer: self.note(what=what, peer=peer),
         )
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RunOutcome:
         program = party_program(self.mechanism, party_matrix(self.name, self.seed))
         rounds = party_rounds(self.terms, self.name, self.keys[self.name], program, Statement(cleared=False))
         async with self.mesh() as mesh:
@@ -87,7 +87,7 @@ def parties(m: int = 3) -> dict[str, Party]:
     return {name: Party(name, names, ports, keys) for name in names}
 
 
-async def all_ends(*runs: Awaitable[Outcome]) -> list[Outcome | BaseException]:
+async def all_ends(*runs: Awaitable[RunOutcome]) -> list[RunOutcome | BaseException]:
     return await asyncio.gather(*runs, return_exceptions=True)
 
 

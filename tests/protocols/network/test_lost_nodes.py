@@ -15,7 +15,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh_run import run_over_mesh
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program, program_of
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
@@ -68,7 +68,7 @@ class LosableNode(Party):
             self.mechanism, FEATURES, "sha256:0", Precision(31, bound), parties, who.get("hub"), key_bits=512
         )
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RunOutcome:
         if self.name == "hub":
             rounds = server_rounds(self.terms, self.identity)
         else:
@@ -101,7 +101,7 @@ def nodes(mechanism: Mechanism, lost: str) -> dict[str, LosableNode]:
 def test_all_others_say_who_is_gone(name: str, parameters: dict[str, Any], lost: str) -> None:
     mechanism = make_mechanism(name, parameters, installed=True)
 
-    async def play() -> dict[str, Outcome | BaseException]:
+    async def play() -> dict[str, RunOutcome | BaseException]:
         made = nodes(mechanism, lost)
         return dict(zip(made, await all_ends(*(node.run() for node in made.values())), strict=True))
 

@@ -12,7 +12,7 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.network.links import LinkTimes
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 
 from .conftest import NAMES, NMF, Meddle, Party, all_ends, free_ports, parties, party_matrix, proxy
 
@@ -22,8 +22,8 @@ def ideal(m: int) -> np.ndarray:
     return NMF.run(Database(matrices), np.random.default_rng(0))["T"]
 
 
-def agree(ends: list[Outcome | BaseException]) -> None:
-    outcomes = [end for end in ends if isinstance(end, Outcome)]
+def agree(ends: list[RunOutcome | BaseException]) -> None:
+    outcomes = [end for end in ends if isinstance(end, RunOutcome)]
     assert len(outcomes) == len(ends), ends
     assert len({outcome.digest for outcome in outcomes}) == 1
     np.testing.assert_allclose(outcomes[0].result.public["T"], ideal(len(ends)), rtol=0, atol=1e-7)
@@ -31,14 +31,14 @@ def agree(ends: list[Outcome | BaseException]) -> None:
 
 @pytest.mark.parametrize("m", [2, 3])
 def test_all_get_the_ideal_result(m: int) -> None:
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         return await all_ends(*(party.run() for party in parties(m).values()))
 
     agree(asyncio.run(play()))
 
 
 def test_parties_may_come_in_any_order_and_one_may_start_over_before_all_are_there() -> None:
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         all_of = parties()
         early = asyncio.create_task(all_of["bob"].run())
         runs = [asyncio.create_task(all_of["cyd"].run())]
@@ -50,12 +50,12 @@ def test_parties_may_come_in_any_order_and_one_may_start_over_before_all_are_the
     agree(asyncio.run(play()))
 
 
-def played(all_of: dict[str, Party], meddle: Meddle) -> list[Outcome | BaseException]:
+def played(all_of: dict[str, Party], meddle: Meddle) -> list[RunOutcome | BaseException]:
     """How a run ends for all, where bob's connection to ada goes through a proxy that meddles with it."""
     (port,) = free_ports(1)
     all_of["bob"].ports["ada"] = port
 
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         async with proxy(port, all_of["ada"].port, meddle):
             return await all_ends(*(party.run() for party in all_of.values()))
 
@@ -132,7 +132,7 @@ def test_meddling_that_does_not_stop_ends_the_run_for_all() -> None:
 
 
 def test_who_disappears_ends_the_run_for_the_others() -> None:
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         all_of = parties()
         for party in all_of.values():
             party.mechanism = PDNMF(rank=2, sweeps=100_000, tolerance=0.0)
@@ -153,7 +153,7 @@ def test_who_disappears_ends_the_run_for_the_others() -> None:
 def test_another_key_is_nobody() -> None:
     """Cyd is somebody else than the others think: nobody gets anything, and her name is said."""
 
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         all_of = parties()
         all_of["cyd"].keys["cyd"] = all_of["cyd"].identity = Ed25519PrivateKey.generate()
         for party in all_of.values():
@@ -169,7 +169,7 @@ def test_another_key_is_nobody() -> None:
 def test_a_false_server_is_seen_through() -> None:
     """Somebody else answers at ada's address: with a key of their own, or with none that counts."""
 
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         all_of = parties(2)
         all_of["ada"].keys["ada"] = all_of["ada"].identity = Ed25519PrivateKey.generate()
         for party in all_of.values():
@@ -181,7 +181,7 @@ def test_a_false_server_is_seen_through() -> None:
 
 
 def test_other_terms_are_named_before_anything_is_said() -> None:
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         all_of = parties()
         all_of["cyd"].mechanism = PDNMF(rank=3, sweeps=4, tolerance=0.0)
         return await all_ends(*(party.run() for party in all_of.values()))
@@ -192,7 +192,7 @@ def test_other_terms_are_named_before_anything_is_said() -> None:
 
 
 def test_an_address_in_use_is_refused() -> None:
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         all_of = parties(2)
         blocker = await asyncio.start_server(lambda r, w: None, "127.0.0.1", all_of["ada"].port)
         async with blocker:

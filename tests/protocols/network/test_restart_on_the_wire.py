@@ -15,7 +15,7 @@ from ksdp.protocols.network.kept_run import KeptRun, begin_again
 from ksdp.protocols.network.links import Link, LinkTimes
 from ksdp.protocols.network.mesh_run import run_over_mesh
 from ksdp.protocols.network.places import OtherRunError
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import party_program
 from ksdp.protocols.runs.run_terms import Statement
@@ -72,7 +72,7 @@ def frames(connection: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-async def process(party: Party, disk: Disk, killed: tuple[str, int] | None) -> Outcome:
+async def process(party: Party, disk: Disk, killed: tuple[str, int] | None) -> RunOutcome:
     """What one process of a party does; killed where it notes an event."""
     kept = KeptRun(disk)
     if killed is not None:
@@ -99,7 +99,7 @@ async def process(party: Party, disk: Disk, killed: tuple[str, int] | None) -> O
         return await run_over_mesh(rounds, mesh, begun=begun, present=30.0, note=note)
 
 
-async def lives(party: Party, *kills: tuple[str, int]) -> Outcome:
+async def lives(party: Party, *kills: tuple[str, int]) -> RunOutcome:
     """One process after the other, until none is killed."""
     disk = Disk()
     for killed in kills:
@@ -122,7 +122,7 @@ CYD: list[tuple[str, int]] = [("received", 5), ("sent", 9)]
 
 
 def test_no_link_ever_writes_two_payloads_under_one_number(written: Written) -> None:
-    async def play() -> list[Outcome | BaseException]:
+    async def play() -> list[RunOutcome | BaseException]:
         all_of = three()
         return await all_ends(lives(all_of["ada"]), lives(all_of["bob"], *BOB), lives(all_of["cyd"], *CYD))
 

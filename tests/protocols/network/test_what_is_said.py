@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 
 from .conftest import all_ends, free_ports, parties, proxy
 
@@ -31,7 +31,7 @@ def wire(seed: int) -> bytes:
         all_of["bob"].ports["ada"] = port
         async with proxy(port, all_of["ada"].port, listen):
             ends = await all_ends(*(party.run() for party in all_of.values()))
-        assert all(isinstance(end, Outcome) for end in ends), ends
+        assert all(isinstance(end, RunOutcome) for end in ends), ends
 
     asyncio.run(play())
     return b"".join(seen)

@@ -25,7 +25,7 @@ from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.one_noise.paillier import PrivateKey, generate
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_noise import NoiseSource
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program
@@ -112,10 +112,10 @@ def sides(
     matrices: Sequence[sp.csr_array] = (),
     sources: Callable[[str], NoiseSource] = scripted,
     **other: Any,
-) -> dict[str, Rounds[Outcome]]:
+) -> dict[str, Rounds[RunOutcome]]:
     """Everybody's side of a run, the server's last."""
     terms = terms_of(m, mechanism, **other)
-    found: dict[str, Rounds[Outcome]] = {}
+    found: dict[str, Rounds[RunOutcome]] = {}
     for name, matrix in zip(NAMES[:m], matrices or parts(m), strict=True):
         own: dict[str, Any] = {"random_bytes": seeded(name), "noise": sources(name)}
         asks = party_program(mechanism, matrix, m)

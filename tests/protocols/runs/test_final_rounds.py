@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
 from ksdp.protocols.runs.final_terms import FinalTerms
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.programs import Precision
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 
@@ -40,7 +40,7 @@ def terms_of(m: int, mechanism: PDSVD, rounds: int = 8, **other: object) -> RunT
     return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), participants, final=final)
 
 
-def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, Outcome], list[tuple[str, Round]]]:
+def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutcome], list[tuple[str, Round]]]:
     names = [p.name for p in terms.participants]
     sides = {
         name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
@@ -130,7 +130,7 @@ def test_a_party_whose_numbers_do_not_fit_enters_nothing() -> None:
         played(terms_of(3, PDSVD(rank=3, opens="final")), rows)
 
 
-def spoiled(steps: dict[str, Round], sides: dict[str, Rounds[Outcome]], after: int) -> None:
+def spoiled(steps: dict[str, Round], sides: dict[str, Rounds[RunOutcome]], after: int) -> None:
     """Carry messages; from one round on, what bob tells ada is a byte short."""
     for count in range(200):
         following = {}

@@ -18,7 +18,7 @@ from ksdp.protocols.channel.rounds import Round, run_together
 from ksdp.protocols.runs import final_topics
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
 from ksdp.protocols.runs.final_terms import FinalTerms, covers_final
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.programs import Precision
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.shared.topic_sizes import sizes_of
@@ -47,7 +47,7 @@ def terms_of(
     return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=bound), participants, final=final)
 
 
-def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, Outcome], list[tuple[str, Round]]]:
+def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutcome], list[tuple[str, Round]]]:
     return run_together(
         {
             p.name: final_rounds(

@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram, SecSum
 from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import unpack
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
@@ -59,7 +59,7 @@ def terms_of(m: int, mechanism: Mechanism = NMF, precision: Precision | None = N
 
 def side(
     name: str, terms: RunTerms, steps: PartyProgram, statement: Statement = UNCLEARED, seed: str = ""
-) -> Rounds[Outcome]:
+) -> Rounds[RunOutcome]:
     secrets = {"random_bytes": seeded(seed + name)} if seed else {}
     return party_rounds(terms, name, identity(name), steps, statement, **secrets)
 
@@ -257,7 +257,7 @@ def test_everybody_knows_on_what_grounds_the_others_took_part() -> None:
     terms = terms_of(2)
     grounds = {"ada": Statement(True, "ab" * 32), "bob": UNCLEARED}
     matrices = dict(zip(NAMES, parts(2), strict=False))
-    found: dict[str, Outcome] = run_together(
+    found: dict[str, RunOutcome] = run_together(
         {n: side(n, terms, party_program(NMF, x), grounds[n]) for n, x in matrices.items()}
     )[0]
     assert found["ada"].statements == found["bob"].statements == grounds

@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.protocols.channel.arrays import pack_array, pack_arrays
 from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import pack, unpack
-from ksdp.protocols.runs.handshake import Outcome
+from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
 from ksdp.protocols.runs.programs import party_program, sum_entries
 from ksdp.protocols.runs.run_terms import Statement
@@ -74,7 +74,9 @@ def test_everybody_knows_that_the_server_collects() -> None:
         assert not outcome.statements["ada"].collects
 
 
-def played(nodes: dict[str, Rounds[Outcome]], meddle: Callable[[Any, dict[str, dict[str, bytes]]], None]) -> str:
+def played(
+    nodes: dict[str, Rounds[RunOutcome]], meddle: Callable[[Any, dict[str, dict[str, bytes]]], None]
+) -> str:
     """The fault that ends a run in which `meddle` changes what arrives."""
 
     def play() -> None:

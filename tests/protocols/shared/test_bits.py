@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.shared.arithmetic import Shares
+from ksdp.protocols.shared.arithmetic import SharedArithmetic
 from ksdp.protocols.shared.bits import PairedBits
 from ksdp.protocols.shared.field import PRIME
 
@@ -28,7 +28,7 @@ def below_zero(values: list[int], bits: int, seed: str = "bits") -> list[int]:
     given = shared(values)
 
     async def work(runtime: Any, place: int) -> Any:
-        shares = Shares(runtime)
+        shares = SharedArithmetic(runtime)
         return await shares.opened(await shares.negative(given[place], bits))
 
     results, _, _ = compute_together([lambda r, at=at: work(r, at) for at in range(3)], seeded(seed))
@@ -80,7 +80,7 @@ def test_what_one_party_is_told_does_not_follow_the_number() -> None:
                 return pair
 
         async def work(runtime: Any, place: int) -> Any:
-            shares = Shares(runtime)
+            shares = SharedArithmetic(runtime)
             parts = await shares._in_pairs(given[place], 40)  # noqa: B023
             return await Listening(runtime).negative(parts)
 

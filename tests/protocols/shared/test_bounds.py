@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ksdp.protocols.shared import matrices, means, subspace
-from ksdp.protocols.shared.arithmetic import HIDING, Local, Shares
+from ksdp.protocols.shared.arithmetic import HIDING, Local, SharedArithmetic
 from ksdp.protocols.shared.field import PRIME, added, integers, split, symmetric_residues
 from ksdp.protocols.shared.means import SUM_BITS, mean_of
 from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, growth_bits, quadratic_steps
@@ -41,12 +41,12 @@ def watched(
     """What the three parties rounded; the end of a run that opens nothing is an end, too."""
     said: list[list[Local]] = [[], [], []]
 
-    class Watched(Shares):
+    class Watched(SharedArithmetic):
         async def rounded(self, *locals_: Local) -> Any:
             said[self._runtime.pid].extend(locals_)
             return await super().rounded(*locals_)
 
-    monkeypatch.setattr(module, "Shares", Watched)
+    monkeypatch.setattr(module, "SharedArithmetic", Watched)
     with contextlib.suppress(NotConverged):
         compute_together(works, seeded("bounds"))
     return said
@@ -105,7 +105,7 @@ def test_what_the_steps_multiply_by_is_most_at_nothing() -> None:
 
 def test_a_product_that_would_wrap_is_refused() -> None:
     async def work(runtime: Any) -> Any:
-        return await Shares(runtime).rounded(Local(np.zeros(1, dtype=object), 157))
+        return await SharedArithmetic(runtime).rounded(Local(np.zeros(1, dtype=object), 157))
 
     with pytest.raises(Exception, match="would wrap|fit no computation"):
         compute_together([work] * 3, seeded("wrap"))
@@ -116,7 +116,7 @@ def test_shares_that_are_sent_do_not_follow_the_number(value: int) -> None:
     """Of 400 equal products, shared without any randomness: every bit that is sent is as often 1 as 0."""
     sent: list[np.ndarray] = []
 
-    class Listening(Shares):
+    class Listening(SharedArithmetic):
         async def _told(self, share: Any) -> Any:
             parts = await super()._told(share)
             sent.extend(part for place, part in enumerate(parts) if place != self._runtime.pid)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.shared.arithmetic import FRACTION, Local, Shares, fixed, product, reals
+from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
 from ksdp.protocols.shared.field import PRIME
 from ksdp.protocols.shared.matrices import FACTOR_FRACTION, SCALE_FRACTION, inverse_root, leading, reciprocal
 from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, quadratic_steps
@@ -25,9 +25,9 @@ def shared(array: np.ndarray, seed: int, fraction: int = FRACTION) -> list[np.nd
     return [(values + slope * place) % PRIME for place in (1, 2, 3)]
 
 
-def computed(work: Callable[[Shares, int], Coroutine[Any, Any, Any]]) -> Any:
+def computed(work: Callable[[SharedArithmetic, int], Coroutine[Any, Any, Any]]) -> Any:
     """The first party's result."""
-    works = [lambda runtime, place=place: work(Shares(runtime), place) for place in range(3)]
+    works = [lambda runtime, place=place: work(SharedArithmetic(runtime), place) for place in range(3)]
     return compute_together(works, seeded("compute"))[0][0]
 
 
@@ -46,7 +46,7 @@ def test_a_rounded_product_is_within_three_units() -> None:
     left, right = rng.standard_normal((5, 4)), rng.standard_normal((4, 3))
     a, b = shared(left, 1, 30), shared(right, 2, 30)
 
-    async def work(shares: Shares, place: int) -> Any:
+    async def work(shares: SharedArithmetic, place: int) -> Any:
         (found,) = await shares.rounded(Local(product(a[place], b[place]), 66, 30))
         return await shares.opened(found)
 
@@ -58,10 +58,10 @@ def test_a_rounded_product_is_within_three_units() -> None:
 def test_signs_and_shares_that_do_not_fit() -> None:
     values = shared(np.array([-3.0, 0.0, 2.5]), 3, 4)
 
-    async def work(shares: Shares, place: int) -> Any:
+    async def work(shares: SharedArithmetic, place: int) -> Any:
         return await shares.opened(await shares.negative(values[place], 16))
 
-    async def spoiled(shares: Shares, place: int) -> Any:
+    async def spoiled(shares: SharedArithmetic, place: int) -> Any:
         return await shares.opened((values[place] + (place == 2)) % PRIME)
 
     assert computed(work).tolist() == [1, 0, 0]
@@ -90,7 +90,7 @@ def test_the_public_polynomials_stay_in_the_interval_and_end_at_one(least: float
 def test_a_reciprocal(value: float) -> None:
     given = shared(np.array([value]), 5)
 
-    async def work(shares: Shares, place: int) -> Any:
+    async def work(shares: SharedArithmetic, place: int) -> Any:
         return await shares.opened(await reciprocal(shares, given[place]))
 
     np.testing.assert_allclose(reals(computed(work), SCALE_FRACTION), 1 / value, rtol=1e-8)
@@ -101,7 +101,7 @@ def test_an_inverse_root_orthonormalises() -> None:
     block /= np.linalg.norm(block, 2)
     gram = shared(block.T @ block, 6)
 
-    async def work(shares: Shares, place: int) -> Any:
+    async def work(shares: SharedArithmetic, place: int) -> Any:
         return await shares.opened(await inverse_root(shares, gram[place]))
 
     found = block @ reals(computed(work), FACTOR_FRACTION)
@@ -113,7 +113,7 @@ def test_projectors_on_leading_eigenvectors_and_a_tie() -> None:
     matrix = symmetric(values)
     given = shared(matrix, 7)
 
-    async def work(shares: Shares, place: int) -> Any:
+    async def work(shares: SharedArithmetic, place: int) -> Any:
         found = await leading(shares, given[place], (1, 2, 3))
         return await shares.opened(found.projectors), await shares.opened(found.found)
 

@@ -17,9 +17,9 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import weighted_nmf_iter
 from ksdp.protocols.shared import arithmetic, simplex_topics
-from ksdp.protocols.shared.arithmetic import Local, Shares, fixed
+from ksdp.protocols.shared.arithmetic import Local, SharedArithmetic, fixed
 from ksdp.protocols.shared.field import PRIME, left_residues
-from ksdp.protocols.shared.topic_sizes import ROW_BITS, AnySizes, SimplexSizes, Sizes
+from ksdp.protocols.shared.topic_sizes import ROW_BITS, AnySizes, SimplexSizes, TopicSizes
 from ksdp.protocols.shared.topic_steps import SharedRows
 from ksdp.protocols.shared.topics import NotProjected, Sweeps, topics_of
 
@@ -68,7 +68,7 @@ def documents(rows: int, features: int, seed: int = 1) -> np.ndarray:
 def test_the_topics_are_those_of_the_sweeps_in_the_clear(penalties: Penalties) -> None:
     matrix = documents(14, 8)
     start = random_topics(8, 3, 5)
-    sizes = Sizes(3, penalties, 2.0 * float((matrix**2).sum()))
+    sizes = TopicSizes(3, penalties, 2.0 * float((matrix**2).sum()))
     exact = pd_nmf_iter([sp.csr_array(matrix)], start, sweeps=6, tolerance=0.0, penalties=penalties)
     found = opened(matrix, sizes.largest, start, Sweeps(sizes, 6))
     assert (exact.T == 0).any()
@@ -81,7 +81,7 @@ def test_the_parties_own_topics_can_make_the_start() -> None:
     penalties = PENALTIES
     first = pd_nmf_iter([sp.csr_array(models)], start, sweeps=3, tolerance=0.0, penalties=penalties)
     exact = pd_nmf_iter([sp.csr_array(matrix)], first.T, sweeps=2, tolerance=0.0, penalties=penalties)
-    found = opened(matrix, largest, start, Sweeps(Sizes(2, PENALTIES, largest), 2, 3), models)
+    found = opened(matrix, largest, start, Sweeps(TopicSizes(2, PENALTIES, largest), 2, 3), models)
     np.testing.assert_allclose(found, exact.T, atol=1e-7 * exact.T.max())
 
 
@@ -143,7 +143,7 @@ def test_topics_of_ratings_are_those_of_the_weighted_sweeps_in_the_clear(
         fitted = pd_nmf_iter([sp.csr_array(models)], start, sweeps=2, tolerance=0.0, penalties=penalties)
         first = fitted.T
     exact = weighted_nmf_iter([ratings], first, sweeps=5, tolerance=0.0, penalties=penalties)
-    sizes = Sizes(3, penalties, 2.0 * float((matrix**2).sum()))
+    sizes = TopicSizes(3, penalties, 2.0 * float((matrix**2).sum()))
     found = opened(matrix, sizes.largest, start, Sweeps(sizes, 5, before), models, pattern)
     assert (exact.T[:, 2] == 0).all()
     assert (exact.W[3] == 0).all()
@@ -174,14 +174,14 @@ PATTERNS = {
 def test_no_product_is_larger_than_was_said(name: str, observed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[int, Local]] = []
 
-    class Watched(Shares):
+    class Watched(SharedArithmetic):
         async def rounded(self, *locals_: Local) -> Any:
             said.extend((self._runtime.pid, each) for each in locals_)
             return await super().rounded(*locals_)
 
-    monkeypatch.setattr("ksdp.protocols.shared.topics.Shares", Watched)
+    monkeypatch.setattr("ksdp.protocols.shared.topics.SharedArithmetic", Watched)
     largest = 2.0**10
-    sizes: AnySizes = Sizes(2, Penalties(0.0, 2.0**-7, 0.0, 2.0**-7), largest)
+    sizes: AnySizes = TopicSizes(2, Penalties(0.0, 2.0**-7, 0.0, 2.0**-7), largest)
     assert sizes.rho == 2.0**-12, "the least that is taken"
     if observed == "simplex":
         sizes = SimplexSizes(2, 4)
@@ -211,4 +211,4 @@ def test_no_product_is_larger_than_was_said(name: str, observed: str, monkeypatc
 )
 def test_regularisers_that_do_not_fit_are_refused(penalties: tuple[float, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Sizes(3, Penalties(*penalties), 16.0)
+        TopicSizes(3, Penalties(*penalties), 16.0)

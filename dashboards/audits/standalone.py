@@ -1,0 +1,85 @@
+"""Pages that stand alone: one HTML file that loads nothing, runs nothing, and can be kept or printed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ksdp.dashboards import words
+from ksdp.dashboards.audits import (
+    certificate_sentences,
+    guarantee_words,
+    next_steps,
+    sentences,
+    statistic_sentences,
+    strength_sentences,
+)
+from ksdp.dashboards.charts.charts import shares_svg
+from ksdp.storage.audits.views import ViewsSummary
+from ksdp.storage.findings import Summary
+
+__all__ = ["make_environment", "of_summary", "standalone"]
+
+_HERE = Path(__file__).parents[1]
+
+
+def _p_text(p: float) -> Markup:
+    """A p-value that is stored as such: below 1e-300 it may have become 0."""
+    return words.p_value(math.log10(p)) if p > 0 else Markup("below ") + words.power_of_ten(-300)
+
+
+def make_environment() -> Environment:
+    """Templates with autoescape, undefined names refused, the filters of `words`, the sentences of `sentences`."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {name: getattr(words, name) for name in words.__all__} | {"p_text": _p_text}
+    for spoken in (
+        sentences,
+        next_steps,
+        statistic_sentences,
+        strength_sentences,
+        guarantee_words,
+        certificate_sentences,
+    ):
+        environment.globals |= {name: getattr(spoken, name) for name in spoken.__all__}
+    return environment
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return make_environment()
+
+
+@lru_cache(maxsize=1)
+def _stylesheet() -> tuple[Markup, str]:
+    """The style sheet and its hash, which is all that the page's own policy allows."""
+    css = (_HERE / "static" / "app.css").read_text(encoding="utf-8")
+    return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+
+
+def standalone(template: str, **values: Any) -> str:
+    """Render a template to a complete page, with the style sheet inside."""
+    css, css_hash = _stylesheet()
+    return _environment().get_template(template).render(css=css, css_hash=css_hash, **values)
+
+
+def of_summary(summary: Summary | ViewsSummary) -> dict[str, Any]:
+    """What every page of an audit, of one view or several, is rendered with."""
+    return {
+        "summary": summary,
+        "shares": shares_svg(list(summary.verdicts.as_dict().items())),
+        "spec_text": json.dumps(summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
+    }
