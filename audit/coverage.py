@@ -11,17 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ksdp.audit.mechanisms.contract import Announced, Mechanism
+from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
 from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 
 __all__ = ["Coverage", "coverage", "enough_numbers", "learnable", "reads", "uncombined", "unfollowed", "unsolved"]
 
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
-_EXACT_SUMS = ("sums", "first_blocks", "block_sums")
-"""What early rounds of PD-NMF and PD-SVD announce: sums over documents, of which terms are known."""
+_EXACT_SUMS = (("sums",), ("first_blocks", "block_sums"), (DOCUMENT_COUNTS,))
+"""What rounds of PD-NMF and PD-SVD announce, and counts: sums over documents, whose terms are known. One counts of
+two that say the same."""
 _UNSOLVED = (
-    "who was in, by equations: `{}` has {:,} exact numbers for {:,} documents, and more than "
+    "who was in, by equations: {} of all rounds are {:,} exact numbers for {:,} documents, and more than "
     f'{MOST_SOLVED:,} documents are not solved for (`mechanism.opens = "final"` shows no such numbers)'
 )
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
@@ -60,10 +63,10 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
 def learnable(mechanism: Mechanism, announced: Iterable[Announced], runs: int) -> tuple[str, ...]:
     """Arrays in which a filter learnt from the runs sees more than any statistic.
 
-    Those that the mechanism names in `learn_from`, where they have fewer numbers than there are runs, and those in
-    `learn_always`.
+    Those that the mechanism names in `learn_from`, where their first three rounds (first axis) have fewer numbers
+    than there are runs, and those in `learn_always`.
     """
-    sizes = {a.name: math.prod(a.shape) for a in announced}
+    sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a in announced}
     small = (name for name in getattr(mechanism, "learn_from", ()) if sizes.get(name, runs) < runs)
     always = (name for name in getattr(mechanism, "learn_always", ()) if name in sizes)
     return tuple(dict.fromkeys((*small, *always)))
@@ -77,13 +80,12 @@ def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]
 
 def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
     """What several iterations of a party made of its documents, and no statistic follows (`hides_iterations`)."""
-    seen, inner = tuple(seen), getattr(mechanism, "inner", mechanism)
-    found: list[str] = []
-    for place, one in enumerate(inner if isinstance(inner, tuple) else (inner,), start=1):
-        name = str(getattr(one, "hides_iterations", ""))
-        name = f"run{place}_{name}" if isinstance(inner, tuple) else name
-        found += [_HIDDEN.format(name)] if name in seen else []
-    return tuple(found)
+    seen = tuple(seen)
+    names = (
+        prefix + str(getattr(getattr(one, "inner", one), "hides_iterations", ""))
+        for prefix, one in _each(mechanism)
+    )
+    return tuple(_HIDDEN.format(name) for name in names if name in seen)
 
 
 def unsolved(
@@ -91,8 +93,9 @@ def unsolved(
 ) -> tuple[str, ...]:
     """Exact sums that are numbers enough to say who was in, of more documents than are solved for.
 
-    Every document then has its own part in the sums, whatever the filters, which only approach it, find of it: of
-    4,000 pictures of different brightness they told nobody apart, and the solution everybody (decision 31).
+    Those of all rounds count, though the first ones are looked at alone: a party of the run has them. Every
+    document then has its own part in the sums, whatever the filters, which only approach it, find of it: of 4,000
+    pictures of different brightness they told nobody apart, and the solution everybody (decision 31).
 
     Parameters
     ----------
@@ -100,15 +103,28 @@ def unsolved(
     documents : that may be in a run, the party's own and others'
     share : of these that is in a run
     """
-    exact = (mechanism, getattr(mechanism, "inner", mechanism))
-    if few_enough(documents) or not all(getattr(one, "noise_free", False) for one in exact):
+    if few_enough(documents):
         return ()
-    read = set(_EXACT_SUMS) & set(seen)
-    sizes = {a.name: math.prod(a.shape) for a in announced if a.name in read}
-    largest = max(sizes, key=lambda name: sizes[name], default=None)
-    if largest is None or sizes[largest] < enough_numbers(share) * documents:
+    sizes = {a.name: max(math.prod(a.shape), a.in_all) for a in announced if a.name in set(seen)}
+    counted: dict[str, int] = {}
+    for prefix, one in _each(mechanism):
+        if not all(getattr(part, "noise_free", False) for part in (one, getattr(one, "inner", one))):
+            continue
+        for names in _EXACT_SUMS:
+            name = max((prefix + n for n in names), key=lambda n: sizes.get(n, 0))
+            counted |= {name: sizes[name]} if name in sizes else {}
+    numbers = sum(counted.values())
+    if not counted or numbers < enough_numbers(share) * documents:
         return ()
-    return (_UNSOLVED.format(largest, sizes[largest], documents),)
+    return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, documents),)
+
+
+def _each(mechanism: Mechanism) -> list[tuple[str, Mechanism]]:
+    """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
+    inner = getattr(mechanism, "inner", mechanism)
+    if not isinstance(inner, tuple):
+        return [("", mechanism)]
+    return [(f"run{place}_", one) for place, one in enumerate(inner, start=1)]
 
 
 def enough_numbers(share: float) -> float:

@@ -38,6 +38,8 @@ class Announced:
     shape: tuple[int, ...]
     early: bool = field(default=False, compare=False)
     """Raw sums, or of rounds before the last: large, and kept only where `store.observables` is `all`."""
+    in_all: int = field(default=0, compare=False)
+    """Where these are of the first rounds: different exact numbers of their kind that all rounds open."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -181,9 +181,9 @@ def widened(mechanism: Mechanism, seen: Mapping[str, Any], kept: NDArray[np.bool
     left = {a.name: a.shape for a in mechanism.observables(int(kept.sum()))}
     arrays = dict(seen)
     for announced in mechanism.observables(len(kept)):
-        if announced.name not in seen or announced.shape == left[announced.name]:
+        if announced.name not in seen or announced.shape[-1:] == left[announced.name][-1:]:
             continue
-        wide = np.zeros(announced.shape)
+        wide = np.zeros((*np.shape(seen[announced.name])[:-1], announced.shape[-1]))
         wide[..., kept] = seen[announced.name]
         arrays[announced.name] = wide
     return arrays

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
@@ -204,7 +204,7 @@ class Together:
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of every run, each with the run's number before it."""
         return tuple(
-            Announced(_prefixed(place, array.name), array.shape, array.early)
+            replace(array, name=_prefixed(place, array.name))
             for place, one in self._numbered
             for array in one.observables(features)
         )

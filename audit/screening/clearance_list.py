@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ksdp.audit.reviewing import Decision, State
+from ksdp.audit.screening.attempts import Attempts
 from ksdp.audit.verdicts.decide import CLEARED
 
 __all__ = ["Selection", "review_statement", "screen_statement", "select"]
@@ -70,7 +71,7 @@ def select(
 def review_statement(
     *,
     margin: float,
-    levels: Sequence[float],
+    asked: Attempts,
     rows: int,
     among: int,
     selection: Selection,
@@ -84,10 +85,10 @@ def review_statement(
     ----------
     margin : float
         Of the decision.
-    levels : sequence of float
-        Of "clear" and its certificates, of every audit that asked this question of this corpus so far. What each
-        of them controls, all together control at the sum (union bound), whatever made people look again: an audit
-        of chosen documents has runs that nobody has looked at, or counts all that could have been chosen.
+    asked : Attempts
+        What the store's ledger holds of this question, as the clearance's evidence has it. What each audit
+        controls, all together control at the sum (union bound), whatever made people look again: an audit of
+        chosen documents has runs that nobody has looked at, or counts all that could have been chosen.
     rows, among : int
         Documents in a database, and documents they were drawn from.
     accepted_sensitive : int
@@ -98,7 +99,7 @@ def review_statement(
     promises = [
         f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
         f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
-        f"{among}. Audits that asked this so far: {len(levels)}; their levels add up to {min(sum(levels), 1.0):g}."
+        f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}."
         " Of what an audit calls clear, at most its level is expected to be wrong; it counts every document that "
         "its runs could test, so that looking again at chosen ones gains nothing."
     ]

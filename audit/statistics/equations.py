@@ -15,6 +15,7 @@ from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.first_numbers import first_numbers_say
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, with_parts
 from ksdp.audit.statistics.ruled_out import Possible
@@ -141,6 +142,11 @@ def what_they_say(
             return _Told(rows, said, fit)
         varied = max(pool.share * (1 - pool.share), 1e-3)
         noise = known.noise / varied
+        if known.exact or np.all(known.noise):
+            hidden = None if known.exact else np.broadcast_to(noise, made.entries)
+            first = first_numbers_say(made, sums - made.summed(shares), shares, hidden, varied)
+            if first is not None:
+                return first
         if left is not None and isinstance(made, TermNumbers):
             return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, rows.nnz)
         apart = sums - made.summed(shares)

@@ -59,7 +59,7 @@ class ReleasesMatch:
 
     needs: tuple[str, ...] = ("sums",)
     name: str = "releases-match"
-    version: int = 3
+    version: int = 4
     family: str = "rounds"
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:

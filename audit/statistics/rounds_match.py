@@ -6,6 +6,7 @@ What a document adds to them is known as it is (`round_terms`), so that they are
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,9 +14,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import (
+    MORE,
     MOST_ROWS,
     Equations,
     added_variance,
@@ -53,7 +56,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 8
+    version: int = 9
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -64,6 +67,7 @@ class SumsMatch:
         done = len(sums)
         if "sweeps" in observables:  # a run that has converged before repeats its last sweep
             done = min(done, int(observables["sweeps"].ravel()[0]))
+        done = _enough(documents.made_of, sums[0].size, done)
         own = own_mechanism(documents.made_of.mechanism)
         gamma, delta = float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
         rated = weights.ndim == 3  # an entry has a weight of its own
@@ -103,7 +107,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 8
+    version: int = 9
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -111,7 +115,8 @@ class BlocksMatch:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
         blocks = announced(observables, "first_blocks")
-        blocks = blocks[: 1 + int(blocks[1:].any(axis=(1, 2)).sum())]
+        done = int(blocks[1:].any(axis=(1, 2)).sum())
+        blocks = blocks[: 1 + _enough_blocks(documents.made_of, blocks[0].size, done)]
         mean = None
         if "mean" in observables:
             mean = _mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
@@ -155,7 +160,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 6
+    version: int = 7
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
@@ -163,7 +168,7 @@ class BlockSumsMatch:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
         blocks, sums = (announced(observables, name) for name in self.needs)
-        done = int(blocks[1:].any(axis=(1, 2)).sum())
+        done = _enough_blocks(documents.made_of, blocks[0].size, int(blocks[1:].any(axis=(1, 2)).sum()))
         blocks, sums = blocks[: 1 + done], sums[:done]
         mean, last = None, np.zeros(0)
         if "mean" in observables:
@@ -186,6 +191,20 @@ class BlockSumsMatch:
         whole = np.concatenate([a.ravel() for a in heights.values()])
         known = Equations(whole, np.concatenate(noise), exact=_exact(pool), possible=_within(sums, mean, pool))
         return what_they_say(self.name, observables, documents, terms, known)
+
+
+def _enough(pool: Pool, numbers: int, done: int) -> int:
+    """How many of the rounds are looked at, given the numbers of each: as many as have `MORE` a document.
+
+    Each further round says less that is new, and what single precision loses of it is lost all the same.
+    """
+    documents = pool.drawn.shape[0] + (0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0])
+    return min(done, max(EARLY, math.ceil(MORE * int(documents) / numbers)))
+
+
+def _enough_blocks(pool: Pool, numbers: int, done: int) -> int:
+    """The same of blocks; three with noise, which also blurs what the later ones are products with."""
+    return _enough(pool, numbers, done) if _exact(pool) else min(done, EARLY)
 
 
 def _many(pool: Pool, entries: int) -> bool:

@@ -21,7 +21,7 @@ from ksdp.audit.statistics.solved_parts import LOST, few_enough, products_of_ter
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units
 
-__all__ = ["hides_little", "lost", "solved_filter", "with_least"]
+__all__ = ["LEAST", "hides_little", "lost", "solved_filter", "with_least"]
 
 LEAST, LEAST_OF_RATINGS = 2.0**-46, 2.0**-36
 """Of what documents add, squared, that is noise in any case: terms are worked out from topics in single precision,

@@ -40,7 +40,7 @@ from ksdp.flows.audits.conclude import conclude
 from ksdp.flows.audits.steps import Steps
 from ksdp.flows.audits.tested_look import measured_stage, tested_look
 from ksdp.flows.progress import advance, current
-from ksdp.storage.audits.stage_tables import write_stage
+from ksdp.storage.audits.stage_tables import drop_stages, write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
 from ksdp.tasks.blocks import drop_passing, drop_values, observables_present
@@ -76,6 +76,7 @@ async def _looks(
         if not len(open_documents(interim)):
             break
     assert interim is not None
+    drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
     return Tested(whole, len(refs), interim, controls, shuffled, canaries), tuple(refs)
 
 
@@ -84,6 +85,7 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     plan, decisions = tested.plan, tested.interim.decisions
     at = detected_documents(tested.interim)
     if not len(at) or not plan.fresh_runs:
+        drop_stages(Store(Path(first.store)).audit(first.audit), FRESH, [])
         return []
     columns = [plan.columns[c].name for c in decisions.strongest[at]]
     plain = {s.name for s in plan.statistics}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
-from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import Attempt
@@ -24,7 +23,7 @@ from ksdp.storage.audits.views import finished_views, views_of
 from ksdp.storage.findings import read_spec, read_summary, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.decisions import Snapshot, check_chain, newer_audits, older_audits, snapshot
+from ksdp.storage.reviews.decisions import Snapshot, check_chain, newer_audits, snapshot
 from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
 
@@ -149,8 +148,7 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
     summary, spec, verdicts, seen = decided.summary, decided.spec, decided.verdicts, decided.seen
     plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
     origin = read_origin(opened, decided.audit) or Origin(spec.hash, (decided.audit,))
-    looks = [read_summary(opened.audit(name)) for name in older_audits(opened, decided.audit)]
-    levels = [level_of_clear(look.spec) for look in looks if look.corpus == summary.corpus]
+    evidence = evidence_of(summary, decided.attempts)
     sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
     return Grounds(
         plan=plan,
@@ -164,7 +162,7 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
         excluded=[*chosen.excluded, *sensitive],
         statement=review_statement(
             margin=spec.rule.margin,
-            levels=[level_of_clear(spec), *levels],
+            asked=evidence.attempts,
             rows=plan.holdings.size,
             among=drawn_from(plan),
             selection=chosen,
@@ -172,7 +170,7 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
             four_eyes=seen.policy.four_eyes,
             newest=decided.newest,
         ),
-        evidence=evidence_of(summary, decided.attempts),
+        evidence=evidence,
         reviewed=Reviewed(
             accepted=len(chosen.accepted),
             excluded=len(chosen.excluded),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import pyarrow as pa
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
-from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
+from ksdp.storage.checksums import check_sealed, unseal, whole_table, write_sealed_table
 
-__all__ = ["read_stage", "stage_names", "write_stage"]
+__all__ = ["drop_stages", "read_stage", "stage_names", "write_stage"]
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -52,3 +53,14 @@ def read_stage(folder: Path, name: str) -> Stage:
 def stage_names(folder: Path) -> list[str]:
     """Names of the stages that an audit has reached, beside its first look."""
     return sorted(file.stem for file in folder.glob("stages/*.parquet"))
+
+
+def drop_stages(folder: Path, prefix: str, but: Collection[str]) -> None:
+    """Remove the stages whose names begin so, but for some: what an earlier version reached, and this one did not.
+
+    An audit is finished where the runs of all its stages are whole, and those of such a stage are made by nobody.
+    """
+    for name in stage_names(folder):
+        if name.startswith(prefix) and name not in but:
+            unseal(_file(folder, name))
+            _file(folder, name).unlink()

@@ -30,7 +30,7 @@ from ksdp.storage.audits.queries import Findings
 from ksdp.storage.findings import read_summary
 from ksdp.storage.reviews.chain import ChainReport, check_chain
 from ksdp.storage.reviews.index import ReviewIndex, open_index
-from ksdp.storage.reviews.lineage import lineage, newer_audits, older_audits
+from ksdp.storage.reviews.lineage import lineage, newer_audits
 from ksdp.storage.reviews.log import LogHead, add_lines, locked, make_entry
 from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
 from ksdp.storage.reviews.signatures import read_signatures, sign_entries
@@ -51,7 +51,6 @@ __all__ = [
     "document_state",
     "head",
     "newer_audits",
-    "older_audits",
     "read_log",
     "read_policy",
     "snapshot",

@@ -9,7 +9,7 @@ from ksdp.audit.reviewing import question
 from ksdp.storage.findings import read_spec, read_summary
 from ksdp.storage.store import Store
 
-__all__ = ["lineage", "newer_audits", "older_audits"]
+__all__ = ["lineage", "newer_audits"]
 
 
 def newer_audits(store: Store, audit: str) -> list[str]:
@@ -21,11 +21,6 @@ def newer_audits(store: Store, audit: str) -> list[str]:
         If there is no such finished audit.
     """
     return lineage(store, audit)[0]
-
-
-def older_audits(store: Store, audit: str) -> list[str]:
-    """The same for audits finished earlier."""
-    return lineage(store, audit)[1]
 
 
 def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:

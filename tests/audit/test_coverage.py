@@ -238,7 +238,7 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
 
     for name, array in (("pd-svd", "first_blocks"), ("pd-pca", "first_blocks"), ("pd-nmf", "sums")):
         (said,) = unread(name)
-        assert said.startswith(f"who was in, by equations: `{array}` has ")
+        assert said.startswith(f"who was in, by equations: `{array}` of all rounds are ")
         assert f" for {len(corpus)} documents" in said
         assert unread(name, opens="final") == ()
     noisy = {"mechanism": "pd-svd", "parameters": {"rank": wide}, "scale": 1.0}
@@ -253,7 +253,7 @@ def test_too_few_exact_numbers_hide_who_was_in() -> None:
     names = tuple(array.name for array in seen)
     assert unsolved(plain, seen, names, 6401, 0.5) == ()
     (said,) = unsolved(plain, seen, names, 6400, 0.5)
-    assert "`first_blocks` has 3,200 exact numbers for 6,400 documents" in said
+    assert "`first_blocks` of all rounds are 3,200 exact numbers for 6,400 documents" in said
     assert unsolved(plain, seen, names, 2048, 0.5) == ()
     assert unsolved(plain, seen, names[:1], 3000, 0.5) == ()
     counted = make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2})
@@ -262,6 +262,36 @@ def test_too_few_exact_numbers_hide_who_was_in() -> None:
     assert unsolved(noisy, seen, names, 3000, 0.5) == ()
     assert len(unsolved(plain, seen, names, 12_000, 0.1)) == 1
     assert unsolved(plain, seen, names, 13_000, 0.1) == ()
+
+
+def test_numbers_of_all_rounds_count_though_the_first_are_looked_at() -> None:
+    """Twenty sweeps of two topics; ten blocks; both run together; counts of columns beside blocks of these."""
+
+    def said(name: str, parameters: dict, features: int, documents: int) -> tuple[str, ...]:
+        mechanism = make_mechanism(name, parameters)
+        announced = mechanism.observables(features)
+        return unsolved(mechanism, announced, [a.name for a in announced], documents, 0.5)
+
+    for name, parameters, features, numbers in (
+        ("pd-nmf", {"rank": 2}, 500, 20 * 2 * 501),
+        ("pd-nmf", {"rank": 2, "weighted": True}, 500, 20 * 2 * 1000),
+        ("pd-nmf", {"rank": 2, "start": "random-2x"}, 500, 40 * 2 * 501),
+        ("pd-svd", {"rank": 2}, 500, 10 * 2 * 500),
+        ("sigma-svd", {"rank": 7}, 120, 120 * 121 // 2),
+        ("pd-svd", {"rank": 2, "solver": "power", "iterations": 6}, 500, 6 * 2 * 500),
+        ("counted", {"mechanism": "pd-svd", "parameters": {"rank": 2}}, 500, 11 * 2 * 500 - 500),
+        (
+            "together",
+            {"runs": [{"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 2}]},
+            500,
+            20_040 + 10_000,
+        ),
+    ):
+        assert said(name, parameters, features, 2 * numbers + 1) == ()
+        (words,) = said(name, parameters, features, 2 * numbers)
+        assert f" of all rounds are {numbers:,} exact numbers for {2 * numbers:,} documents" in words
+    for less in ({"opens": "final"}, {"announce": ["T", "numerators"]}):
+        assert said("pd-nmf", {"rank": 2} | less, 500, 3000) == ()
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])

@@ -36,6 +36,7 @@ ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
 MOMENTS = "tests/audit/statistics/test_moments.py"
 MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
+FIRST_NUMBERS = "tests/audit/statistics/test_first_numbers.py"
 SOLVED_FILTERS = "tests/audit/statistics/test_solved_filters.py"
 NOISY = "tests/audit/mechanisms/privacy/test_noisy.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
@@ -828,8 +829,10 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ('f"run{place}_{name}" if isinstance(inner, tuple) else name', "name"),
-        ("if name in seen else []", "if name else []"),
+        ('[(f"run{place}_", one)', '[("", one)'),
+        ("for name in names if name in seen", "for name in names if name"),
+        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
+        ("for n in a.shape[:1])", "for n in ())"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
@@ -905,6 +908,32 @@ MUTANTS: list[Mutant] = [
         ("if not _exact(pool):", "if False:"),
         ("whole = np.concatenate([a.ravel() for a in h", "whole = 0.0 * np.concatenate([a.ravel() for a in h"),
         tests=(*ROUNDS, ONE_BY_ONE),
+    ),
+    *_of(
+        "audit/statistics/rounds_match.py",
+        ("max(EARLY, math.ceil(MORE * int(documents) / numbers))", "EARLY"),
+        ("max(EARLY, math.ceil(MORE * int(documents) / numbers))", "99"),
+        ("if _exact(pool) else min(done, EARLY)", ""),
+        ("else min(done, EARLY)", "else min(done, 1)"),
+        tests=(MAX_ENTROPY, SOLVED, SOLVED_FILTERS),
+    ),
+    *_of(
+        "audit/mechanisms/factorisation/early_rounds.py",
+        ("max(EARLY, math.ceil(NUMBERS / (rank * features)))", "EARLY"),
+        ("return min(rounds * rank * features, ", "return max(rounds * rank * features, "),
+        tests=(MAX_ENTROPY, "tests/audit/test_coverage.py"),
+    ),
+    *_of(
+        "audit/statistics/first_numbers.py",
+        ("if few_enough(made.rows.shape[0]) or not", "if not"),
+        ("or not isinstance(made, TermNumbers | Terms):", "or not isinstance(made, TermNumbers):"),
+        ("noise = lost(_plain(made).summed(shares)) / varied", "noise = lost(apart) / varied"),
+        ("if not hides_little(made, noise):", "if False:"),
+        (".mean())) * varied", ".mean()))"),
+        ("apart[:numbers] * units", "apart[-numbers:] * units"),
+        ("np.zeros(made.entries - numbers)]", "np.ones(made.entries - numbers)]"),
+        ("// max(wide, 1), _rows", ", _rows"),
+        tests=(FIRST_NUMBERS,),
     ),
     *_of(
         "audit/mechanisms/factorisation/nmf_svd_start.py",
@@ -1351,13 +1380,15 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ("sizes[largest] < enough_numbers(share) * documents", "2 * sizes[largest] < documents"),
-        ("sizes[largest] < enough_numbers(share) * documents", "sizes[largest] < documents"),
+        ("numbers < enough_numbers(share) * documents", "2 * numbers < documents"),
+        ("numbers < enough_numbers(share) * documents", "numbers < documents"),
+        ("max(math.prod(a.shape), a.in_all)", "math.prod(a.shape)"),
+        (", (DOCUMENT_COUNTS,))", ")"),
         ("(1.0 - share) * (whole", "(whole"),
         ("float(norm.cdf(-at)) - peak)", "float(norm.cdf(-at)) + peak)"),
-        ("if few_enough(documents) or not all(", "if not all("),
-        ("max(sizes, key=lambda", "min(sizes, key=lambda"),
-        ("or not all(getattr(one,", "or not any(getattr(one,"),
+        ("if few_enough(documents):", "if False:"),
+        ("= max((prefix + n for n in names)", "= min((prefix + n for n in names)"),
+        ("if not all(getattr(part,", "if not any(getattr(part,"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
@@ -1408,7 +1439,10 @@ MUTANTS: list[Mutant] = [
         (" and not part.needs_any for part", " for part"),
         ("part.needs and set(part.needs) <= shown", "part.needs"),
         ("return whole and len(parts) == len(self.inner)", "return whole"),
-        ("array.shape, array.early)", "array.shape)"),
+        (
+            "replace(array, name=_prefixed(place, array.name))",
+            "Announced(_prefixed(place, array.name), array.shape)",
+        ),
         ('run.get("version", mechanism.version) != mechanism.version', "False"),
         ('"version": mechanism.version} | filled', '"version": 1} | filled'),
         ("pool.mechanism.inner[place - 1]", "pool.mechanism.inner[0]"),

@@ -6,6 +6,7 @@ The first ones, and all of them added up, are what statistics look at. Every one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -33,12 +34,17 @@ _DERIVED = ("sums", "weights", "total", "total_weights")
 
 
 def announced_sums(
-    prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], stops: bool
+    prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], stops: bool, cap: int = 0
 ) -> list[Announced]:
     """What stands for all sweeps: so many first ones and their total, and how many there were where data says when
-    it `stops`."""
+    it `stops`.
+
+    Parameters
+    ----------
+    cap : sweeps at most, whose sums are different numbers
+    """
     sums = [
-        Announced(f"{prefix}sums", (early, *wide), early=True),
+        Announced(f"{prefix}sums", (early, *wide), early=True, in_all=cap * (math.prod(wide) + math.prod(narrow))),
         Announced(f"{prefix}weights", (early, *narrow), early=len(narrow) > 1),
         Announced(f"{prefix}total", wide, early=True),
         Announced(f"{prefix}total_weights", narrow, early=len(narrow) > 1),

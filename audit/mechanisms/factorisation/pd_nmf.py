@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
+from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY, early_rounds
 from ksdp.audit.mechanisms.factorisation.nmf_agreed import start_of
 from ksdp.audit.mechanisms.factorisation.nmf_announced import (
     DATA_STARTS,
@@ -33,9 +34,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDNMF"]
-
-EARLY = 3
-"""Sweeps whose sums are looked at one by one; those of all sweeps added up stand for the others."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,10 @@ class PDNMF:
     -----
     PD-ML-Lite, Algorithms 1 and 2. The sums of a topic are W_t^T R_t, shape (k, d), and ||W_t||^2, shape (k,), or
     (k, d) where weighted. A run that opens every round shows ``T``, ``numerators`` and ``denominators`` of the
-    last sweep; ``sums`` and ``weights``, those of sweeps 1 to 3, first axis sweeps; ``topics``, those before the
-    first sweep and after each of these, which follow from the sums and from what the coalition knows; ``total``
-    and ``total_weights``, the sums of all sweeps added up; ``sweeps``, shape (1,), where it depends on data:
-    everybody sees when a protocol ends.
+    last sweep; ``sums`` and ``weights``, those of sweeps 1 to 3 (of few columns of more: `early`), first axis
+    sweeps; ``topics``, those before the first sweep and after each of these, which follow from the sums and from
+    what the coalition knows; ``total`` and ``total_weights``, the sums of all sweeps added up; ``sweeps``, shape
+    (1,), where it depends on data: everybody sees when a protocol ends.
     Where the start holds data it is announced as ``start``, and with PD-NMF-Init so are its own sums:
     ``init_sums``, ``init_weights``, ``init_total``, ``init_total_weights`` and ``init_sweeps``, of k
     pseudo-documents a party. With ``nnsvd`` there is all that making it announces (`nmf_svd_start`).
@@ -118,8 +116,8 @@ class PDNMF:
 
     @property
     def version(self) -> int:
-        """5 where sums make the start, and are looked at; 4 of ratings, whose topics are; 3 of all others."""
-        return 5 if self._by_svd else 4 if self.weighted else 3
+        """6 where rounds are opened, more of which are looked at since; 4 of ratings, 3 of all others."""
+        return 6 if not self.announce and self.opens != "final" else 4 if self.weighted else 3
 
     @property
     def _by_svd(self) -> SvdStart | None:
@@ -147,33 +145,32 @@ class PDNMF:
         """The topics, where the last ones are announced."""
         return ("T",) if not self.announce or ("T" in self.announce and "last" in self.at) else ()
 
-    @property
-    def early(self) -> tuple[int, ...]:
-        """Sweeps whose sums are looked at one by one."""
-        return tuple(range(1, min(EARLY, self.sweeps) + 1))
+    def early(self, features: int) -> tuple[int, ...]:
+        """Sweeps whose sums are looked at one by one: the first three, of few columns more."""
+        return tuple(range(1, early_rounds(self.rank, features, self.sweeps) + 1))
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """All that a run shows its parties; of ``best-of-m`` also local topics, which no audit looks at."""
+        """All that a run shows; of ``best-of-m`` also local topics, which no audit looks at."""
         local = ("local_topics",) if self.start == "best-of-m" and self.opens != "final" else ()
         return (*(a.name for a in self._opened(self.rank + 1)), *local)
 
     def _opened(self, features: int) -> tuple[Announced, ...]:
         wide: tuple[int, ...] = (self.rank, features)
-        narrow, stops = wide if self.weighted else (self.rank,), self.tolerance > 0
+        narrow, stops, early = wide if self.weighted else (self.rank,), self.tolerance > 0, self.early(features)
         if self.opens == "final":
             return (Announced("T", wide),)
         arrays = [
             Announced("T", wide),
             Announced("numerators", wide, early=True),
             Announced("denominators", narrow),
-            *announced_sums("", len(self.early), wide, narrow, stops),
+            *announced_sums("", len(early), wide, narrow, stops, self.cap),
         ]
-        arrays.append(Announced("topics", (1 + len(self.early), *wide), early=True))
+        arrays.append(Announced("topics", (1 + len(early), *wide), early=True))
         if self.start in DATA_STARTS:
             arrays.append(Announced("start", wide, early=True))
         if self.start == "pd-nmf-init":
-            arrays += announced_sums("init_", len(self.early), wide, (self.rank,), stops)
+            arrays += announced_sums("init_", len(early[:EARLY]), wide, (self.rank,), stops)
         if self._by_svd:
             arrays += self._by_svd.observables(features)
         return tuple(arrays)
@@ -226,23 +223,23 @@ class PDNMF:
         """Last, first and summed sweeps, from those of all."""
         if not self._caps:
             return released
-        arrays = dict(released)
+        arrays, early = dict(released), self.early(released["T"].shape[1])
         for prefix in self._caps:
-            arrays |= summed_up(prefix, released, self.early)
+            arrays |= summed_up(prefix, released, early[:EARLY] if prefix else early)
         arrays["topics"] = topics_from(arrays, self.penalties, self.start_seed)
         arrays |= self._by_svd.worked_out(released) if self._by_svd else {}
         return Observables({a.name: arrays[a.name] for a in self._opened(released["T"].shape[1])})
 
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:
         """Return the start, shape (k, d), and the factorisation reached from it, W and snapshots included."""
-        start, *_ = self._start(database)
+        start = self._start(database)[0]
         return start, self._factorise(database, start)
 
     def _start(
         self, database: Database, at: frozenset[int] | None = None, *, release: bool = False
     ) -> tuple[NDArray[np.float64], Factorisation | None, dict[str, NDArray[np.float64]]]:
         """The start, how PD-NMF-Init came to it, and what nnsvd announced (or `release`d) on its way."""
-        how, seed, at = self.local_fit, self.start_seed, self._at if at is None else at
+        how, seed, at = self.local_fit, self.start_seed, self._at(database) if at is None else at
         if self.start == "pd-nmf-init":
             made = merged_models(database.parties, self.rank, how, seed=seed, coalition=database.coalition, at=at)
             return made.T, made, {}
@@ -260,17 +257,19 @@ class PDNMF:
     def _tolerance(self) -> float:
         return 0.0 if self.opens == "final" else self.tolerance
 
-    @property
-    def _at(self) -> frozenset[int]:
+    def _at(self, database: Database) -> frozenset[int]:
         if self.announce:
             return frozenset(int(when) for when in self.at if when != "last")
-        return frozenset(self.early) if self.opens != "final" else frozenset()
+        return frozenset(self._early_in(database)) if self.opens != "final" else frozenset()
+
+    def _early_in(self, database: Database) -> tuple[int, ...]:
+        """As `early`, by the candidates where columns were left out."""
+        return self.early(database.chosen[1] if database.chosen else database.parties[0].shape[1])
 
     def _factorise(
         self, database: Database, start: NDArray[np.float64], at: frozenset[int] | None = None
     ) -> Factorisation:
-        rule = LocalFit(self.cap, self._tolerance, self.penalties)
-        at = self._at if at is None else at
+        rule, at = LocalFit(self.cap, self._tolerance, self.penalties), self._at(database) if at is None else at
         return rule.factorise(database.parties, start, weighted=self.weighted, coalition=database.coalition, at=at)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -288,10 +287,11 @@ class PDNMF:
         if not self.announce:
             arrays = {"T": last.T, "numerators": last.numerators, "denominators": last.denominators}
             arrays |= {"start": start} | beside
-            if self._at:
-                arrays |= first_sweeps("", last, self.early)
-                arrays["topics"] = first_topics(start, last, self.early)
-                arrays |= {} if made is None else first_sweeps("init_", made, self.early)
+            if self.opens != "final":
+                early = self._early_in(database)
+                arrays |= first_sweeps("", last, early)
+                arrays["topics"] = first_topics(start, last, early)
+                arrays |= {} if made is None else first_sweeps("init_", made, early[:EARLY])
             return Observables({a.name: arrays[a.name] for a in self._opened(start.shape[1])})
         arrays = {"sweeps": np.array([float(last.sweeps)]), "start": start}
         moments = {when: last if when == "last" else last.snapshots[int(when)] for when in self.at}

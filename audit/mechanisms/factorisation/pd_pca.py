@@ -87,4 +87,4 @@ class PDPCA(PDSVD):
             outside = database.outside
             count = sum(database.parties[i].shape[0] for i in outside)
             seen = sec_sum([sums[i] for i in outside]) / max(count, 1)
-        return Observables({"mean": seen, **self._decompose(database.parties, mean)})
+        return Observables({"mean": seen, **self._decompose(database, mean)})

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_rank
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
+from ksdp.audit.mechanisms.factorisation.early_rounds import different_numbers, early_rounds
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
     orthonormalise,
@@ -25,8 +26,6 @@ from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
 __all__ = ["PDSVD", "SigmaSVD"]
 
-EARLY = 3
-"""Iterations whose blocks are looked at one by one."""
 WORKED_OUT = ("span", "span_sigma", "first_blocks", "block_sums")
 """What follows from the announced blocks."""
 
@@ -41,9 +40,10 @@ class PDSVD:
     shape (rounds x rank, features), is a basis of the space that those of the first ten span, and
     ``span_sigma``, shape (rounds x rank,), what a party can work out of X^T X on it (`factorisation.span`): its
     singular values there, divided by the largest where they are not revealed. ``first_blocks``, shape (1 + early,
-    rank, features), are the start and the blocks of the first three iterations, orthonormal, zeros where there
-    were fewer; with `reveal_sigma` ``block_sums``, shape (early, rank, features), are the sums of these iterations
-    as they are. With ``solver="power"`` such a run announces ``iterations`` as well, shape (1,).
+    rank, features), are the start and the blocks of the first three iterations (of few columns of more: `early`),
+    orthonormal, zeros where there were fewer; with `reveal_sigma` ``block_sums``, shape (early, rank, features),
+    are the sums of these iterations as they are. With ``solver="power"`` such a run announces ``iterations`` as
+    well, shape (1,).
 
     What a coalition sees: V is public, and every other sum is announced normalised, so that a coalition
     cannot subtract its own share. With `reveal_sigma` it sees the values of everybody's rows; from V and
@@ -102,8 +102,8 @@ class PDSVD:
 
     @property
     def version(self) -> int:
-        """4 where plain sums are announced, which are looked at since; 3 of all others."""
-        return 4 if self.reveal_sigma and self.rounds else 3
+        """5 where rounds are opened, more of which are looked at since (`early_rounds`); 3 of all others."""
+        return 5 if self.rounds else 3
 
     @property
     def rounds(self) -> int:
@@ -111,6 +111,10 @@ class PDSVD:
         if self.opens == "final":
             return 0
         return ROUNDS if self.solver == "limit" else min(ROUNDS, self.iterations)
+
+    def early(self, features: int) -> int:
+        """Iterations whose blocks are looked at one by one: three, of few columns more, ten at most."""
+        return early_rounds(self.rank, features, self.rounds)
 
     @property
     def final(self) -> tuple[str, ...]:
@@ -132,8 +136,9 @@ class PDSVD:
         if self.rounds:
             size = self.rounds * self.rank
             announced += [Announced("span", (size, features), early=True), Announced("span_sigma", (size,))]
-            blocks = (1 + min(EARLY, self.rounds), self.rank, features)
-            announced.append(Announced("first_blocks", blocks, early=True))
+            blocks = (1 + self.early(features), self.rank, features)
+            numbers = different_numbers(self.rank, features, self.rounds)
+            announced.append(Announced("first_blocks", blocks, early=True, in_all=numbers))
             if self.reveal_sigma:
                 announced.append(Announced("block_sums", (blocks[0] - 1, *blocks[1:]), early=True))
         if self.rounds and self.solver == "power":
@@ -164,7 +169,7 @@ class PDSVD:
             return released
         rows, values = span_of_blocks(released["blocks"])
         plain = {name: array for name, array in released.items() if name != "blocks"}
-        early = released["blocks"][: min(EARLY, self.rounds)]
+        early = released["blocks"][: self.early(released["blocks"].shape[-1])]
         sums = {"block_sums": early} if self.reveal_sigma else {}
         first = self._first(early)
         return Observables(plain | {"span": rows, "span_sigma": values, "first_blocks": first} | sums)
@@ -187,12 +192,10 @@ class PDSVD:
         CorpusError
             If `rank` is not below the number of rows and of features of the database.
         """
-        return Observables(self._decompose(database.parties, None))
+        return Observables(self._decompose(database, None))
 
-    def _decompose(
-        self, parties: tuple[sp.csr_array, ...], mean: NDArray[np.float64] | None
-    ) -> dict[str, NDArray[np.float64]]:
-        features = parties[0].shape[1]
+    def _decompose(self, database: Database, mean: NDArray[np.float64] | None) -> dict[str, NDArray[np.float64]]:
+        parties, features = database.parties, database.parties[0].shape[1]
         smallest = min(sum(part.shape[0] for part in parties), features)
         if self.rank >= smallest:
             raise CorpusError(
@@ -212,17 +215,27 @@ class PDSVD:
                 announced["iterations"] = np.array([run.iterations], dtype=np.float64)
         if self.reveal_sigma:
             announced["sigma"] = values
-        return announced | self._span(rows, start, done, mean)
+        if not self.rounds:
+            return announced
+        candidates = database.chosen[1] if database.chosen else features
+        return announced | self._span(rows, start, (done, self.early(candidates)), mean)
 
     def _span(
-        self, rows: sp.csr_array, start: NDArray[np.float64], done: int, mean: NDArray[np.float64] | None
+        self,
+        rows: sp.csr_array,
+        start: NDArray[np.float64],
+        iterations: tuple[int, int],
+        mean: NDArray[np.float64] | None,
     ) -> dict[str, NDArray[np.float64]]:
-        """What the blocks of the first iterations show besides; zeros where there were fewer."""
-        if not self.rounds:
-            return {}
+        """What the blocks of the first iterations show besides; zeros where there were fewer.
+
+        Parameters
+        ----------
+        iterations : that were done, `rounds` at most, and that are looked at one by one
+        """
+        done, early = iterations
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
-        early = min(EARLY, self.rounds)
         blocks = power_blocks(rows, start, min(done, early), mean, with_norms=self.reveal_sigma)
         blocks = np.pad(blocks, ((0, early - len(blocks)), (0, 0), (0, 0)))
         sums = {"block_sums": blocks} if self.reveal_sigma else {}

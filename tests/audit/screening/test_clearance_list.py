@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.reviewing import Decision, Entry, State, Status
+from ksdp.audit.screening.attempts import Attempts
 from ksdp.audit.screening.clearance_list import Selection, review_statement, screen_statement, select
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -78,9 +79,12 @@ def test_every_document_goes_to_one_place_and_none_enters_unproved_without_a_wor
         assert found.decision is not Decision.EXCLUDE
 
 
+ASKED = Attempts(attempts=1, audits=2, seeds=1, margins=(0.2,), statistics=1, looks=4, level=0.075)
+
+
 def test_the_statement_counts_and_does_not_praise() -> None:
     chosen = Selection(("a", "b", "c"), ("d", "e"), ("f",), ("g", "h"), ("h",))
-    values = {"margin": 0.2, "levels": [0.05, 0.025], "rows": 30, "among": 900, "selection": chosen}
+    values = {"margin": 0.2, "asked": ASKED, "rows": 30, "among": 900, "selection": chosen}
     said = review_statement(**values, accepted_sensitive=1, four_eyes=True, newest=True)
     for words in (
         "3 documents are listed because they were proved clear",

@@ -182,7 +182,7 @@ def test_what_is_small_is_counted_in_the_columns_that_are_expected_to_stay() -> 
     for runs, learnt in ((3 * left + 20, True), (3 * left - 8, False)):
         design = made.spec.design.model_copy(update={"with_runs": runs // 2})
         counted = make_plan(made.spec.model_copy(update={"mechanism": mechanism, "design": design}), made.corpus)
-        assert {a.name: a.shape for a in expected_shapes(counted)}["sums"] == (3, 1, left)
+        assert {a.name: a.shape for a in expected_shapes(counted)}["sums"] == (20, 1, left)
         assert (counted.design.runs > 3 * left) == learnt
         assert any(name.startswith("sums ") for name in counted.coverage.unread) == learnt
         # The same beside another run, which is as wide as it was.
@@ -192,7 +192,7 @@ def test_what_is_small_is_counted_in_the_columns_that_are_expected_to_stay() -> 
         )
         beside = make_plan(both, made.corpus)
         shapes = {a.name: a.shape for a in expected_shapes(beside)}
-        assert (shapes["run1_sums"], shapes["run2_sums"]) == ((3, 1, left), (3, 1, 30))
+        assert (shapes["run1_sums"], shapes["run2_sums"]) == ((20, 1, left), (20, 1, 30))
         assert any(name.startswith("run1_sums ") for name in beside.coverage.unread) == learnt
     assert counted.design.runs < 3 * 1 * 30
 

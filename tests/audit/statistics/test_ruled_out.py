@@ -213,6 +213,7 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
         monkeypatch.setattr(module, "DENSE", 0)
     if how != "all at once":
         monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
     if how == "by steps":
         monkeypatch.setattr(equations, "MORE", np.inf)
     matrix, mine = rows(), held()
@@ -233,6 +234,7 @@ def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPat
     """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
     monkeypatch.setattr(equations, "MORE", np.inf)
     monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
     monkeypatch.setattr(module, "WORK", 2**40)
     monkeypatch.setattr(module, "MOST_STEPS", 3000)
     monkeypatch.setattr(module, "SHRINK", 1e-3)
@@ -272,6 +274,7 @@ def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pyte
 
     monkeypatch.setattr(equations, "MORE", np.inf)
     monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
     monkeypatch.setattr(module, "approached", counted)
     for name, value in {
         "DENSE": 0,

@@ -24,12 +24,12 @@ from ksdp.storage.reviews.decisions import (
     document_state,
     head,
     newer_audits,
-    older_audits,
     read_log,
     read_policy,
     states,
     write_policy,
 )
+from ksdp.storage.reviews.lineage import lineage
 from ksdp.storage.reviews.log import log_file, parse_line, read_lines
 from ksdp.storage.store import Store
 
@@ -231,11 +231,11 @@ def test_an_audit_of_another_version_is_never_overlooked(store: Store, audited: 
         told = json.loads(file.read_text()) | {"version": 0}
         file.write_text(json.dumps(told))
     write_spec(store.audit(other), parse_spec(SPEC | {"mechanism": RANK_5}))
-    assert older_audits(store, mine) == []  # nothing is known of what `same` asked
+    assert lineage(store, mine)[1] == []  # nothing is known of what `same` asked
     write_spec(store.audit(same), parse_spec(SPEC))
     os.utime(store.audit(same) / "audit.json", ns=(1, 1))
     with pytest.raises(StoreError, match="'same' cannot be read: its summary has version 0"):
-        older_audits(store, mine)
+        lineage(store, mine)[1]
 
 
 def test_where_decisions_are_signed_four_eyes_are_two_keys(store: Store, audited: Callable[..., str]) -> None:

@@ -1,0 +1,82 @@
+"""Who was in, of more documents than are solved for: what the first numbers of their sums say, solved for.
+
+Documents are too many for a matrix of documents by documents, but a few hundred numbers are not for one of numbers
+by numbers. Steps, and a ridge of the mean variance, see what is largest first; where hardly any noise is in the
+sums, the small documents, whom the same numbers tell apart, then seem hidden. So the first rows of the sums, as
+many as are written out, give the most even draw (`max_entropy`); later ones are left out. Of noise that is not
+small beside what documents add, all numbers are taken, by steps: there it is their number that counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.one_thread import one_thread
+from ksdp.audit.statistics.additive import Additive
+from ksdp.audit.statistics.max_entropy import Direction, span_of
+from ksdp.audit.statistics.solved_filters import LEAST, hides_little, lost
+from ksdp.audit.statistics.solved_parts import few_enough
+from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.terms import Terms
+
+__all__ = ["first_numbers_say"]
+
+MOST_WRITTEN = 2**31
+"""Documents times the square of the numbers, at most: a second or two a run."""
+
+
+def first_numbers_say(
+    made: Additive, apart: Floats, shares: Floats, noise: Floats | None, varied: float
+) -> Direction | None:
+    """The direction of largest entropy by the first rows of the sums; None where it is not asked for.
+
+    That is where documents are few enough to be solved for, where noise is not small, and where not even one row
+    is written out.
+
+    Parameters
+    ----------
+    made : terms of all that may be in
+    apart : the announced sums less what is expected of them, shape (entries,)
+    shares : how likely each is in, shape (n,)
+    noise : its variance over p (1 - p), shape (entries,); None of exact sums, of which single precision loses some
+    varied : p (1 - p)
+    """
+    if few_enough(made.rows.shape[0]) or not isinstance(made, TermNumbers | Terms):
+        return None
+    if noise is None:
+        noise = lost(_plain(made).summed(shares)) / varied
+    if not hides_little(made, noise):
+        return None
+    n, wide = made.rows.shape
+    first = min(math.isqrt(MOST_WRITTEN // max(n, 1)) // max(wide, 1), _rows_of_sums(made))
+    if first < 1:
+        return None
+    numbers = first * wide
+    least = (noise[:numbers] + LEAST * float(made.variances[:numbers].mean())) * varied
+    units = 1.0 / np.sqrt(least)
+    with one_thread():
+        span = span_of(_written(made, first) * units, 1.0)
+        found, usual = span.direction(apart[:numbers] * units, shares)
+    return Direction(np.concatenate([found * units, np.zeros(made.entries - numbers)]), usual)
+
+
+def _rows_of_sums(made: TermNumbers | Terms) -> int:
+    return int(made.entries - made.scalars.shape[1]) // max(int(made.rows.shape[1]), 1)
+
+
+def _written(made: TermNumbers | Terms, first: int) -> Floats:
+    """What documents add to the first rows, shape (n, first d)."""
+    if isinstance(made, Terms):
+        return made.written()[:, : first * made.rows.shape[1]]
+    nothing = np.zeros((made.rows.shape[0], 0))
+    return replace(made, weights=made.weights[:, :first], taken=made.taken[:, :first], scalars=nothing).written()
+
+
+def _plain(made: TermNumbers | Terms) -> TermNumbers:
+    """The sums of which terms are what is left: what single precision loses is a part of these."""
+    weights = made.weights if isinstance(made, TermNumbers) else np.hstack([s.weights for s in made.stages])
+    return TermNumbers.plain(made.rows, weights, made.scalars)
