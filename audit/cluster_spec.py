@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ksdp.audit.urls import check_url
+
 __all__ = ["ClusterSpec"]
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
-_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*)(?P<path>[^?#]*)(\?(?P<query>[^#]*))?\Z")
-_BARE = ("http", "ftp", "webhdfs")
-_LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:|%3A|\Z)", re.IGNORECASE)
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 
@@ -59,23 +58,6 @@ class ClusterSpec(BaseModel):
         if isinstance(self.workers, tuple) and self.workers[0] > self.workers[1]:
             raise ValueError(f"`workers` must ascend; got {list(self.workers)}.")
         if self.blocks is not None:
-            _check_url(self.blocks, self.insecure)
+            remedy = "; `insecure = true` says that nobody else can listen"
+            check_url(self.blocks, "`blocks`", insecure=self.insecure, remedy=remedy)
         return self
-
-
-def _check_url(url: str, insecure: bool) -> None:
-    parts = _URL.match(url)
-    if parts is None:
-        raise ValueError("`blocks` must be a URL, such as `s3://bucket/folder`.")
-    host, query = parts["host"], parts["query"] or ""
-    asked = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    secret = ":" in host.rpartition("@")[0] or ("@" in host and parts["scheme"] == "s3")
-    if secret or any(word in key.lower() for key in asked for word in ("key", "secret", "token", "password")):
-        raise ValueError("`blocks` must hold no key or password: they belong in the environment (`AWS_*` for S3).")
-    bare = parts["scheme"] in _BARE or asked.get("scheme") == "http"
-    server = asked.get("endpoint_override") or ("" if parts["scheme"] == "s3" else host or "")
-    if bare and not insecure and not _LOOPBACK.match(server):
-        raise ValueError(
-            "`blocks` has no encryption, and the corpus and all runs would travel in the clear; `insecure = true` "
-            "says that nobody else can listen."
-        )

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from ksdp.audit.urls import FileName
+
 __all__ = ["LeversSpec"]
 
 _Count = Annotated[int, Field(ge=1)]
@@ -19,20 +21,20 @@ class LeversSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    terms: str | None = None
+    terms: FileName | None = None
     """A public list of columns to keep, one a line; the corpus must say its columns' names."""
-    reference: str | None = None
+    reference: FileName | None = None
     """Public document frequencies: a first line `documents<TAB>N`, then `term<TAB>documents` a line. Columns that
     it does not hold go. It decides `most_frequent`, and the weights where `idf = "public"`."""
     most_frequent: _Count | None = None
     """Keep the columns that most documents hold: of the reference, or of this very corpus where there is none. The
     choice is then announced and nobody protects or audits it, so that no run among parties takes it: the mechanism
     `counted` announces counts of documents, which are audited."""
-    units: str | None = None
+    units: FileName | None = None
     """Public centre and scale of every column of a table: a CSV with `column,centre,scale`."""
     hashed: _Count | None = None
     """Add up columns by a public hash of their names into so many."""
-    basis: str | None = None
+    basis: FileName | None = None
     """A public basis (npy, one row a column that is left, r orthonormal columns): rows become their r products."""
     directions: _Count | None = None
     """Of the basis, the first so many."""

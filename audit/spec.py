@@ -20,6 +20,7 @@ from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.spec_hints import permitted
 from ksdp.audit.store_spec import StoreSpec
+from ksdp.audit.urls import FileName
 
 __all__ = [
     "CertificateSpec",
@@ -45,7 +46,6 @@ Rows = Annotated[int, Field(ge=1)]
 MOST_RUNS = 1_000_000
 """Runs in an arm: more is a slip of the keyboard, and would take years."""
 
-
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -54,9 +54,9 @@ class Section(BaseModel, extra="forbid", frozen=True, defer_build=True):
 
 
 class CorpusSpec(Section, frozen=True):
-    """Where the documents are and how they become rows."""
+    """Where the documents are and how they become rows. Files are paths, or URLs: `s3://`, `gs://`, `file://`."""
 
-    path: str
+    path: FileName
     """A file, relative to the spec's folder, `$NAME` filled in from the environment; or the word `demo`."""
     format: Literal["auto", "text", "counts", "docword", "ratings", "table", "demo"] = "auto"
     """`text`, `table` and `ratings` read Parquet, CSV or JSON lines; `counts` reads npz or mtx."""
@@ -71,9 +71,9 @@ class CorpusSpec(Section, frozen=True):
     user: str = "user_id"
     item: str = "item_id"
     rating: str = "rating"
-    labels: str | None = None
+    labels: FileName | None = None
     """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
-    vocabulary: str | None = None
+    vocabulary: FileName | None = None
     """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says. For
     ratings: the items, whether rated or not; ratings of others are left out."""
     encoding: str = "utf-8"

@@ -25,6 +25,8 @@ __all__ = ["Place", "RemotePlace", "place_at", "remove_folder", "source_of"]
 
 _OBJECTS = ("s3", "gcs", "abfs")
 """Kinds of file system without folders, whose files appear whole."""
+_PART = 8 * 2**20
+"""Bytes that are asked for at once."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,18 @@ class RemotePlace:
         with _reaching(self), _files(self.url)[0].open_input_file(self._path) as file:
             return bytes(file.read())
 
+    def version(self) -> tuple[Any, ...]:
+        """What changes when the file does: what the server says of it, its size first."""
+        with _reaching(self), _files(self.url)[0].open_input_file(self._path) as file:
+            info = _files(self.url)[0].get_file_info(self._path)
+            return int(file.size()), info.mtime_ns, tuple(sorted(file.metadata().items()))
+
+    def parts(self) -> Iterator[bytes]:
+        """The file from its beginning to its end; `FileNotFoundError` where there is none."""
+        with _reaching(self), _files(self.url)[0].open_input_file(self._path) as file:
+            while part := file.read(_PART):
+                yield bytes(part)
+
     def source(self) -> Any:
         """The file opened to be read in parts; where the server is silent it is `Unreachable`, and not damaged."""
         with _reaching(self):
@@ -109,7 +123,7 @@ class RemotePlace:
             files = _files(self.url)[0]
             if files.type_name not in _OBJECTS:
                 files.create_dir(self._path.rpartition("/")[0], recursive=True)
-            with files.open_output_stream(self._path) as stream:
+            with files.open_output_stream(self._path, compression=None) as stream:  # `.gz` is as it is
                 stream.write(content)
 
     @property

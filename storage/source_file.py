@@ -8,9 +8,10 @@ from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.fetched import Copy, fetched
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.files import extension, spec_path
+from ksdp.storage.readers.files import extension, shown, spec_path
 from ksdp.storage.readers.labels import named_columns
 
 __all__ = ["DEMO", "WEIGHTING", "SourceFile", "column_names", "find_source"]
@@ -32,7 +33,7 @@ class SourceFile:
     """The file of a corpus, found and opened once."""
 
     spec: CorpusSpec
-    """How it is read."""
+    """How it is read; what it names is on this machine."""
     base: Path
     """Folder that relative paths of the spec start from."""
     path: Path
@@ -40,6 +41,8 @@ class SourceFile:
     """The format, never `auto`."""
     opened: Columns | None = None
     """Its columns, where they are open already: they decided the format, or no file holds them."""
+    copies: tuple[Copy, ...] = ()
+    """Of what is at URLs: removed with this object."""
 
     @cached_property
     def columns(self) -> Columns:
@@ -65,17 +68,18 @@ class SourceFile:
 
 
 def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
-    """The file, and its format.
+    """The file, and its format; what is at URLs is copied here first.
 
     Raises
     ------
     InputError
-        If keys of the spec do not go with the format.
+        If keys of the spec do not go with the format, or a URL cannot be read.
     """
-    path = spec_path(base, spec.path)
-    kind, columns = _kind(spec, path)
-    _check_keys(spec, kind, path)
-    return SourceFile(spec, base, path, kind, columns)
+    here, copies = fetched(spec)
+    path = spec_path(base, here.path)
+    kind, columns = _kind(here, path)
+    _check_keys(here, kind, path)
+    return SourceFile(here, base, path, kind, columns, copies)
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -101,13 +105,13 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
     """Refuse keys that would be passed over in silence."""
     named = named_columns(spec)
     if kind == DEMO and spec.path != DEMO:
-        raise SpecError(f"`corpus.path` must be {DEMO!r} for the demo corpus; got {path.name!r}.")
+        raise SpecError(f"`corpus.path` must be {DEMO!r} for the demo corpus; got {shown(path)!r}.")
     if kind == DEMO and named:
         raise SpecError("`corpus.id`, `party` and `group` must be left out: the demo corpus has its own.")
     matrix = kind in ("counts", "docword")
     if matrix and named and spec.labels is None:
         columns = ", ".join(f"`{name}`" for name in named)
-        raise CorpusError(f"{path.name}: a count matrix has no columns {columns}; set `corpus.labels`.")
+        raise CorpusError(f"{shown(path)}: a count matrix has no columns {columns}; set `corpus.labels`.")
     for key, applies in (
         ("labels", matrix),
         ("vocabulary", matrix or kind in ("text", "ratings")),
@@ -115,12 +119,12 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         ("columns", kind == "table"),
     ):
         if not applies and getattr(spec, key) is not None:
-            raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {path.name}.")
+            raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {shown(path)}.")
     weighting = spec.weighting or WEIGHTING[kind]
     if weighting == "standardised" and kind != "table":
-        raise SpecError(f"`corpus.weighting` standardised is for tables; {path.name} is read as {kind}.")
+        raise SpecError(f"`corpus.weighting` standardised is for tables; {shown(path)} is read as {kind}.")
     if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
-        raise CorpusError(f"{path.name}: `idf` is 'party' and no party column is named; set `corpus.party`.")
+        raise CorpusError(f"{shown(path)}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 
 
 def column_names(spec: CorpusSpec, base: Path, features: int | None = None) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from ksdp.flows.audits.run import run_audit
 from ksdp.flows.learning.advise import Limits, search_levers
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
+from ksdp.storage.fetched import copies_kept
 from ksdp.storage.learning.advice import (
     advice_page,
     write_advice,
@@ -66,7 +67,8 @@ def advise_spec(
     if write.resolve().parent != base.resolve():
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
-    search = search_levers(spec, base, limits)
+    with copies_kept():
+        search = search_levers(spec, base, limits)
     asked = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
     name = content_key(asked | {"corpus": search.corpus})[:12]
     content = search.advice.to_json() | {

@@ -32,6 +32,7 @@ from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
 from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn
+from ksdp.storage.fetched import at_urls
 from ksdp.storage.readers.labels import Labels
 from ksdp.storage.readers.levers import rows_hash
 from ksdp.storage.runs.predictions import write_predictions
@@ -143,6 +144,8 @@ class _Named:
 def _named(run: Run, corpus: Path) -> _Named:
     if corpus.suffix == ".toml":
         spec, base = read_spec_file(corpus, own_code=False)
+        if away := at_urls(spec.corpus):
+            raise InputError(f"`corpus.{away[0]}` is at a URL; a party enters files of its own machine.")
         return _Named(spec.corpus, base, spec.hash, spec.parties.me, spec.design.unit)
     if run.spec.features.vocabulary is None:
         raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")

@@ -14,6 +14,7 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.digests import digest_key, document_digests
+from ksdp.storage.fetched import copies_kept
 from ksdp.storage.schedules.changes import Changes, VerdictTable, compare, read_standing
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule
@@ -90,8 +91,9 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     """
     spec, base = read_spec_file(Path(schedule.spec))
     check_schedulable(spec)
-    corpus = spec_corpus(spec, base)
-    every = document_digests(spec.corpus, base, digest_key(store))
+    with copies_kept():  # what has changed is said of the very files that are audited
+        corpus = spec_corpus(spec, base)
+        every = document_digests(spec.corpus, base, digest_key(store))
     named = spec.design.documents
     named_ids = set(named) if isinstance(named, tuple) else None
     ids = [str(name) for name in corpus.ids if named_ids is None or str(name) in named_ids]

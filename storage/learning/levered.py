@@ -15,6 +15,7 @@ from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec, Spec
 from ksdp.storage.corpora import read_source, weighed_corpus
 from ksdp.storage.learning.later import earlier, later_places
+from ksdp.storage.readers.files import shown
 from ksdp.storage.readers.levers import read_levers
 from ksdp.storage.source_file import SourceFile, find_source
 
@@ -35,13 +36,13 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     file = find_source(spec.corpus, base)
     source = read_source(file, nonnegative=nonnegative)
     with_levers = weighed_corpus(source, nonnegative=nonnegative)
-    bare = replace(source, file=replace(file, spec=_bare(spec.corpus)))
+    bare = replace(source, file=replace(file, spec=_bare(file.spec)))
     without = weighed_corpus(bare, nonnegative=nonnegative)
     place = {str(name): row for row, name in enumerate(without.ids)}
     both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
     judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
     features = source.matrix.shape[1]
-    levers = read_levers(spec.corpus, base, source.names, features, source.matrix)
+    levers = read_levers(file.spec, base, source.names, features, source.matrix)
     back = None
     basis = None
     if levers.columns is not None or levers.buckets is not None or levers.basis is not None:
@@ -89,5 +90,5 @@ def _target(file: SourceFile, name: str, ids: NDArray[np.str_]) -> NDArray[np.fl
     value_of = dict(zip(labels, values.tolist(), strict=True))
     missing = [name for name in ids if str(name) not in value_of]
     if missing:
-        raise CorpusError(f"{file.path.name}: `gain.target` has no value for {len(missing)} documents.")
+        raise CorpusError(f"{shown(file.path)}: `gain.target` has no value for {len(missing)} documents.")
     return np.array([value_of[str(name)] for name in ids])

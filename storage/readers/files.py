@@ -10,14 +10,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.urls import is_url
 from ksdp.storage.readers.limits import is_regular, largest_input
 
-__all__ = ["Refused", "contents", "decoded", "extension", "kind_of_file", "read_text", "require_file", "spec_path"]
+__all__ = [
+    "Refused",
+    "contents",
+    "decoded",
+    "extension",
+    "kind_of_file",
+    "read_text",
+    "require_file",
+    "shown",
+    "shown_as",
+    "spec_path",
+]
+
+_COPIES: dict[Path, str] = {}
+"""Copies of files at URLs, while they are here."""
 
 
 @dataclass(eq=False, repr=False)
 class Refused(CorpusError):
-    """A file is refused: its name (not its folder), the row (counted from 1), the column and the problem.
+    """A file is refused: its name (not its folder; of a copy its URL), row (counted from 1), column and problem.
 
     Examples
     --------
@@ -35,7 +50,7 @@ class Refused(CorpusError):
         self.args = (str(self),)  # how Python shows it: without the folder
 
     def __str__(self) -> str:
-        where = self.path.name
+        where = shown(self.path)
         if self.row is not None:
             where += f", row {self.row}"
         if self.column is not None:
@@ -46,8 +61,29 @@ class Refused(CorpusError):
         return CorpusError, (str(self),)  # in another process it is the sentence alone
 
 
+def shown(path: Path) -> str:
+    """A file in a message: its name, and never its folder; of a copy the URL that it is from (`shown_as`)."""
+    return _COPIES.get(path, path.name)
+
+
+def shown_as(path: Path, url: str | None) -> None:
+    """Let messages name a URL instead of its copy here; None: no longer."""
+    if url is None:
+        _COPIES.pop(path, None)
+    else:
+        _COPIES[path] = url
+
+
 def spec_path(base: Path, name: str) -> Path:
-    """A path of the spec: relative to its folder, `$NAME` filled in from the environment."""
+    """A path of the spec: relative to its folder, `$NAME` filled in from the environment.
+
+    Raises
+    ------
+    SpecError
+        For a URL: those that are read are copied here first (`storage.fetched`), and their copies are paths.
+    """
+    if is_url(name):
+        raise SpecError("a URL may name the files of an audit's corpus; here it must be a file of this machine.")
     return base / os.path.expandvars(name)
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 
+from ...buckets import bucket
 from ...hosts import Host, hosts, kill, why_no_hosts
 from ...ports import free_ports
 
@@ -71,26 +71,15 @@ def keys(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def bucket(address: str) -> Iterator[tuple[str, Callable[[], int]]]:
-    """An S3 server; the URL of a bucket in it, and how many files of blocks that holds."""
-    from moto.moto_server.threaded_moto_server import ThreadedMotoServer
-    from pyarrow import fs
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)
-    server.start()
-    options = f"endpoint_override={address}:{server.get_host_and_port()[1]}&scheme=http&region=us-east-1"
-    try:
-        made: Any = fs.FileSystem.from_uri(f"s3://ksdp?{options}&allow_bucket_creation=true")[0]
-        made.create_dir("ksdp")
+def counted_bucket(address: str) -> Iterator[tuple[str, Callable[[], int]]]:
+    """The URL of a folder in a bucket, and how many files of blocks that holds."""
+    with bucket(address) as (made, options):
 
         def blocks() -> int:
             found = made.get_file_info(fs.FileSelector("ksdp/lab/runs", recursive=True, allow_not_found=True))
             return sum("/values/" in entry.path and entry.is_file for entry in found)
 
         yield f"s3://ksdp/lab?{options}", blocks
-    finally:
-        server.stop()
 
 
 def until(what: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
@@ -111,7 +100,7 @@ def test_hosts_that_share_nothing_give_the_same_table(
 
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(hosts(3, tmp_path))
-        url, blocks = stack.enter_context(bucket(lab[0].gateway))
+        url, blocks = stack.enter_context(counted_bucket(lab[0].gateway))
         (port,) = free_ports(1)
 
         def scheduler() -> subprocess.Popen[bytes]:

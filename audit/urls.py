@@ -1,0 +1,76 @@
+"""URLs in a spec: what they may name, and that they hold no secret and send nothing in the clear."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+__all__ = ["CORPUS_SCHEMES", "FileName", "check_url", "is_url"]
+
+CORPUS_SCHEMES = ("s3", "gs", "file")
+"""Where the files of a corpus may be, besides a path."""
+
+_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*)(?P<path>[^?#]*)(\?(?P<query>[^#]*))?\Z")
+_BARE = ("http", "ftp", "webhdfs")
+_BUCKETS = ("s3", "gs", "gcs")
+"""Schemes whose host is a bucket, and says nothing of the server."""
+_LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:|%3A|\Z)", re.IGNORECASE)
+
+
+def is_url(name: str) -> bool:
+    """Whether what stands for a file is a URL, and no path.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/counts.npz"), is_url("in/counts.npz")
+    (True, False)
+    """
+    return "://" in name
+
+
+def check_url(url: str, what: str, *, insecure: bool = False, remedy: str = "") -> str:
+    """The scheme of a URL that holds no key, and whose server is spoken to under encryption.
+
+    Parameters
+    ----------
+    what : str
+        What it is, for the refusal; the URL itself is not repeated, because it may hold a password.
+    insecure : bool
+        Allow a server without encryption elsewhere than on this machine.
+    remedy : str
+        Said where that is refused.
+
+    Raises
+    ------
+    ValueError
+        Otherwise.
+    """
+    parts = _URL.match(url)
+    if parts is None:
+        raise ValueError(f"{what} must be a URL, such as `s3://bucket/folder`.")
+    host, query = parts["host"], parts["query"] or ""
+    asked = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    secret = ":" in host.rpartition("@")[0] or ("@" in host and parts["scheme"] == "s3")
+    if secret or any(word in key.lower() for key in asked for word in ("key", "secret", "token", "password")):
+        raise ValueError(f"{what} must hold no key or password: they belong in the environment (`AWS_*` for S3).")
+    bare = parts["scheme"] in _BARE or asked.get("scheme") == "http"
+    server = asked.get("endpoint_override") or ("" if parts["scheme"] in _BUCKETS else host or "")
+    if bare and not insecure and not _LOOPBACK.match(server):
+        raise ValueError(f"{what} has no encryption, and all that it holds would travel in the clear{remedy}.")
+    return parts["scheme"]
+
+
+def _file_name(name: str) -> str:
+    """A path, or a URL that a corpus may be read from."""
+    if is_url(name):
+        if name.partition("://")[0] not in CORPUS_SCHEMES:
+            known = ", ".join(f"`{scheme}://`" for scheme in CORPUS_SCHEMES)
+            raise ValueError(f"must be a path, or a URL that begins with {known}.")
+        check_url(name, "the URL")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_file_name)]
+"""The file of a corpus: a path, or a URL (`check_url`)."""

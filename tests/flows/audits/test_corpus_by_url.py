@@ -1,0 +1,170 @@
+"""A corpus in a bucket: planned, audited, screened and scheduled as the same files here; nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ksdp.audit.spec import CorpusSpec
+from ksdp.flows.schedules.changes import due_audit
+from ksdp.storage.digests import digest_key, document_digests
+from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.store import Store
+
+from ...buckets import bucket
+
+pytestmark = pytest.mark.e2e
+
+SPEC = """
+seed = 5
+[corpus]
+path = "{path}"
+text = "text"
+id = "id"
+vocabulary = "{vocabulary}"
+[corpus.levers]
+terms = "{terms}"
+[mechanism]
+name = "pd-svd"
+rank = 3
+[design]
+kind = "balanced"
+party_size = 12
+with_runs = 60
+documents = ["d1", "d2", "d5", "d8", "d13", "d21", "d34", "d55"]
+[statistics]
+families = ["geometry"]
+"""
+SECRET = "a-secret-of-forty-characters"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A corpus with a vocabulary and a lever."""
+    rng = np.random.default_rng(1)
+    words = np.array([f"{a}{b}{c}{d}" for a in "bdfk" for b in "aeiou" for c in "lmn" for d in "ae"])
+    texts = [" ".join(rng.choice(words, 40)) for _ in range(60)]
+    folder = tmp_path / "here"
+    folder.mkdir()
+    pd.DataFrame({"id": [f"d{n}" for n in range(60)], "text": texts}).to_parquet(folder / "mail one.parquet")
+    (folder / "vocabulary.txt").write_text("\n".join(words) + "\n")
+    (folder / "terms.txt").write_text("\n".join(words[5:100]) + "\n")
+    names = {"path": "mail one.parquet", "vocabulary": "vocabulary.txt", "terms": "terms.txt"}
+    return {key: folder / name for key, name in names.items()}
+
+
+@pytest.fixture
+def there(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, dict[str, str]]]:
+    """The bucket, and the URLs of the files in it."""
+    for name, value in {
+        "ACCESS_KEY_ID": "any",
+        "SECRET_ACCESS_KEY": SECRET,
+        "EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with bucket() as (made, options):
+        for file in files.values():
+            send(made, file)
+        urls = {key: f"s3://ksdp/in/{file.name.replace(' ', '%20')}?{options}" for key, file in files.items()}
+        yield made, urls
+
+
+def send(made: Any, file: Path) -> None:
+    with made.open_output_stream(f"ksdp/in/{file.name}", compression=None) as stream:
+        stream.write(file.read_bytes())
+
+
+def run(*arguments: Any, temporary: Path, codes: tuple[int, ...] = (0, 3, 4)) -> tuple[str, str]:
+    temporary.mkdir(exist_ok=True)
+    env = os.environ | {"TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "ksdp", *map(str, arguments)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode in codes, done.stderr[-3000:]
+    assert SECRET not in done.stdout + done.stderr
+    assert not list(temporary.glob("ksdp-corpus-*"))
+    return done.stdout, done.stderr
+
+
+def test_the_same_files_give_the_same_audit(
+    files: dict[str, Path], there: tuple[Any, dict[str, str]], tmp_path: Path
+) -> None:
+    made, urls = there
+    temporary, stores = tmp_path / "temporary", {name: tmp_path / f"{name}-store" for name in ("near", "far")}
+    told = {}
+    for name, names in {"near": files, "far": urls}.items():
+        spec = tmp_path / f"{name}.toml"
+        spec.write_text(SPEC.format(**names))
+        planned = json.loads(run("plan", spec, "--json", temporary=temporary)[0])
+        out = run("audit", spec, "--store", stores[name], "--dask", "here", "--json", temporary=temporary)[0]
+        told[name] = json.loads(out) | {"planned": planned["runs"]}
+    near, far = told["near"], told["far"]
+    for key in ("corpus", "runs", "verdicts", "statistics", "detected", "planned"):
+        assert near[key] == far[key], key
+    for table in ("verdicts", "statistics", "effects", "curves"):
+        kept = [(stores[name] / f"audits/{told[name]['audit']}/{table}.parquet").read_bytes() for name in stores]
+        assert kept[0] == kept[1], table
+    # In one store the runs of one are those of the other.
+    again = json.loads(
+        run("audit", tmp_path / "far.toml", "--store", stores["near"], "--json", temporary=temporary)[0]
+    )
+    assert again["cached_runs"] == again["runs"]
+    # No text is kept, neither in the store nor in what is temporary.
+    texts = pd.read_parquet(files["path"])["text"]
+    for kept_file in (path for path in stores["far"].rglob("*") if path.is_file()):
+        assert texts[0].encode() not in kept_file.read_bytes()
+
+    # What is gone, or damaged, is refused by its URL, and nothing is written.
+    files["terms"].write_bytes(b"\xff")
+    send(made, files["terms"])
+    said = run("audit", tmp_path / "far.toml", "--store", tmp_path / "none", temporary=temporary, codes=(2,))[1]
+    assert "s3://ksdp/in/terms.txt" in said
+    assert "endpoint_override" not in said
+    made.delete_file("ksdp/in/mail one.parquet")
+    said = run("plan", tmp_path / "far.toml", temporary=temporary, codes=(2,))[1]
+    assert "s3://ksdp/in/mail one.parquet: there is no such file." in said
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_silent_server_is_named_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    nobody = "s3://ksdp/in/mail.parquet?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
+    spec = tmp_path / "spec.toml"
+    spec.write_text(f'[corpus]\npath = "{nobody}"\n[mechanism]\nname = "pd-svd"\n')
+    said = run("plan", spec, temporary=tmp_path / "temporary", codes=(2,))[1]
+    assert "s3://ksdp/in/mail.parquet cannot be reached" in said
+
+
+def test_a_scheduled_audit_sees_what_changed_in_the_bucket(
+    files: dict[str, Path], there: tuple[Any, dict[str, str]], tmp_path: Path
+) -> None:
+    made, urls = there
+    (tmp_path / "spec.toml").write_text(SPEC.format(**urls))
+    store = Store.open(tmp_path / "store")
+    schedule = Schedule(
+        name="nightly",
+        spec=str(tmp_path / "spec.toml"),
+        cron="0 3 * * *",
+        created=datetime(2030, 1, 1, tzinfo=UTC),
+    )
+    due = due_audit(store, schedule, full=False)
+    assert due.full
+    near = CorpusSpec(path=str(files["path"]), text="text", id="id", vocabulary=str(files["vocabulary"]))
+    every = document_digests(near, tmp_path, digest_key(store))
+    assert due.digests == {name: every[name] for name in due.digests}
+    table = pd.read_parquet(files["path"])
+    table.loc[table["id"] == "d5", "text"] = table["text"][7]
+    table.to_parquet(files["path"])
+    send(made, files["path"])
+    later = due_audit(store, schedule, full=False).digests
+    assert [name for name in later if later[name] != due.digests[name]] == ["d5"]
