@@ -35,7 +35,9 @@ def _make_database(home: Path) -> None:
     import prefect
 
     database, template = database_of(home), template_of(prefect.__version__)
-    if database.exists() or _ELSEWHERE & set(os.environ) or copy_template(database, template):
+    if template is None or database.exists() or _ELSEWHERE & set(os.environ):
+        return  # the server makes it
+    if copy_template(database, template):
         return
     import asyncio
 

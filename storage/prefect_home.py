@@ -77,10 +77,10 @@ def database_of(home: Path) -> Path:
     return home / "prefect.db"
 
 
-def template_of(version: str) -> Path:
-    """Where this user keeps an empty database of a Prefect version."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "ksdp" / f"prefect-{version}.db"
+def template_of(version: str) -> Path | None:
+    """Where this user keeps an empty database of a Prefect version; None for a user without a home."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - no error without one
+    return Path(cache) / "ksdp" / f"prefect-{version}.db" if Path(cache).is_absolute() else None
 
 
 def copy_template(database: Path, template: Path) -> bool:

@@ -50,8 +50,10 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One that was kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     made_at(tmp_path / "made.db")
-    keep_template(tmp_path / "made.db", template_of("3.1"))
-    return template_of("3.1")
+    kept = template_of("3.1")
+    assert kept is not None
+    keep_template(tmp_path / "made.db", kept)
+    return kept
 
 
 def test_a_new_home_starts_from_the_database_that_was_made_first(tmp_path: Path, template: Path) -> None:
@@ -61,7 +63,7 @@ def test_a_new_home_starts_from_the_database_that_was_made_first(tmp_path: Path,
         assert copied.execute("SELECT v FROM alembic_version").fetchall() == [("a3",)]
         assert copied.execute("SELECT count(*) FROM log").fetchone() == (0,)
     assert sorted(file.name for file in template.parent.iterdir()) == [template.name]  # no log beside it
-    assert not copy_template(tmp_path / "other.db", template_of("3.2"))
+    assert not copy_template(tmp_path / "other.db", template.with_name("prefect-3.2.db"))
 
 
 @pytest.mark.parametrize(
@@ -105,3 +107,10 @@ def test_no_room_for_a_template_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
     keep_template(tmp_path / "made.db", tmp_path / "cache" / "ksdp" / "kept.db")
     assert (tmp_path / "cache").is_file()
+
+
+@pytest.mark.parametrize("cache", ["", "not/from/the/root"])
+def test_a_user_without_a_home_has_no_template(monkeypatch: pytest.MonkeyPatch, cache: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as it is where nobody knows the user
+    assert template_of("3.1") is None
