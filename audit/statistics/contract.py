@@ -57,6 +57,8 @@ class Pool(_Remembers):
     possible: NDArray[np.bool_] | None = None
     """Which of `drawn` a run may have held, by what it announced before, shape (n,); None: all, as far as that
     goes."""
+    counts: NDArray[np.float64] | None = None
+    """In how many of a run's documents each column is, where that was announced before; 0 of columns that went."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

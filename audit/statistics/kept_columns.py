@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from ksdp.audit.csr_rows import emptied
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.document_counts import KEPT_COLUMNS, Allowed, counts_allow, expected_counts
+from ksdp.audit.statistics.document_counts import (
+    DOCUMENT_COUNTS,
+    KEPT_COLUMNS,
+    Allowed,
+    counts_allow,
+    expected_counts,
+)
 from ksdp.audit.statistics.products import announced
 
 __all__ = ["as_in_run", "evaluated", "expected_shapes"]
@@ -93,9 +99,10 @@ def as_in_run(statistic: Statistic, observables: Observables, documents: Documen
 
     def compute() -> Documents:
         possible = counts_allow(observables, documents.made_of)
+        counts = announced(observables, DOCUMENT_COUNTS).ravel() * kept if DOCUMENT_COUNTS in observables else None
 
         def pool_of(pool: Pool) -> Pool:
-            return cast(Pool, observables.derive(("kept", pool), lambda: _pool(pool, kept, possible)))
+            return cast(Pool, observables.derive(("kept", pool), lambda: _pool(pool, kept, possible, counts)))
 
         return _cut(documents, kept, pool_of, possible)
 
@@ -163,12 +170,16 @@ def _stay(pool: Pool) -> Kept:
     return kept if kept.any() else np.ones_like(kept)
 
 
-def _pool(pool: Pool, kept: Kept, possible: Allowed | None = None) -> Pool:
+def _pool(
+    pool: Pool, kept: Kept, possible: Allowed | None = None, counts: NDArray[np.float64] | None = None
+) -> Pool:
     own = pool.mechanism
     inside = _Within(own, kept) if isinstance(own, _Cuts) else own  # nobody can run what was recorded
     fixed = None if pool.fixed is None else emptied(pool.fixed, kept)
     may = None if possible is None else possible(pool.drawn)
-    return replace(pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside, possible=may)
+    return replace(
+        pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside, possible=may, counts=counts
+    )
 
 
 def _cut(

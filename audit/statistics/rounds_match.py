@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
 from ksdp.audit.statistics.additive import Additive
+from ksdp.audit.statistics.beside_counts import beside_counts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import (
     MORE,
@@ -96,7 +97,7 @@ class SumsMatch:
             else:
                 possible = FitsSum(first, total, gamma, delta, "start" not in observables)
         known = Equations(whole, np.concatenate(noise), of_all=False, exact=exact, possible=possible)
-        return what_they_say(self.name, observables, documents, terms, known)
+        return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class BlocksMatch:
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
         pool = documents.made_of
         known = Equations(noise=noise, exact=_exact(pool), possible=_within(blocks[1:], mean, pool))
-        return what_they_say(self.name, observables, documents, terms, known)
+        return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
 
 
 def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
@@ -190,7 +191,7 @@ class BlockSumsMatch:
         noise = [np.full(a.size, added_variance(pool.mechanism, n, a) if n else 0.0) for n, a in heights.items()]
         whole = np.concatenate([a.ravel() for a in heights.values()])
         known = Equations(whole, np.concatenate(noise), exact=_exact(pool), possible=_within(sums, mean, pool))
-        return what_they_say(self.name, observables, documents, terms, known)
+        return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
 
 
 def _enough(pool: Pool, numbers: int, done: int) -> int:

@@ -924,6 +924,19 @@ MUTANTS: list[Mutant] = [
         tests=(MAX_ENTROPY, "tests/audit/test_coverage.py"),
     ),
     *_of(
+        "audit/statistics/beside_counts.py",
+        ("if counts is None or not known.exact or pool.fixed", "if counts is None or pool.fixed"),
+        ("or pool.fixed is not None or not few", "or not few"),
+        ("columns = np.flatnonzero(counts)", "columns = np.flatnonzero(counts)[1:]"),
+        ("rows.toarray() != 0.0,", "rows.toarray(),"),
+        tests=("tests/audit/statistics/test_beside_counts.py",),
+    ),
+    *_of(
+        "audit/statistics/kept_columns.py",
+        ("possible=may, counts=counts", "possible=may"),
+        tests=("tests/audit/statistics/test_beside_counts.py",),
+    ),
+    *_of(
         "audit/statistics/first_numbers.py",
         ("if few_enough(made.rows.shape[0]) or not", "if not"),
         ("or not isinstance(made, TermNumbers | Terms):", "or not isinstance(made, TermNumbers):"),

@@ -91,6 +91,7 @@ class PDNMF:
     """
 
     name: ClassVar[str] = "pd-nmf"
+    version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
     learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
     noise_free: ClassVar[bool] = True
@@ -113,11 +114,6 @@ class PDNMF:
     def __post_init__(self) -> None:
         check_parameters(self)
         check_views(self)
-
-    @property
-    def version(self) -> int:
-        """6 where rounds are opened, more of which are looked at since; 4 of ratings, 3 of all others."""
-        return 6 if not self.announce and self.opens != "final" else 4 if self.weighted else 3
 
     @property
     def _by_svd(self) -> SvdStart | None:

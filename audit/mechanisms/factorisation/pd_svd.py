@@ -84,6 +84,7 @@ class PDSVD:
     name: ClassVar[str] = "pd-svd"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
     noise_free: ClassVar[bool] = True
+    version: ClassVar[int] = 5  # of the final output, too: what covers every round covers it
 
     rank: int = 7
     reveal_sigma: bool = False
@@ -99,11 +100,6 @@ class PDSVD:
         check_one_of(self, "opens", OPENS)
         if not 0 <= self.tolerance < 1:
             raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
-
-    @property
-    def version(self) -> int:
-        """5 where rounds are opened, more of which are looked at since (`early_rounds`); 3 of all others."""
-        return 5 if self.rounds else 3
 
     @property
     def rounds(self) -> int:
