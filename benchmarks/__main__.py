@@ -123,7 +123,7 @@ BY_NAME: dict[str, Benchmark] = {
     "curves": lambda _: curves.run(),
     "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
     "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
-    "forecasts": lambda chosen: forecasts.run(with_runs=chosen.with_runs),
+    "forecasts": lambda _: forecasts.run(),
     "verdicts-final": lambda chosen: verdicts.final(chosen.store),
 }
 """What takes long, and is run by its name alone."""

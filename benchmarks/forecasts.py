@@ -1,51 +1,77 @@
-"""The cost of an audit as `ksdp plan` forecasts it, beside the measured one: CPU seconds by stage, and bytes.
+"""CPU seconds that `ksdp plan` forecasts, beside those that `ksdp audit` takes, all processes together.
 
-In one process, so that a stage's CPU is what the process used meanwhile; start-up is left out, as it depends on
-the machine's disk and on what else it does, and is the same for every audit.
+Both are commands of their own, timed by the system, each as a person would type it: small audits in their own
+process, larger ones with a server and workers.
 """
 
 from __future__ import annotations
 
+import json
+import resource
+import subprocess
+import sys
 import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import patch
+from typing import Any
 
-from benchmarks import ROOT
-from ksdp.audit.planning import make_plan
-from ksdp.flows.audits.bill import bill
-from ksdp.flows.audits.calibration import calibrate
-from ksdp.flows.audits.place import HERE
-from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+__all__ = ["KINDS", "run"]
 
-SPECS = ("kos-svd", "enron-mail6-svd", "kos-nmf")
+_V = 'name = "pd-svd"\nrank = 7\nopens = "final"'
+_ROUNDS = 'name = "pd-svd"\nrank = 7'
+_NMF = 'name = "pd-nmf"\nrank = 7'
+_LEARNED = '[statistics]\nfamilies = ["paper", "geometry", "rounds", "learned"]'
+
+KINDS = {
+    "V, few runs": ("kos", "", _V, "party_size = 0.03\nwith_runs = 12\ndocuments = 300"),
+    "V, early looks": ("kos", "", _V, "party_size = 0.03\nwith_runs = 200\ndocuments = 300"),
+    "V, everybody": ("kos", "", _V, "party_size = 0.1\nwith_runs = 40"),
+    "V, 500 terms, hardly a leak": (
+        "enron-mail6",
+        "[corpus.levers]\nmost_frequent = 500",
+        _V,
+        "party_size = 0.3\nwith_runs = 100\ndocuments = 300",
+    ),
+    "V, looks of its own": ("kos", "", _V, "party_size = 0.1\nwith_runs = 100\nlooks = 3\ndocuments = 1000"),
+    "V, no fresh runs": ("kos", "", _V, "party_size = 0.1\nwith_runs = 100\nfresh_runs = 0\ndocuments = 300"),
+    "V, learners": ("kos", "", _V, "party_size = 0.2\nwith_runs = 60\ndocuments = 100", _LEARNED),
+    "PD-SVD, every round": ("kos", "", _ROUNDS, "party_size = 0.1\nwith_runs = 12\ndocuments = 300"),
+    "PD-NMF, every sweep": ("kos", "", _NMF, "party_size = 0.1\nwith_runs = 8\ndocuments = 300"),
+}
+"""Corpus, its levers, mechanism, design and more of a spec."""
 
 
-def run(specs: tuple[str, ...] = (), with_runs: int = 60) -> None:
-    """Print both for each spec, with so many runs in the smaller arm."""
-    print(f"{'spec':18} {'stage':8} {'planned':>8} {'took':>8}  ratio")
-    for name in specs or SPECS:
-        read, base = read_spec_file(ROOT / f"examples/specs/{name}.toml")
-        spec = read.model_copy(update={"design": read.design.model_copy(update={"with_runs": with_runs})})
-        plan = make_plan(spec, spec_corpus(spec, base))
-        costs = calibrate(plan)
-        planned = costs.stages(plan, plan.runs)
-        clock = SimpleNamespace(monotonic=time.process_time)
-        with (
-            patch("ksdp.flows.audits.audit.time", clock),
-            patch("ksdp.flows.audits.tested_look.time", clock),
-            tempfile.TemporaryDirectory() as folder,
-        ):
-            summary = run_audit(spec, base, Path(folder), HERE)
-            kept = sum(file.stat().st_size for file in Path(folder).glob("runs/**/*.parquet"))
-        took = summary.seconds_by_stage
-        for stage in ("sample", "test"):
-            ratio = planned[stage] / took[stage]
-            print(f"{name:18} {stage:8} {planned[stage]:8.1f} {took[stage]:8.1f}  {ratio:.2f}")
-        both = [sum(of[stage] for stage in ("sample", "test")) for of in (planned, took)]
-        print(f"{name:18} {'both':8} {both[0]:8.1f} {both[1]:8.1f}  {both[0] / both[1]:.2f}")
-        print(f"{name:18} {'confirm':8} {planned['confirm']:8.1f} {took['confirm']:8.1f}  (at most)")
-        stored = bill(plan).kept
-        print(f"{name:18} {'MB kept':8} {stored / 1e6:8.1f} {kept / 1e6:8.1f}  {stored / kept:.2f}", flush=True)
+def _spec(corpus: str, levers: str, mechanism: str, design: str, more: str = "") -> str:
+    return (
+        f'seed = 7\n[corpus]\npath = "$KSDP_DATA/{corpus}/counts.npz"\nweighting = "tf-idf"\n{levers}\n'
+        f"[mechanism]\n{mechanism}\n[design]\n{design}\n{more}\n"
+    )
+
+
+def _timed(*command: str) -> tuple[float, dict[str, Any]]:
+    """CPU seconds of a command and of all that it started, and what it printed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-m", "ksdp", *command], capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in (0, 3, 4):
+        raise SystemExit(done.stderr)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return spent, dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def run(kinds: Sequence[str] = ()) -> None:
+    """Print both for each kind of audit, and their ratio."""
+    print(f"{'audit':28} {'documents':>9} {'runs':>6} {'of':>6} {'plan':>6} {'forecast':>8} {'took':>6}  ratio")
+    for kind in kinds or KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            spec = Path(folder) / "spec.toml"
+            spec.write_text(_spec(*KINDS[kind]))
+            planning, said = _timed("plan", str(spec), "--json")
+            took, done = _timed("audit", str(spec), "--store", f"{folder}/store", "--json")
+        planned = sum(said["cpu_seconds"].values())
+        stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in said["cpu_seconds"].items())
+        print(
+            f"{kind:28} {said['documents']:9} {done['runs']:6} {said['runs']:6} {planning:6.1f} {planned:8.1f} "
+            f"{took:6.1f}  {planned / took:.2f}  ({stages}{'; in one process' if said['here'] else ''})",
+            flush=True,
+        )

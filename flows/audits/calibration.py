@@ -1,27 +1,30 @@
 """What the stages of an audit will cost, in CPU seconds, from some seconds of trying each.
 
 Timed are a few runs of the mechanism with their statistics, and the tests of some documents at the sizes that the
-audit's arms will have. What cannot be tried without writing (blocks, their checksums, reading them again) and the
-start of server and workers are constants that were measured.
+audit's arms will have. What cannot be tried without writing (blocks, their checksums, reading them again) are
+constants that were measured. The tried runs also tell about how many documents each look will decide, and so what
+an audit that decides early will leave out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ksdp.audit.design import Block, Shared
 from ksdp.audit.interim_looks import Stage
+from ksdp.audit.likely_leak import LikelyLeak, likely_leak
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.reading import Reading
-from ksdp.audit.sampling import measure, sample
+from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms
+from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.raw_filter import RAW
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["BRIEF", "Calibration", "calibrate"]
 
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
@@ -31,10 +34,10 @@ _TRIED = 64
 """Most runs that are timed: more would not make the figure better."""
 _FEW = 4
 """Runs, and documents, of the trial that tells what a run costs however many documents are measured."""
+BRIEF = 0.5
+"""Seconds of runs that tell whether an audit is small (`ksdp.flows.audits.place`)."""
 _WRITTEN, _READ = 6e-9, 4e-9
 """CPU seconds a stored byte: Parquet and checksum, and reading it for the tests."""
-_START = 30.0
-"""CPU seconds of a server, a scheduler and what each process imports."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,49 @@ class Calibration:
     """All tests of a document."""
     fresh: float
     """All fresh runs, where every document is flagged: at most."""
-    start: float
+    start: float = 0.0
+    """Before the first run, and after the last (`ksdp.flows.audits.start_costs`)."""
     again: float = 0.0
     """What of a run's statistics depends on no document, such as a filter: paid for each part of the documents."""
+    once: float = 0.0
+    """What each process works out before its first run, such as what is expected of all."""
+    unlooked: float = 0.0
+    """A run at which no document is looked at."""
+    confirmed: tuple[float, float] = (0.0, 0.0)
+    """Of the fresh runs, measured in the columns that will be strongest: of all of them, and of each document."""
+    trial: float = 0.0
+    """What half a second of trying runs takes, once aside: a command without `--workers` does so to choose."""
+    leak: LikelyLeak | None = None
+    """What the runs that were tried say of who is decided when; None: nobody looked."""
 
     def stages(self, plan: Plan, runs: int, parts: int = 1) -> dict[str, float]:
-        """CPU seconds by stage for `runs` runs, with the documents measured in `parts` parts."""
+        """CPU seconds by stage for `runs` runs, with the documents measured in `parts` parts: at most."""
         return {
             "start": self.start,
-            "sample": (self.sample + self.again * (parts - 1)) * runs,
+            "sample": self.once + (self.sample + self.again * (parts - 1)) * runs,
             "test": self.test * len(plan.audited),
             "confirm": self.fresh,
         }
+
+    def likely(self, plan: Plan, parts: int = 1) -> dict[str, float]:
+        """The same as it is expected: decided documents leave, and what nobody proved to leak is not confirmed."""
+        most = self.stages(plan, plan.runs, parts)
+        if self.leak is None:
+            return most
+        documents, done, looked, sampled, tested = len(plan.audited), 0, 0.0, 0.0, 0.0
+        for look, share in zip(plan.looks, self.leak.still_open, strict=False):
+            if share * documents < 0.5:
+                break
+            runs = (look.runs - done) * plan.design.lanes
+            values = plan.reading.measured(look.runs, plan.design.share) * look.runs
+            of_all = (values - looked) / (plan.measured * (look.runs - done))
+            sampled += runs * (self.unlooked + self.again * (parts - 1))
+            sampled += runs * share * of_all * max(self.sample - self.unlooked, 0.0)
+            tested += self.test * share * documents * plan.reading.runs(look.runs) / plan.read_runs
+            done, looked = look.runs, values
+        flagged = documents * self.leak.flagged
+        fresh = self.confirmed[0] + self.confirmed[1] * flagged if flagged >= 0.5 else 0.0
+        return most | {"sample": self.once + sampled, "test": tested, "confirm": min(fresh, self.fresh)}
 
 
 def _tested(plan: Plan, clock: Callable[[], float]) -> float:
@@ -76,6 +110,7 @@ def _tested(plan: Plan, clock: Callable[[], float]) -> float:
     few, names = min(_LEARNED, rows), [name for name in plan.learners if name != RAW]
     columns = [column[:few] for column in values.values()]
     if names:
+        learn_arms([column[:2] for column in columns], bits[:2], names)  # what learners import takes seconds
         began = clock()
         tests = ArmTests.beside([tests[:few], learn_arms(columns, bits[:few], names)])
         spent += (clock() - began) / few
@@ -86,12 +121,29 @@ def _tested(plan: Plan, clock: Callable[[], float]) -> float:
     return spent
 
 
-def _fixed(plan: Plan, clock: Callable[[], float]) -> tuple[float, float]:
-    """Seconds of a run's mechanism, and of its statistics for hardly a document; 0 where all must be looked at."""
+def _effect(plan: Plan, clock: Callable[[], float]) -> float:
+    """Seconds of what is said of one document on fresh runs."""
+    rng = np.random.default_rng(0)
+    held, free = (rng.normal(size=max(round(plan.fresh_runs * part), 2)) for part in _parts(plan))
+    spent = 0.0
+    for at in range(_FEW + 1):  # the first one compiles
+        began = clock()
+        attack = best_threshold(held, free)
+        measure_effect(0, "", attack, held, free, plan.spec.rule.level, plan.spec.rule.margin)
+        spent += (clock() - began) * (at > 0)
+    return spent / _FEW
+
+
+def _parts(plan: Plan) -> tuple[float, float]:
+    share = plan.design.share
+    return share, (1 - share) / plan.fresh_every
+
+
+def _fixed(plan: Plan, names: Sequence[str], clock: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a run's mechanism, and of some statistics for a few documents; 0 where all must be looked at."""
     if not isinstance(plan.design, Shared):
         return 0.0, 0.0
-    names = tuple(s.name for s in plan.statistics)
-    few = plan.narrowed(Stage("", plan.design.seed, plan.design.runs, plan.audited[:_FEW], names))
+    few = plan.narrowed(Stage("", plan.design.seed, plan.design.runs, plan.audited[:_FEW], tuple(names)))
     some = Block(0, 0, min(_FEW, plan.block_runs, plan.design.runs))
     measure(few, some, list(sample(few, some)), few.statistics)  # what is known of these documents in every run
     began = clock()
@@ -112,12 +164,15 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
     """
     first = plan.reading.early  # where every document reads all runs, they cost more than elsewhere
     one = Block(0, first, first + 1)
-    measure(plan, one, sample(plan, one), plan.statistics)  # compiles
+    begun = began = clock()
+    measure(plan, one, sample(plan, one), plan.statistics)  # compiles, and what is expected is worked out
+    once = clock() - began
     done, spent, most = 0, 0.0, min(plan.block_runs, plan.design.runs - first, _TRIED)
+    tried: list[BlockValues] = []
     while done < most and (spent < budget or done < 4):
         some = Block(0, first + done, first + min(done + max(done, 4), most))
         began = clock()
-        measure(plan, some, sample(plan, some), plan.statistics)
+        tried.append(measure(plan, some, sample(plan, some), plan.statistics))
         spent += clock() - began
         done += len(some)
     share = Reading(plan.reading.every).measured(plan.design.runs, plan.design.share)
@@ -126,9 +181,28 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
     observables = plan.kept_values * plan.bytes_a_value
     a_test = _tested(plan, clock) + _READ * plan.read_runs * columns * plan.bytes_a_value
     kept = Reading(plan.fresh_every).measured(plan.design.runs, plan.design.share)
-    mechanism, statistics = _fixed(plan, clock)
+    leak, every = likely_leak(plan, tried), [s.name for s in plan.statistics]
+    mechanism, statistics = _fixed(plan, every, clock)
     looked = max(spent / done - mechanism - statistics, 0.0)
-    a_run = spent / done + looked * (plan.measured / share - 1) + _WRITTEN * (stored * plan.measured + observables)
-    fresh = plan.fresh_runs * plan.design.lanes * (mechanism + statistics + looked * kept / share)
+    written = _WRITTEN * stored * plan.measured
+    unlooked = mechanism + statistics + _WRITTEN * observables
+    a_run = spent / done + looked * (plan.measured / share - 1) + written + _WRITTEN * observables
+    fresh_runs = plan.fresh_runs * plan.design.lanes
+    fresh = fresh_runs * (mechanism + statistics + looked * kept / share)
+    few = 0 < len(leak.columns) < len(every)
+    strongest = _fixed(plan, leak.columns, clock)[1] if few else statistics
+    a_document = looked * kept / share / len(plan.audited) / len(every)  # in one column
     stored_runs = plan.from_store and plan.spec.store.observables != "none"
-    return Calibration(a_run, a_test, fresh, _START, statistics + (0.0 if stored_runs else mechanism))
+    said = _effect(plan, clock) if fresh_runs else 0.0
+    confirmed = fresh_runs * (mechanism + strongest), fresh_runs * a_document + said
+    return Calibration(
+        sample=a_run,
+        test=a_test,
+        fresh=fresh + len(plan.audited) * said,
+        again=statistics + (0.0 if stored_runs else mechanism),
+        once=max(once - spent / done, 0.0),
+        unlooked=unlooked,
+        confirmed=confirmed,
+        trial=max(clock() - begun - once - max(spent - BRIEF, 0.0), 0.0),
+        leak=leak,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.audits.early_look import early_look
+from ksdp.flows.audits.start_costs import import_seconds, is_small, start_seconds
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 
@@ -39,9 +42,11 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
         margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
-        one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, those of fresh
-        runs at most. `enough` says from how many documents on the run is useful and safe, by estimate (None for
-        mechanisms of which that is not known); `early_look` what a first look could save (None: little).
+        one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, as expected
+        from how much the tried runs leak; `cpu_seconds_at_most` of all stages where no look decides anybody and
+        everybody is measured again. `here` says that no server and no workers are started. `enough` says from how
+        many documents on the run is useful and safe, by estimate (None for mechanisms of which that is not known);
+        `early_look` what a first look could save (None: little).
         `certificate_runs` are those of the pairs, on top of `runs`.
         `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
         values are tested that it does not keep; `parts` of the documents are measured one after the other, and
@@ -53,19 +58,29 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     InputError
         If anything is refused.
     """
+    began = time.process_time()
     corpus = spec_corpus(spec, base)
+    started = _Started(import_seconds(), time.process_time() - began)
     if spec.views is not None:
-        return _over_views(make_views(spec, corpus), corpus) | {"notes": corpus_notes(spec, corpus)}
-    return _one(spec, corpus) | {"views": [], "notes": corpus_notes(spec, corpus)}
+        return _over_views(make_views(spec, corpus), corpus, started) | {"notes": corpus_notes(spec, corpus)}
+    return _one(spec, corpus, started) | {"views": [], "notes": corpus_notes(spec, corpus)}
 
 
-def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Started:
+    """CPU seconds before there is a plan."""
+
+    imports: float
+    corpus: float
+
+
+def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dict[str, Any]:
     """Costs of all views together, runs that two share counted once; of what can be found, the worst."""
-    parts, shared = [_one(view.spec, corpus) for view in views], [False] * len(views)
+    parts, shared = [_one(view.spec, corpus, started) for view in views], [False] * len(views)
     if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables != "none":
         shared[-1] = True
     whole = dict(parts[0])
-    for key in ("runs", "blocks", "cpu_hours"):
+    for key in ("runs", "blocks", "cpu_hours", "cpu_seconds_at_most"):
         whole[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
     whole["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
     alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
@@ -74,6 +89,10 @@ def _over_views(views: Sequence[View], corpus: Corpus) -> dict[str, Any]:
         stage: sum(part["cpu_seconds"][stage] for part, free in zip(parts, shared, strict=True) if not free)
         for stage in whole["cpu_seconds"]
     }
+    again = whole["cpu_seconds"]["start"] - parts[0]["cpu_seconds"]["start"]  # all are started together
+    whole["cpu_seconds"]["start"] -= again
+    whole["cpu_seconds_at_most"] -= again
+    whole["cpu_hours"] -= again / 3600
     whole["bytes"] = sum(
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
     ) - whole["corpus_bytes"] * (len(parts) - sum(shared) - 1)  # which all share
@@ -114,9 +133,11 @@ def _sentence(plan: Plan) -> str:
     )
 
 
-def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
+def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
+    began = time.process_time()
     plan = make_plan(spec, corpus)
     try_own_code(plan)
+    prepared = started.corpus + time.process_time() - began
     documents = len(plan.audited)
     n_with, n_without = plan.arms
     cost = bill(plan)
@@ -124,7 +145,8 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
     parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     costs = calibrate(plan)
-    stages = costs.stages(plan, plan.runs, parts)
+    costs = replace(costs, start=start_seconds(plan, costs, started.imports, prepared))
+    stages, most = costs.likely(plan, parts), costs.stages(plan, plan.runs, parts)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -145,7 +167,9 @@ def _one(spec: Spec, corpus: Corpus) -> dict[str, Any]:
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
         "seconds_a_run": costs.sample,
+        "here": is_small(plan, costs),
         "cpu_seconds": stages,
+        "cpu_seconds_at_most": sum(most.values()) + costs.sample * paired,
         "certificate_runs": paired,
         "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
         "value_bytes": stays * cost.values,

@@ -32,7 +32,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         f"{_bytes(forecast['corpus_bytes'])} more for each machine",
         "          CPU seconds: "
         + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items())
-        + " at most",
+        + f"; all together {forecast['cpu_seconds_at_most']:.0f} at most",
         f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
         f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),

@@ -13,17 +13,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ksdp.audit.plan import Plan
-from ksdp.flows.audits.calibration import calibrate
+from ksdp.flows.audits.calibration import BRIEF, Calibration, calibrate
 from ksdp.flows.prefect_server import within_a_run
 from ksdp.flows.progress import current
 from ksdp.storage.prefect_home import server_address
 from ksdp.storage.store import Store
 
-__all__ = ["ANYWHERE", "HERE", "Place", "chosen_place", "fits_here", "nobody_watches"]
+__all__ = [
+    "ANYWHERE",
+    "HERE",
+    "Place",
+    "chosen_place",
+    "fits_here",
+    "never_small",
+    "nobody_watches",
+    "takes_seconds",
+]
 
 _START_SECONDS = 15.0
 """That server and workers take to start."""
-_TRIED_SECONDS = 0.5
 _MOST_LOOKS = 2e8
 """Documents x runs x statistics: with more, an audit is not small, and nothing is tried."""
 
@@ -68,18 +76,33 @@ def fits_here(
     Tried are a few runs and tests, which compiles what is needed. Learned statistics and pairs of runs are never
     small.
     """
-    cores = max(cores or os.cpu_count() or 1, 2)
-    most, seconds = _START_SECONDS * cores / (cores - 1), 0.0
-    if any(map(_never_small, plans)):
+    if any(map(never_small, plans)):
         return False
+    seconds = 0.0
     for plan in plans:
-        stages = calibrate(plan, _TRIED_SECONDS, clock).stages(plan, plan.runs)
-        seconds += sum(stages.values()) - stages["start"]
-        if seconds > most:
+        seconds += _work(plan, calibrate(plan, BRIEF, clock))
+        if seconds > _most(cores):
             return False
     return True
 
 
-def _never_small(plan: Plan) -> bool:
+def takes_seconds(plan: Plan, costs: Calibration) -> bool:
+    """The same of one audit whose costs are known."""
+    return not never_small(plan) and _work(plan, costs) <= _most(None)
+
+
+def _most(cores: int | None) -> float:
+    """CPU seconds up to which nothing else need be started."""
+    cores = max(cores or os.cpu_count() or 1, 2)
+    return _START_SECONDS * cores / (cores - 1)
+
+
+def _work(plan: Plan, costs: Calibration) -> float:
+    stages = costs.stages(plan, plan.runs)
+    return sum(stages.values()) - stages["start"]
+
+
+def never_small(plan: Plan) -> bool:
+    """Whether nobody has to try an audit to know that it takes more than seconds."""
     looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
     return bool(plan.learners) or plan.spec.certificate is not None or looks > _MOST_LOOKS

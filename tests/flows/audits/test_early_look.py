@@ -64,6 +64,7 @@ def test_a_first_look_costs_what_its_runs_do(planned: Callable[..., Any]) -> Non
             "moved_bytes": 1,
             "corpus_bytes": 1,
             "cpu_seconds": {},
+            "cpu_seconds_at_most": 9,
             "detectable_D": 0.1,
             "certifiable_margin": 0.1,
             "margin": 0.0,
