@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
@@ -16,7 +17,17 @@ from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 
-__all__ = ["Coverage", "coverage", "enough_numbers", "learnable", "reads", "uncombined", "unfollowed", "unsolved"]
+__all__ = [
+    "Coverage",
+    "coverage",
+    "enough_numbers",
+    "learnable",
+    "reads",
+    "telling_numbers",
+    "uncombined",
+    "unfollowed",
+    "unsolved",
+]
 
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
@@ -89,23 +100,30 @@ def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
 
 
 def unsolved(
-    mechanism: Mechanism, announced: Iterable[Announced], seen: Iterable[str], documents: int, share: float
+    mechanism: Mechanism,
+    announced: Iterable[Announced],
+    seen: Iterable[str],
+    documents: int,
+    share: float,
+    margin: float = 1.0,
 ) -> tuple[str, ...]:
-    """Exact sums that are numbers enough to say who was in, of more documents than are solved for.
+    """Exact sums that are numbers enough to tell documents by more than the margin, of more than are solved for.
 
     Those of all rounds count, though the first ones are looked at alone: a party of the run has them. Every
     document then has its own part in the sums, whatever the filters, which only approach it, find of it: of 4,000
-    pictures of different brightness they told nobody apart, and the solution everybody (decision 31).
+    pictures of different brightness they told nobody apart, and the solution everybody (decision 31). Of fewer
+    numbers than say who was in, those count that tell the average document more than the margin.
 
     Parameters
     ----------
     seen : names of what statistics may read
     documents : that may be in a run, the party's own and others'
     share : of these that is in a run
+    margin : of the decision; 1 asks for numbers that say who was in
     """
     if few_enough(documents):
         return ()
-    sizes = {a.name: max(math.prod(a.shape), a.in_all) for a in announced if a.name in set(seen)}
+    sizes = {a.name: a.in_all or math.prod(a.shape) for a in announced if a.name in set(seen)}
     counted: dict[str, int] = {}
     for prefix, one in _each(mechanism):
         if not all(getattr(part, "noise_free", False) for part in (one, getattr(one, "inner", one))):
@@ -114,7 +132,7 @@ def unsolved(
             name = max((prefix + n for n in names), key=lambda n: sizes.get(n, 0))
             counted |= {name: sizes[name]} if name in sizes else {}
     numbers = sum(counted.values())
-    if not counted or numbers < enough_numbers(share) * documents:
+    if not counted or numbers < min(enough_numbers(share), telling_numbers(share, margin)) * documents:
         return ()
     return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, documents),)
 
@@ -152,6 +170,25 @@ def enough_numbers(share: float) -> float:
         return share * (whole * float(norm.cdf(at)) + peak) + (1.0 - share) * (whole * float(norm.cdf(-at)) - peak)
 
     return float(minimize_scalar(numbers, bounds=(-8.0, 8.0), method="bounded").fun)
+
+
+def telling_numbers(share: float, margin: float) -> float:
+    """Exact numbers a document by whose linear solution an average document has this advantage.
+
+    Of m general equations in n unknowns the solution nearest to the expected one holds m / n of each, on average:
+    it has the mean m / n apart and the variance m / n (1 - m / n) p (1 - p) of what is left, which is nearly
+    normal. So d^2 = (m / n) / ((1 - m / n) p (1 - p)) for the distance d of both arms in standard deviations, and
+    the advantage is 2 F(d / 2) - 1. What documents have in common makes it less.
+
+    Examples
+    --------
+    >>> [round(telling_numbers(share, 0.2), 3) for share in (0.03, 0.1, 0.5)]
+    [0.007, 0.023, 0.06]
+    """
+    if margin >= 1.0:
+        return 1.0
+    apart = share * (1.0 - share) * (2.0 * NormalDist().inv_cdf((1.0 + margin) / 2.0)) ** 2
+    return apart / (1.0 + apart)
 
 
 def coverage(

@@ -107,7 +107,8 @@ class Plan:
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
         learnt = () if RAW in self.learners else learnable(self.mechanism, expected_shapes(self), self.design.runs)
-        sums = unsolved(self.mechanism, self.announced, self.seen, self.holdings.unknown, self.holdings.share)
+        of = self.holdings.unknown, self.holdings.share, self.spec.rule.margin
+        sums = unsolved(self.mechanism, self.announced, self.seen, *of)
         more = uncombined(self.mechanism, self.learners) + unfollowed(self.mechanism, self.seen) + sums
         return coverage(self.opened, self.seen, self.tested, learnt, more)
 

@@ -27,6 +27,10 @@ __all__ = ["first_numbers_say"]
 
 MOST_WRITTEN = 2**31
 """Documents times the square of the numbers, at most: a second or two a run."""
+MOST_EXACT = 2**28
+"""The same of exact sums, all of whose numbers are then solved for: steps, which take all of them, tell more of
+these than half of the numbers do (5,611 docstrings of 60 terms, PD-SVD of rank 2: D by steps 0.14, by 218 of 1,320
+numbers 0.10, by 618 of them 0.21, by all 0.25, which takes six seconds a run)."""
 
 
 def first_numbers_say(
@@ -34,8 +38,8 @@ def first_numbers_say(
 ) -> Direction | None:
     """The direction of largest entropy by the first rows of the sums; None where it is not asked for.
 
-    That is where documents are few enough to be solved for, where noise is not small, and where not even one row
-    is written out.
+    That is where documents are few enough to be solved for, where noise is not small, where not even one row is
+    written out, and where these are not all rows of exact sums.
 
     Parameters
     ----------
@@ -47,13 +51,15 @@ def first_numbers_say(
     """
     if few_enough(made.rows.shape[0]) or not isinstance(made, TermNumbers | Terms):
         return None
+    exact = noise is None
     if noise is None:
         noise = lost(_plain(made).summed(shares)) / varied
     if not hides_little(made, noise):
         return None
     n, wide = made.rows.shape
-    first = min(math.isqrt(MOST_WRITTEN // max(n, 1)) // max(wide, 1), _rows_of_sums(made))
-    if first < 1:
+    most, whole = MOST_EXACT if exact else MOST_WRITTEN, _rows_of_sums(made)
+    first = min(math.isqrt(most // max(n, 1)) // max(wide, 1), whole)
+    if first < (whole if exact else 1):
         return None
     numbers = first * wide
     least = (noise[:numbers] + LEAST * float(made.variances[:numbers].mean())) * varied

@@ -24,7 +24,7 @@ def demo_specs() -> list[Spec]:
     """The two settings, as anybody can audit them again."""
     shared: dict[str, Any] = {
         "seed": 7,
-        "corpus": {"path": "demo", "max_features": 60, "rows": "none"},
+        "corpus": {"path": "demo", "max_features": 36, "rows": "none"},
         "mechanism": {"name": "pd-svd", "rank": 2},
         "design": {"party_size": 0.4, "with_runs": 200, "documents": 150, "fresh_runs": 30},
         "decision": {"margin": 0.3},

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
+from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import coverage, enough_numbers, reads, unfollowed, unsolved
+from ksdp.audit.coverage import coverage, enough_numbers, reads, telling_numbers, unfollowed, unsolved
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.mechanisms.shown import opened, opens_of
 from ksdp.audit.planning import make_plan
@@ -262,6 +263,26 @@ def test_too_few_exact_numbers_hide_who_was_in() -> None:
     assert unsolved(noisy, seen, names, 3000, 0.5) == ()
     assert len(unsolved(plain, seen, names, 12_000, 0.1)) == 1
     assert unsolved(plain, seen, names, 13_000, 0.1) == ()
+
+
+def test_numbers_that_tell_more_than_the_margin_hide_nobody() -> None:
+    plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Announced("first_blocks", (4, 2, 400))]
+    most = int(3200 / telling_numbers(0.5, 0.2))
+    assert len(unsolved(plain, seen, ["first_blocks"], most, 0.5, 0.2)) == 1
+    assert unsolved(plain, seen, ["first_blocks"], most + 1, 0.5, 0.2) == ()
+    assert unsolved(plain, seen, ["first_blocks"], 6401, 0.5, 0.99) == ()  # who was in takes half as many
+    assert len(unsolved(plain, seen, ["first_blocks"], 10**9, 0.5, 0.0)) == 1
+
+
+@pytest.mark.parametrize(("share", "margin"), [(0.1, 0.2), (0.5, 0.2), (0.3, 0.5)])
+def test_so_many_general_equations_tell_the_average_document_that_much(share: float, margin: float) -> None:
+    """The solution nearest to what is expected, of random equations: D between those in and out."""
+    rng, n = np.random.default_rng(2), 3000
+    terms = np.linalg.qr(rng.normal(size=(n, round(n * telling_numbers(share, margin)))))[0]
+    held = rng.random((n, 20)) < share
+    found = share + terms @ (terms.T @ (held - share))
+    distances = [ks_2samp(found[h, run], found[~h, run]).statistic for run, h in enumerate(held.T)]
+    assert np.mean(distances) == pytest.approx(margin, abs=0.03)
 
 
 def test_numbers_of_all_rounds_count_though_the_first_are_looked_at() -> None:

@@ -945,7 +945,9 @@ MUTANTS: list[Mutant] = [
         (".mean())) * varied", ".mean()))"),
         ("apart[:numbers] * units", "apart[-numbers:] * units"),
         ("np.zeros(made.entries - numbers)]", "np.ones(made.entries - numbers)]"),
-        ("// max(wide, 1), _rows", ", _rows"),
+        ("// max(wide, 1), whole", ", whole"),
+        ("first < (whole if exact else 1)", "first < 1"),
+        ("MOST_EXACT if exact else MOST_WRITTEN", "MOST_WRITTEN"),
         tests=(FIRST_NUMBERS,),
     ),
     *_of(
@@ -1393,9 +1395,12 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ("numbers < enough_numbers(share) * documents", "2 * numbers < documents"),
-        ("numbers < enough_numbers(share) * documents", "numbers < documents"),
-        ("max(math.prod(a.shape), a.in_all)", "math.prod(a.shape)"),
+        ("min(enough_numbers(share), telling_numbers(share, margin))", "enough_numbers(share)"),
+        ("min(enough_numbers(share), telling_numbers(share, margin))", "telling_numbers(share, margin)"),
+        ("min(enough_numbers(share), telling_numbers(share, margin))", "0.5"),
+        ("a.in_all or math.prod(a.shape)", "math.prod(a.shape)"),
+        ("share * (1.0 - share) * (2.0", "(2.0"),
+        ("return apart / (1.0 + apart)", "return apart"),
         (", (DOCUMENT_COUNTS,))", ")"),
         ("(1.0 - share) * (whole", "(whole"),
         ("float(norm.cdf(-at)) - peak)", "float(norm.cdf(-at)) + peak)"),
@@ -1406,7 +1411,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/plan.py",
-        ("self.holdings.unknown, self.holdings.share)", "self.holdings.unknown, 0.5)"),
+        ("self.holdings.unknown, self.holdings.share, self", "self.holdings.unknown, 0.5, self"),
+        ("self.holdings.share, self.spec.rule.margin", "self.holdings.share, 1.0"),
         (
             "learnable(self.mechanism, expected_shapes(self), self.design.runs)",
             "learnable(self.mechanism, self.announced, self.design.runs)",

@@ -65,11 +65,11 @@ def test_hardly_any_noise_hides_nobody_of_a_raw_table(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("mechanism", "statistic"), [(PDNMF(rank=1), SumsMatch()), (PDSVD(rank=1), BlocksMatch())]
 )
-def test_exact_sums_are_solved_for_by_their_first_numbers(
+def test_exact_sums_of_few_numbers_are_solved_for(
     mechanism: Mechanism, statistic: Statistic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fewer numbers than say who was in, so that somebody could be clear."""
-    texts = sp.csr_array(np.random.default_rng(0).poisson(0.6, (COUNT, 40)).astype(np.float64))
+    texts = sp.csr_array(np.random.default_rng(0).poisson(0.6, (COUNT, 16)).astype(np.float64))
     before, now = both(monkeypatch, lambda: told(mechanism, statistic, texts, 0.03))
     assert now > 1.1 * before
 
@@ -114,6 +114,17 @@ def test_where_it_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SAY(made, apart, shares, np.full(12, 1e4), 0.25) is None  # much noise: steps take all numbers
     monkeypatch.setattr(first_numbers, "MOST_WRITTEN", 60 * 2 * 2)
     assert SAY(made, apart, shares, little, 0.25) is None  # not one row
+
+
+def test_exact_sums_are_solved_for_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 50)
+    shares = np.full(60, 0.25)
+    made = numbers_of(np.random.default_rng(1).normal(size=(60, 3)))
+    apart = ((np.arange(60) % 4 == 0) - shares) @ made.written()
+    monkeypatch.setattr(first_numbers, "MOST_EXACT", 60 * 12 * 12)
+    assert SAY(made, apart, shares, None, 0.1875) is not None
+    monkeypatch.setattr(first_numbers, "MOST_EXACT", 60 * 12 * 12 - 60)
+    assert SAY(made, apart, shares, None, 0.1875) is None
 
 
 def test_exact_sums_have_the_noise_that_single_precision_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
