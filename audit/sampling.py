@@ -26,6 +26,7 @@ STRONGEST = "strongest"
 """Name of the one column of a stage that measures one statistic of each document."""
 
 _FEW = 2048
+"""Documents measured in every run of a block, at most, beside which those that a run held are measured."""
 # Shift of a planted control: D = 2 Phi(shift / 2) - 1 = 0.9.
 _PLANTED_SHIFT = 3.289707253902945
 

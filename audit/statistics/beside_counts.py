@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.statistics.document_counts import marked
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
@@ -48,12 +48,7 @@ def beside_counts(
     def both(rows: sp.csr_array, turned: sp.csr_array | None = None) -> TermNumbers:
         made = terms(rows, turned)
         assert isinstance(made, TermNumbers)
-        return replace(made, scalars=np.hstack([made.scalars, _marks(rows)[:, columns]]))
+        return replace(made, scalars=np.hstack([made.scalars, marked(rows).toarray()[:, columns]]))
 
     sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), alone.entries)
     return both, replace(known, sums=np.concatenate([sums, counts[columns]]), noise=0.0)
-
-
-def _marks(rows: sp.csr_array) -> Floats:
-    """1 where a document has a column, shape (n, d)."""
-    return np.asarray(rows.toarray() != 0.0, dtype=np.float64)

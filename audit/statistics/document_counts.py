@@ -37,6 +37,7 @@ __all__ = [
     "counts_match",
     "expected_counts",
     "fewest_count",
+    "marked",
 ]
 
 DOCUMENT_COUNTS, KEPT_COLUMNS = "document_counts", "kept_columns"
@@ -46,8 +47,8 @@ Allowed = Callable[[sp.csr_array], NDArray[np.bool_]]
 _LEAST = 1e-9
 
 
-def _marked(rows: sp.csr_array) -> sp.csr_array:
-    """1 where there is an entry."""
+def marked(rows: sp.csr_array) -> sp.csr_array:
+    """1 where a document has a column."""
     found = sp.csr_array(rows.shape, dtype=np.float64)
     found.indptr, found.indices = rows.indptr, rows.indices
     found.data = (np.asarray(rows.data) != 0).astype(np.float64)
@@ -95,7 +96,7 @@ def counts_allow(observables: Observables, pool: Pool) -> Allowed | None:
 
 def _summed(documents: Documents, numbers: Floats) -> Floats:
     """The sum of a number a column over each document's columns; each by itself, to the last bit."""
-    rows, found = _marked(documents.matrix), np.empty((len(documents), 1))
+    rows, found = marked(documents.matrix), np.empty((len(documents), 1))
     csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(numbers[None, :]), found)
     return found[:, 0]
 
@@ -120,9 +121,9 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
     def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
         ones, nothing = np.ones((rows.shape[0], 1)), np.zeros((rows.shape[0], 0))
         if many:
-            return TermNumbers.plain(_marked(rows), ones)
+            return TermNumbers.plain(marked(rows), ones)
         stage = Stage(ones, nothing, np.zeros((0, rows.shape[1])))
-        return Terms(_marked(rows), (stage,), nothing, None if turned is None else _marked(turned))
+        return Terms(marked(rows), (stage,), nothing, None if turned is None else marked(turned))
 
     possible = _within(observables, pool)
     known = Equations(counts, of_all=False, possible=possible)

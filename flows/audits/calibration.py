@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -153,7 +153,13 @@ def _fixed(plan: Plan, names: Sequence[str], clock: Callable[[], float]) -> tupl
     return (drawn - began) / len(some), (clock() - drawn) / len(some)
 
 
-def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = time.process_time) -> Calibration:
+def calibrate(
+    plan: Plan,
+    budget: float = 10.0,
+    clock: Callable[[], float] = time.process_time,
+    *,
+    likely: bool = True,
+) -> Calibration:
     """Try each stage for some seconds in this process.
 
     Parameters
@@ -161,6 +167,8 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
     budget : float
         Seconds for the runs; 64 of them at most, and four at least.
     clock : CPU seconds of this process by default
+    likely : bool
+        Also look at what the runs say of who is decided when; without, `Calibration.likely` says the most.
     """
     first = plan.reading.early  # where every document reads all runs, they cost more than elsewhere
     one = Block(0, first, first + 1)
@@ -181,7 +189,7 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
     observables = plan.kept_values * plan.bytes_a_value
     a_test = _tested(plan, clock) + _READ * plan.read_runs * columns * plan.bytes_a_value
     kept = Reading(plan.fresh_every).measured(plan.design.runs, plan.design.share)
-    leak, every = likely_leak(plan, tried), [s.name for s in plan.statistics]
+    every = [s.name for s in plan.statistics]
     mechanism, statistics = _fixed(plan, every, clock)
     looked = max(spent / done - mechanism - statistics, 0.0)
     written = _WRITTEN * stored * plan.measured
@@ -189,20 +197,23 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
     a_run = spent / done + looked * (plan.measured / share - 1) + written + _WRITTEN * observables
     fresh_runs = plan.fresh_runs * plan.design.lanes
     fresh = fresh_runs * (mechanism + statistics + looked * kept / share)
-    few = 0 < len(leak.columns) < len(every)
-    strongest = _fixed(plan, leak.columns, clock)[1] if few else statistics
-    a_document = looked * kept / share / len(plan.audited) / len(every)  # in one column
     stored_runs = plan.from_store and plan.spec.store.observables != "none"
     said = _effect(plan, clock) if fresh_runs else 0.0
-    confirmed = fresh_runs * (mechanism + strongest), fresh_runs * a_document + said
-    return Calibration(
+    costs = Calibration(
         sample=a_run,
         test=a_test,
         fresh=fresh + len(plan.audited) * said,
         again=statistics + (0.0 if stored_runs else mechanism),
         once=max(once - spent / done, 0.0),
         unlooked=unlooked,
-        confirmed=confirmed,
         trial=max(clock() - begun - once - max(spent - BRIEF, 0.0), 0.0),
-        leak=leak,
+    )
+    if not likely:
+        return costs
+    leak = likely_leak(plan, tried)
+    few = 0 < len(leak.columns) < len(every)
+    strongest = _fixed(plan, leak.columns, clock)[1] if few else statistics
+    a_document = looked * kept / share / len(plan.audited) / len(every)  # in one column
+    return replace(
+        costs, leak=leak, confirmed=(fresh_runs * (mechanism + strongest), fresh_runs * a_document + said)
     )

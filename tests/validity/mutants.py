@@ -928,7 +928,7 @@ MUTANTS: list[Mutant] = [
         ("if counts is None or not known.exact or pool.fixed", "if counts is None or pool.fixed"),
         ("or pool.fixed is not None or not few", "or not few"),
         ("columns = np.flatnonzero(counts)", "columns = np.flatnonzero(counts)[1:]"),
-        ("rows.toarray() != 0.0,", "rows.toarray(),"),
+        ("marked(rows).toarray()[:, columns]", "rows.toarray()[:, columns]"),
         tests=("tests/audit/statistics/test_beside_counts.py",),
     ),
     *_of(
