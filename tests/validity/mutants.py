@@ -1019,7 +1019,7 @@ MUTANTS: list[Mutant] = [
         ("or pairs > MOST_PAIRS", ""),
         ("apart = sums[at] - narrow.summed(shares)", "apart = sums[at]"),
         ("told(made, used, apart, shares)) is not None", "told(made, used, 0.0 * apart, shares)) is not None"),
-        tests=(*ROUNDS, ONE_BY_ONE, SOLVED, EXPLAINED, *KEPT),
+        tests=(*ROUNDS, ONE_BY_ONE, SOLVED, EXPLAINED, MAX_ENTROPY, *KEPT),
     ),
     *_of(
         "audit/statistics/explained.py",

@@ -156,6 +156,18 @@ def test_it_is_what_all_equations_say_at_once(kind: str, held: np.ndarray, monke
     assert found[single & ~held].max() < found[10] < found[held & single].min()
 
 
+def test_of_others_nothing_is_left(held: np.ndarray) -> None:
+    """Whom nobody fitted finds nothing of itself in what those who were in leave."""
+    matrix, shares = corpus(), np.full(N, 0.4)
+    once, apart = once_of("pd-nmf", matrix, shares, held)
+    columns = np.flatnonzero((matrix.toarray() != 0).any(axis=0))
+    wide = np.arange(once.made.weights.shape[1] * D).reshape(-1, D)[:, columns].ravel()
+    at = np.concatenate([wide, np.arange(once.made.weights.shape[1] * D, once.made.entries)])
+    found = told(once.made.of(once.which), columns, apart[at], shares)
+    assert found is not None
+    np.testing.assert_allclose(found.of(once.made.of(np.arange(8))), 0.0, atol=1e-4)
+
+
 @pytest.mark.parametrize("revealed", [False, True])
 def test_where_it_is_not_explained_all_equations_are_solved(revealed: bool, monkeypatch) -> None:
     """Rows that share all columns wait for one another for long."""

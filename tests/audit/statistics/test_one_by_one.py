@@ -292,6 +292,22 @@ def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) ->
     np.testing.assert_array_equal(start, before)
 
 
+@pytest.mark.usefixtures("all_rows_at_once")
+def test_copies_begin_with_what_they_have_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = rows()
+    made = numbers_of("pd-nmf", sp.csr_array(sp.vstack([plain, plain[[5]]], format="csr")))
+    apart, start = made.summed(np.arange(31) % 3 == 0), np.linspace(0.0, 0.6, 31)
+    found = freely(made, apart - made.summed(start), start, monkeypatch, 1, 0.0).said
+    together = start[:30].copy()
+    together[5] += start[30]
+    once = made.of(np.arange(30))
+    wanted = freely(once, apart - once.summed(together), together, monkeypatch, 1, 0.0).said
+    parts = wanted / (1.0 - np.abs(wanted))
+    parts[5] /= 2.0
+    np.testing.assert_allclose(found[:30], parts / (1.0 + np.abs(parts)), atol=2e-5)
+    assert found[30] == found[5]
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize(
     ("statistic", "mechanism"),
