@@ -32,7 +32,7 @@ from ksdp.audit.corpus import canonical
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import equations, max_entropy, solved_parts
+from ksdp.audit.statistics import equations, exact_sums, max_entropy, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.verdicts.ks import ks_table
@@ -43,9 +43,9 @@ __all__ = ["run"]
 RATED = "movielens-1m"
 _MOST_SOLVED = 6000
 _WAYS = (
-    (_MOST_SOLVED, max_entropy.MOST_WRITTEN, equations.MORE),
-    (_MOST_SOLVED, 0, equations.MORE),
-    (0, 0, equations.MORE),
+    (_MOST_SOLVED, max_entropy.MOST_WRITTEN, exact_sums.MORE),
+    (_MOST_SOLVED, 0, exact_sums.MORE),
+    (0, 0, exact_sums.MORE),
     (0, 0, np.inf),
 )
 """Documents that are solved for, work for bounds, and numbers a document from which on these are fitted."""
@@ -108,7 +108,7 @@ def _line(matrix: sp.csr_array, size: float, mechanism: Mechanism, statistic: St
         with (
             mock.patch.object(solved_parts, "MOST_SOLVED", most),
             mock.patch.object(max_entropy, "MOST_WRITTEN", written),
-            mock.patch.object(equations, "MORE", more),
+            mock.patch.object(exact_sums, "MORE", more),
         ):
             statistic.evaluate(Observables(drawn[0][1]), documents)  # compiles
             looked = np.mean([_looked(held, seen, statistic, documents) for held, seen in drawn], axis=0)

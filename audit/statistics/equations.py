@@ -15,13 +15,13 @@ from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.exact_sums import narrow_filter, outnumbered
 from ksdp.audit.statistics.first_numbers import first_numbers_say
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
-from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, with_parts
+from ksdp.audit.statistics.one_by_one import Fitted
 from ksdp.audit.statistics.ruled_out import Possible
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.solved_filters import with_least
-from ksdp.audit.statistics.solved_parts import few_enough, solved_parts
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import filtered
 
@@ -37,10 +37,6 @@ LIKELIEST = 0.999
 """How likely a document is in at most, where that many are left who may be."""
 MOST_NOISY = 2**28
 """As `max_entropy.MOST_WRITTEN`, of sums with noise, which hides most of what bounds add."""
-MORE = 2.0
-"""Numbers a document, from which on documents are fitted one by one; with fewer a filter is approached, which says
-more there (enron-mail6, a third, PD-SVD: D 0.62 against 0.48 with 1.2, 0.70 against 0.71 with 2.4, 0.70 against
-0.77 with 3.6)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +127,7 @@ def what_they_say(
         sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
         if fixed is not None:
             sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
-        fit = _outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
+        fit = outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
         if isinstance(fit, Direction):
             return fit
         if fit is not None:
@@ -148,7 +144,7 @@ def what_they_say(
             if first is not None:
                 return first
         if left is not None and isinstance(made, TermNumbers):
-            return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, rows.nnz)
+            return narrow_filter(made, shares, sums, noise, rows.nnz)
         apart = sums - made.summed(shares)
         if known.shrink:
             noise = noise + known.shrink * made.variances
@@ -225,33 +221,6 @@ def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
     return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 
 
-def _outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | Direction | None:
-    """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
-
-    Where they are few the equations are solved for all of them (`solved_parts`), however few the numbers are.
-    """
-    pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
-    used, solved = _columns(made), few_enough(made.rows.shape[0])
-    enough = solved or len(used) * made.weights.shape[1] >= MORE * made.rows.shape[0]
-    if not enough or pairs > MOST_PAIRS:
-        return None
-    narrow, at = narrowed = _narrowed(made, used)
-    if solved:
-        found = solved_parts(narrow, sums[at] - narrow.summed(shares), shares)
-        if found.direction is None:
-            return with_parts(made, used, sums[at] - narrow.summed(shares + found.parts), found.parts)
-        numbers = np.zeros(made.entries)
-        numbers[at] = found.direction.numbers
-        return replace(found.direction, numbers=numbers)
-
-    def begin() -> tuple[Floats, Floats]:
-        direction, usual = _narrowly(made, narrowed, shares, sums, 0.0, entries)
-        start = made.along(direction) - usual
-        return start, sums[at] - narrow.summed(shares + start)
-
-    return fitted(made, used, sums[at] - narrow.summed(shares), shares, begin)
-
-
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:
     """Those who may be in, with the probability that they are; None where that is everybody, or hardly anybody."""
     places = np.flatnonzero(may)
@@ -259,42 +228,3 @@ def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[s
         return None
     likelier = shares[places] * (shares.sum() / shares[places].sum())
     return take_rows(rows, places), np.minimum(likelier, LIKELIEST)
-
-
-def _narrowed(made: TermNumbers, columns: NDArray[Any]) -> tuple[TermNumbers, NDArray[Any]]:
-    """The terms within some columns, and where their numbers stand among all."""
-    return made.within(columns), _places(made, columns)
-
-
-def _narrowly(
-    made: TermNumbers,
-    narrowed: tuple[TermNumbers, NDArray[Any]],
-    shares: Floats,
-    sums: Floats,
-    noise: Floats | float,
-    entries: int,
-) -> tuple[Floats, float]:
-    """The filter, and its mean over documents, in the columns that one of the documents has an entry in.
-
-    It takes the steps that all documents, with so many `entries`, would take: what is left of them costs less.
-    """
-    fewer, at = narrowed
-    whole = made.work // max(made.rows.nnz, 1) * entries
-    found = filtered(fewer, sums[at] - fewer.summed(shares), np.broadcast_to(noise, made.entries)[at], whole)
-    direction = np.zeros(made.entries)
-    direction[at] = found
-    return direction, float(fewer.mean @ found)
-
-
-def _columns(made: TermNumbers) -> NDArray[Any]:
-    """Those that a document has an entry in."""
-    touched = np.zeros(made.rows.shape[1], np.bool_)
-    touched[made.rows.indices] = True
-    return np.flatnonzero(touched)
-
-
-def _places(made: TermNumbers, columns: NDArray[Any]) -> NDArray[Any]:
-    """Where the rows of the sums in some columns stand among all numbers, and the single numbers."""
-    wide = made.weights.shape[1] * made.rows.shape[1]
-    at = np.arange(wide).reshape(-1, made.rows.shape[1])[:, columns].ravel()
-    return np.concatenate([at, np.arange(wide, made.entries)])

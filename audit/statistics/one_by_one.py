@@ -15,6 +15,7 @@ whom the run held, about 0 for others. It needs no b of its own, so that documen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,14 +27,20 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.statistics.distinct import Distinct, distinct
+from ksdp.audit.statistics.explained import explained
 from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_units import Units, units_of
 
-__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "between", "fitted", "with_parts"]
+__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "between", "fitted", "told", "with_parts"]
 
 SETTLED = 0.005
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""
+FIRST = 0.003
+"""The same of the first rows, by which they begin."""
+PLENTY = 8
+"""Numbers a document that these rows have: less work for each, and nearly all that there is to tell."""
 SLOW = 5
 """Rounds after which twice as much will do."""
 PATIENCE = 8
@@ -99,6 +106,8 @@ def fitted(
 ) -> Fitted:
     """Fit documents to what is left of sums, one after the other, until a round changes little.
 
+    Copies are fitted as one, which may be in as often as there are of them, and share what that gets.
+
     Parameters
     ----------
     made : their terms; no document has an entry outside of `columns`
@@ -107,17 +116,49 @@ def fitted(
     shares : what is expected of each document, shape (n,): b lies between 0 and 1, and is counted from there
     begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `apart`
     """
-    units = units_of(made)
-    scaled = _scaled(made, columns, units)
-    left, parts = _left_of(apart, made, columns, units), np.zeros(len(shares))
-    bounds = np.stack([-shares, 1.0 - shares])
-    marks = [SETTLED] * SLOW + [2 * SETTLED] * (PATIENCE - SLOW)
-    if not _settles(scaled, left, parts, bounds, marks, BETWEEN):
+    once = distinct(made, shares)
+    units = units_of(once.made)
+    scaled = _scaled(once.made, columns, units)
+    parts = _by_first_rows(once, columns, apart)
+    if parts.any():
+        apart = apart - once.within(columns).made.summed(parts)
+    left = _left_of(apart, once.made, columns, units)
+    if not _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN):
         start, apart = begin()
-        left, parts = _left_of(apart, made, columns, units), start.copy()
+        left, parts = _left_of(apart, once.made, columns, units), np.bincount(once.which, start).astype(np.float64)
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
         _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
-    return Fitted(between(_gone_through(scaled, left, parts, _NO_BOUNDS)), columns, units, left)
+    found = once.of_each(_gone_through(scaled, left, parts, _NO_BOUNDS))
+    return Fitted(between(found), columns, units, left)
+
+
+def told(made: TermNumbers, columns: NDArray[Any], apart: Floats, shares: Floats) -> Fitted | None:
+    """Who was in, to the last document, where documents that are in or out explain the sums (`explained`).
+
+    None where none that are found do. Parameters as those of `fitted`.
+    """
+    once = distinct(made, shares)
+    units, narrow = units_of(once.made), once.within(columns)
+    scaled, left = _scaled(once.made, columns, units), _left_of(apart, once.made, columns, units)
+    parts = np.zeros(len(once.shares))
+    _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN)
+    exactly = explained(narrow, apart, parts, units.of(columns), scaled.sizes)
+    if exactly is None:
+        return None
+    left = _left_of(apart - narrow.made.summed(exactly), once.made, columns, units)
+    return Fitted(between(once.of_each(exactly)), columns, units, left)
+
+
+def _by_first_rows(once: Distinct, columns: NDArray[Any], apart: Floats) -> Floats:
+    """The parts that the first rows of the sums tell, where these are numbers enough for all documents; else 0."""
+    parts = np.zeros(len(once.shares))
+    rows = math.ceil(PLENTY * len(parts) / max(len(columns), 1))
+    if 2 * rows <= once.made.weights.shape[1]:
+        first = once.made.first(rows)
+        units = units_of(first)
+        left = _left_of(apart[: rows * len(columns)], first, columns, units)
+        _settles(_scaled(first, columns, units), left, parts, once.bounds, [FIRST] * PATIENCE, BETWEEN)
+    return parts
 
 
 def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
@@ -136,6 +177,10 @@ def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: Uni
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
     return _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
+
+
+def _marks() -> list[float]:
+    return [SETTLED] * SLOW + [2 * SETTLED] * (PATIENCE - SLOW)
 
 
 def _settles(

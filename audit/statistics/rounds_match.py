@@ -19,13 +19,13 @@ from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.beside_counts import beside_counts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import (
-    MORE,
     MOST_ROWS,
     Equations,
     added_variance,
     own_mechanism,
     what_they_say,
 )
+from ksdp.audit.statistics.exact_sums import MORE
 from ksdp.audit.statistics.expected import expected
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.rated_terms import RatedTerms
@@ -57,7 +57,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 9
+    version: int = 10
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -108,7 +108,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 9
+    version: int = 10
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -161,7 +161,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 7
+    version: int = 8
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")

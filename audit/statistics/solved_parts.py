@@ -18,15 +18,15 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import Units, units_of
+from ksdp.audit.statistics.term_products import LEFT, products_of_terms
+from ksdp.audit.statistics.term_units import units_of
 
-__all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "products_of_terms", "solved_parts"]
+__all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
@@ -39,12 +39,8 @@ _LESS = 0.1
 """Of what was thought to be lost, below which parts are solved for once more."""
 _SAME = 1e-9
 """Part of their terms in which copies differ at most."""
-_LEFT = 0.1
-"""Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 LOST = 2.0**-48
 """Squared: what single precision loses of a number."""
-_SPARSE = 0.05
-"""Part of the entries that are there, below which products of documents are those of sparse rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +96,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
                 break
         told = _everybody(shares + found, shares, _copies(gram, np.where(adds, lengths, 0.0)))
         left = np.square((apart - made.summed(told - shares)) * factors).sum()
-        if left < _LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
+        if left < LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
             return Solved(found)
         if not few_to_write(len(gram), made.entries):
             return Solved(found)
@@ -146,32 +142,3 @@ def _factor(gram: Floats, ridge: Floats, rounding: Floats) -> Any:
         except scipy.linalg.LinAlgError:
             rounding = 64.0 * rounding
     return cast(Any, scipy.linalg.cho_factor(np.eye(len(gram)), check_finite=False))
-
-
-def products_of_terms(made: TermNumbers, units: Units) -> tuple[Floats, Floats]:
-    """Products of documents' terms with one another, in these units, shape (n, n); and how large numbers are
-    that each one's own is the difference of, shape (n,)."""
-    rows = sp.csr_array(made.rows.multiply(units.columns[None, :]))
-    n, wide = rows.shape
-    few = rows.nnz < _SPARSE * n * wide
-    laid = rows if few else rows.toarray()
-    basis, weights, scalars = made.basis * units.columns, made.weights * units.rows, made.scalars * units.single
-    between, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
-    form = basis @ basis.T
-    found = scalars @ scalars.T
-    squares = np.square(weights).sum(axis=1) * between.diagonal() + np.square(scalars).sum(axis=1)
-    left = np.empty_like(found)
-    patterns, which = np.unique(made.taken, axis=1, return_inverse=True)
-    for number, pattern in enumerate(patterns.T):
-        mine = weights[:, which.ravel() == number]
-        numbers = np.ascontiguousarray(made.numbers[:, pattern])
-        half = 0.5 * numbers @ form[np.ix_(pattern, pattern)] - across[:, pattern]
-        np.matmul(np.hstack([numbers, half]), np.hstack([half, numbers]).T, out=left)
-        left += between
-        left *= mine @ mine.T
-        found += left
-    return found, np.maximum(squares, found.diagonal())
-
-
-def _dense(turned: Any, few: bool) -> Any:
-    return turned.toarray() if few else turned

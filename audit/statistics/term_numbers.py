@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.statistics.products import row_dots, rows_times
 
@@ -51,6 +52,24 @@ class TermNumbers:
         nothing, taken = np.zeros((n, 0)), np.zeros((0, r), np.bool_)
         return cls(
             rows, nothing, np.zeros((0, rows.shape[1])), weights, taken, nothing if scalars is None else scalars
+        )
+
+    def of(self, places: NDArray[Any]) -> TermNumbers:
+        """What some of the documents add."""
+        numbers, weights, scalars = (a[places] for a in (self.numbers, self.weights, self.scalars))
+        return replace(self, rows=take_rows(self.rows, places), numbers=numbers, weights=weights, scalars=scalars)
+
+    def first(self, rows: int) -> TermNumbers:
+        """What they add to the first rows of the sums, and to no single number."""
+        taken = self.taken[:, :rows]
+        used = taken.any(axis=1)
+        return replace(
+            self,
+            numbers=np.ascontiguousarray(self.numbers[:, used]),
+            basis=self.basis[used],
+            weights=np.ascontiguousarray(self.weights[:, :rows]),
+            taken=taken[used],
+            scalars=self.scalars[:, :0],
         )
 
     def within(self, columns: NDArray[Any]) -> TermNumbers:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
@@ -25,6 +25,10 @@ class Units:
     """Shape (r,)."""
     single: Floats
     """Shape (s,)."""
+
+    def of(self, columns: Ints) -> Units:
+        """Those of some columns."""
+        return replace(self, columns=self.columns[columns])
 
     def written(self) -> Floats:
         """The factor of every number, as `TermNumbers.written` has them; shape (entries,)."""

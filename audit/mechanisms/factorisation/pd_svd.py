@@ -15,6 +15,7 @@ from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observabl
 from ksdp.audit.mechanisms.factorisation.early_rounds import different_numbers, early_rounds
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
+    first_basis,
     orthonormalise,
     stack,
     start_block,
@@ -155,7 +156,7 @@ class PDSVD:
         rows, mean = stack(database.parties), self._centre(database)
         start = start_block(self.start_seed, rows.shape[1], self.rank)
         done = min(self.rounds, int(seen["iterations"][0])) if "iterations" in seen else self.rounds
-        blocks = power_blocks(rows, start, done, mean, with_norms=self.reveal_sigma)
+        blocks, _ = power_blocks(rows, start, done, mean, with_norms=self.reveal_sigma)
         seen = {name: array for name, array in seen.items() if name not in WORKED_OUT}
         return Observables(seen | {"blocks": np.pad(blocks, ((0, self.rounds - done), (0, 0), (0, 0)))})
 
@@ -167,14 +168,13 @@ class PDSVD:
         plain = {name: array for name, array in released.items() if name != "blocks"}
         early = released["blocks"][: self.early(released["blocks"].shape[-1])]
         sums = {"block_sums": early} if self.reveal_sigma else {}
-        first = self._first(early)
+        start = start_block(self.start_seed, early.shape[-1], self.rank)
+        first = self._first(np.array([orthonormalise(block, start) if block.any() else block for block in early]))
         return Observables(plain | {"span": rows, "span_sigma": values, "first_blocks": first} | sums)
 
-    def _first(self, announced: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The start and the first blocks, orthonormal; zeros for blocks of zeros."""
-        start = start_block(self.start_seed, announced.shape[-1], self.rank)
-        blocks = (orthonormalise(block, start) if block.any() else block for block in announced)
-        return np.stack([orthonormalise(start, start), *blocks])
+    def _first(self, blocks: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The start and the first blocks, orthonormal."""
+        return np.concatenate([first_basis(self.start_seed, blocks.shape[-1], self.rank)[None], blocks])
 
     def _centre(self, database: Database) -> NDArray[np.float64] | None:
         """What is subtracted from every row."""
@@ -232,9 +232,9 @@ class PDSVD:
         done, early = iterations
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
-        blocks = power_blocks(rows, start, min(done, early), mean, with_norms=self.reveal_sigma)
-        blocks = np.pad(blocks, ((0, early - len(blocks)), (0, 0), (0, 0)))
-        sums = {"block_sums": blocks} if self.reveal_sigma else {}
+        made = power_blocks(rows, start, min(done, early), mean, with_norms=self.reveal_sigma)
+        announced, blocks = (np.pad(a, ((0, early - len(a)), (0, 0), (0, 0))) for a in made)
+        sums = {"block_sums": announced} if self.reveal_sigma else {}
         scale = 1.0 if self.reveal_sigma else max(span.values.max(initial=0.0), np.finfo(np.float64).tiny)
         return {
             "span": np.pad(span.rows, ((0, missing), (0, 0))),

@@ -18,10 +18,12 @@ from numba import njit
 from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.krylov import dot
+from ksdp.audit.mechanisms.factorisation.thin_products import times, transposed_times
 
 __all__ = [
     "PowerRun",
     "block_power",
+    "first_basis",
     "normalised",
     "normed_sec_sum",
     "orthonormalise",
@@ -116,6 +118,15 @@ def orthonormalise(block: Matrix, start: Matrix) -> Matrix:
     return out
 
 
+@lru_cache(maxsize=16)
+def first_basis(start_seed: int, features: int, rank: int) -> Matrix:
+    """The start, orthonormal, read-only: the block that the first iteration multiplies."""
+    start = start_block(start_seed, features, rank)
+    basis = orthonormalise(start, start)
+    basis.flags.writeable = False
+    return basis
+
+
 @njit(cache=True, nogil=True)
 def _gram_schmidt(block: Matrix, start: Matrix) -> None:
     rows, columns = block.shape
@@ -153,12 +164,11 @@ def subspace_sine(new: Matrix, old: Matrix) -> float:
 def share_of(matrix: sp.csr_array, block: Matrix, mean: Vector | None) -> Matrix:
     """One party's share of an iteration: the rows S v of X^T X, or of (X - 1 mean^T)^T (X - 1 mean^T)."""
     # (X - 1 m^T)^T (X - 1 m^T) V without forming X - 1 m^T or anything features x features.
-    columns = np.ascontiguousarray(block.T)
-    image = matrix @ columns
+    image = times(matrix, block)
     if mean is None:
-        return np.asarray((matrix.T @ image).T)
-    image -= mean @ columns
-    return np.asarray((matrix.T @ image).T - image.sum(axis=0)[:, None] * mean)
+        return transposed_times(matrix, image)
+    image -= mean @ np.ascontiguousarray(block.T)
+    return np.asarray(transposed_times(matrix, image) - image.sum(axis=0)[:, None] * mean)
 
 
 def block_power(

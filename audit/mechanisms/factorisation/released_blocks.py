@@ -21,26 +21,26 @@ DEPENDENT = 1e-10
 
 def power_blocks(
     matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vector | None, *, with_norms: bool
-) -> Matrix:
-    """What iterations 1 to `rounds` announce, shape (rounds, rank, features).
+) -> tuple[Matrix, Matrix]:
+    """What iterations 1 to `rounds` announce, shape (rounds, rank, features), and each orthonormal.
 
     Rows of norm 1 (NormedSecSum), or the sums as they are (SecSum) `with_norms`.
 
     Examples
     --------
     >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
-    >>> power_blocks(X, np.array([[1.0, 1.0, 0.0]]), 2, None, with_norms=False).round(3)[:, 0]
+    >>> power_blocks(X, np.array([[1.0, 1.0, 0.0]]), 2, None, with_norms=False)[0].round(3)[:, 0]
     array([[0.914, 0.406, 0.   ],
            [0.981, 0.194, 0.   ]])
     """
-    out = np.zeros((rounds, *start.shape))
+    announced, blocks = np.zeros((2, rounds, *start.shape))
     block = orthonormalise(start, start)
     for at in range(rounds):
         total = share_of(matrix, block, mean)
         unit, _ = normalised(total)
-        out[at] = total if with_norms else unit
-        block = orthonormalise(unit, start)
-    return out
+        announced[at] = total if with_norms else unit
+        block = blocks[at] = orthonormalise(unit, start)
+    return announced, blocks
 
 
 def span_of_blocks(blocks: Matrix) -> tuple[Matrix, Vector]:

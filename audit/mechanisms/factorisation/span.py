@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix, Vector
+from ksdp.audit.mechanisms.factorisation.thin_products import times, transposed_times
 
 __all__ = ["ROUNDS", "BlockSpan", "announced_span"]
 
@@ -77,23 +78,21 @@ def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vecto
     wide = matrix.shape[0] < matrix.shape[1]
     shift = np.zeros(0) if mean is None else mean
 
-    def forward(columns: Matrix) -> Matrix:
-        image = matrix @ columns
-        return np.asarray(image if mean is None else image - shift @ columns)
+    def forward(rows: Matrix) -> Matrix:
+        image = times(matrix, rows)
+        return image if mean is None else image - rows @ shift
 
     def backward(columns: Matrix) -> Matrix:
-        image = matrix.T @ columns
-        return np.asarray(image if mean is None else image - np.outer(shift, columns.sum(axis=0)))
+        rows = transposed_times(matrix, columns)
+        return rows if mean is None else rows - np.outer(columns.sum(axis=0), shift)
 
     def step(block: Matrix) -> Matrix:
-        return forward(backward(block)) if wide else backward(forward(block))
+        return forward(backward(block)) if wide else backward(forward(block.T)).T
 
-    columns = np.ascontiguousarray(start.T)
-    basis, images = _krylov(forward(columns) if wide else step(columns), step, rounds)
+    basis, images = _krylov(forward(start) if wide else step(start.T), step, rounds)
     # The Gram matrix of the space's vectors (X^T U where U is on the side of the rows), and X^T X between them.
     form = basis.T @ images if wide else np.eye(basis.shape[1])
     image = images.T @ images if wide else basis.T @ images
-    rows, values = np.zeros((rounds * len(start), matrix.shape[1])), np.zeros(rounds * len(start))
     lengths, turn = np.linalg.eigh(form)
     kept = lengths > DEPENDENT * max(lengths[-1], 0.0) if len(lengths) else np.zeros(0, dtype=bool)
     root = turn[:, kept] / np.sqrt(lengths[kept])
@@ -101,11 +100,11 @@ def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vecto
     squares, axes = np.linalg.eigh((inside + inside.T) / 2)
     squares, axes = squares[::-1], axes[:, ::-1]
     turned = basis @ (root @ axes)
-    found = (backward(turned) if wide else turned).T
-    largest = np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
-    rows[: len(found)] = found * np.where(largest < 0, -1.0, 1.0)
-    values[: len(found)] = np.sqrt(np.maximum(squares, 0.0))
-    return BlockSpan(rows, values)
+    found = backward(turned) if wide else np.ascontiguousarray(turned.T)
+    found *= np.where(-found.min(axis=1) > found.max(axis=1), -1.0, 1.0)[:, None]
+    missing = rounds * len(start) - len(found)
+    values = np.pad(np.sqrt(np.maximum(squares, 0.0)), (0, missing))
+    return BlockSpan(np.pad(found, ((0, missing), (0, 0))) if missing else found, values)
 
 
 def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> tuple[Matrix, Matrix]:

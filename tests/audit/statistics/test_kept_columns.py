@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
-from ksdp.audit.statistics import equations, rounds_match, solved_parts, terms
+from ksdp.audit.statistics import equations, exact_sums, rounds_match, solved_parts, terms
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
 from ksdp.audit.statistics.equations import RULED_OUT
@@ -218,7 +218,7 @@ def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch
     """As if databases had been made of these alone; also where it is approached."""
     monkeypatch.setattr(terms, "DENSE", 0)
     if not exact:
-        monkeypatch.setattr(equations, "MORE", 1e9)
+        monkeypatch.setattr(exact_sums, "MORE", 1e9)
         monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     matrix, mechanism = rows(40, 60, seed=4), make_mechanism("pd-svd", {"rank": 2})
     possible = np.arange(40) % 3 == 0
@@ -235,7 +235,7 @@ def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch
 def test_who_is_left_out_is_left_out_where_nobody_is_by_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others' documents touch every column, one of which none of the victim's has."""
     monkeypatch.setattr(terms, "DENSE", 0)
-    monkeypatch.setattr(equations, "MORE", 1e9)
+    monkeypatch.setattr(exact_sums, "MORE", 1e9)
     monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     dense = rows(40, 20, seed=4).toarray()
     dense[:, 19] = np.arange(40) >= 30

@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import equations, solved_parts
+from ksdp.audit.statistics import exact_sums, solved_parts
 from ksdp.audit.statistics import one_by_one as fits_module
 from ksdp.audit.statistics import same_rows as places_of_rows
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, fitted
+from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, SETTLED, fitted
 from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
@@ -36,6 +35,12 @@ KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 def nobody_is_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if documents were too many for it."""
     monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+
+
+@pytest.fixture
+def all_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the first rows of the sums were never numbers enough."""
+    monkeypatch.setattr(fits_module, "PLENTY", 10**6)
 
 
 def rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> sp.csr_array:
@@ -55,13 +60,7 @@ def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
 
 
 def others_of(made: TermNumbers, places: list[int]) -> TermNumbers:
-    return replace(
-        made,
-        rows=take_rows(made.rows, np.array(places)),
-        numbers=made.numbers[places],
-        weights=made.weights[places],
-        scalars=made.scalars[places],
-    )
+    return made.of(np.array(places))
 
 
 def units(made: TermNumbers) -> np.ndarray:
@@ -82,6 +81,7 @@ def plainly(
     marks: Sequence[float],
     shares: np.ndarray | None = None,
     changes: list[float] | None = None,
+    start: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Parts, what is left and the terms, all in units, by loops over documents; with shares they have bounds.
 
@@ -90,7 +90,8 @@ def plainly(
     """
     by = units(made)
     terms, left = made.written() * by, apart * by
-    parts = np.zeros(len(terms))
+    parts = np.zeros(len(terms)) if start is None else start.copy()
+    left = left - parts @ terms
 
     def once(asked: np.ndarray) -> None:
         nonlocal left
@@ -134,6 +135,7 @@ def nobody() -> tuple[np.ndarray, np.ndarray]:
     raise AssertionError("these documents have settled")
 
 
+@pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("settled", [0.5, 0.05, 0.005])
 def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled: float, monkeypatch) -> None:
@@ -161,6 +163,43 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
         assert fit.of(others_of(some, [place]))[0] == found[place]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_begin_with_what_the_first_rows_tell(kind: str, monkeypatch) -> None:
+    made, shares = numbers_of(kind, rows()), np.full(30, 0.4)
+    apart = made.summed((np.random.default_rng(2).random(30) < 0.4) - shares)
+    columns, at = used_by(made)
+    monkeypatch.setattr(fits_module, "PLENTY", 4)
+    first = made.first(-(-4 * 30 // len(columns)))
+    assert 2 * len(first.weights.T) <= made.weights.shape[1]
+    terms = np.hsplit(made.written(), [len(first.weights.T) * 40])[0]
+    np.testing.assert_allclose(first.written(), terms, atol=1e-12)
+    start, _, _ = plainly(first, apart[: terms.shape[1]], [fits_module.FIRST] * fits_module.PATIENCE, shares)
+    monkeypatch.setattr(fits_module, "PATIENCE", fits_module.SLOW)
+    parts, left, terms = plainly(made, apart, [SETTLED] * fits_module.SLOW, shares, start=start)
+    fit = fitted(made, columns, apart[at], shares, nobody)
+    np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_share_what_is_told_of_them_together(kind: str) -> None:
+    """Whichever of them was in: of three of which one was, each gets a third."""
+    plain = rows(20)
+    matrix = sp.csr_array(sp.vstack([plain, plain[[5]], plain[[7, 5]]], format="csr"))
+    made, shares = numbers_of(kind, matrix), np.full(23, 0.4)
+    columns, at = used_by(made)
+    for one in (5, 20, 22):
+        held = np.arange(23) % 4 == 2
+        held[[5, 7, 20, 21, 22]] = False
+        held[one] = True
+        fit = fitted(made, columns, made.summed(held - shares)[at], shares, nobody)
+        parts = fit.said / (1.0 - np.abs(fit.said))
+        assert parts[5] == parts[20] == parts[22]
+        assert parts[7] == parts[21]
+        if kind == "pd-nmf":
+            np.testing.assert_allclose(parts[[5, 7]], [1 / 3 - 0.4, -0.4], atol=0.02)
+
+
+@pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str, monkeypatch) -> None:
     made, shares = numbers_of(kind, rows(share=0.4)), np.full(30, 0.4)
@@ -210,6 +249,7 @@ def freely(made: TermNumbers, apart: np.ndarray, start: np.ndarray, monkeypatch,
     return fitted(made, columns, np.zeros(len(at)), np.full(len(start), 0.4), lambda: (start, apart[at]))
 
 
+@pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
     made = numbers_of(kind, rows(12, share=0.4))
@@ -224,6 +264,7 @@ def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
     assert kind != "pd-nmf" or np.abs(parts - wanted)[seen].max() < 2e-3
 
 
+@pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monkeypatch) -> None:
     made = numbers_of(kind, rows(share=0.4))
@@ -237,6 +278,7 @@ def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monk
     assert (found != freely(made, apart, np.zeros(30), monkeypatch, wanted - 1, 0.0).said).any()
 
 
+@pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) -> None:
     """As if it had come from rounds before; what it is handed stays as it is."""
@@ -248,6 +290,22 @@ def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) ->
     found = freely(made, apart - made.summed(start), start, monkeypatch, 3, 0.0).said
     np.testing.assert_allclose(found, wanted, atol=2e-5)
     np.testing.assert_array_equal(start, before)
+
+
+@pytest.mark.usefixtures("all_rows_at_once")
+def test_copies_begin_with_what_they_have_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = rows()
+    made = numbers_of("pd-nmf", sp.csr_array(sp.vstack([plain, plain[[5]]], format="csr")))
+    apart, start = made.summed(np.arange(31) % 3 == 0), np.linspace(0.0, 0.6, 31)
+    found = freely(made, apart - made.summed(start), start, monkeypatch, 1, 0.0).said
+    together = start[:30].copy()
+    together[5] += start[30]
+    once = made.of(np.arange(30))
+    wanted = freely(once, apart - once.summed(together), together, monkeypatch, 1, 0.0).said
+    parts = wanted / (1.0 - np.abs(wanted))
+    parts[5] /= 2.0
+    np.testing.assert_allclose(found[:30], parts / (1.0 + np.abs(parts)), atol=2e-5)
+    assert found[30] == found[5]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -315,7 +373,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(module, "DENSE", 0)
     asked: list[int] = []
     for name in ("fitted", "with_parts"):
-        monkeypatch.setattr(equations, name, counted(getattr(equations, name), asked))
+        monkeypatch.setattr(exact_sums, name, counted(getattr(exact_sums, name), asked))
     return asked
 
 
@@ -359,9 +417,9 @@ def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
     one_by_one = statistic.evaluate(Observables(dict(seen)), documents)
     assert len(fits) == 1
     if limit == "numbers":
-        monkeypatch.setattr(equations, "MORE", 1e6)
+        monkeypatch.setattr(exact_sums, "MORE", 1e6)
     else:
-        monkeypatch.setattr(equations, "MOST_PAIRS", 3)
+        monkeypatch.setattr(exact_sums, "MOST_PAIRS", 3)
     by_steps = statistic.evaluate(Observables(dict(seen)), documents)
     assert len(fits) == 1
     assert ((one_by_one == RULED_OUT) == (by_steps == RULED_OUT)).all()

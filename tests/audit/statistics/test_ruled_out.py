@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.statistics import equations, solved_parts
+from ksdp.audit.statistics import equations, exact_sums, solved_parts
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
@@ -215,7 +215,7 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
         monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
     if how == "by steps":
-        monkeypatch.setattr(equations, "MORE", np.inf)
+        monkeypatch.setattr(exact_sums, "MORE", np.inf)
     matrix, mine = rows(), held()
     seen = Observables(stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)))
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
@@ -232,7 +232,7 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
 
 def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
-    monkeypatch.setattr(equations, "MORE", np.inf)
+    monkeypatch.setattr(exact_sums, "MORE", np.inf)
     monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
     monkeypatch.setattr(module, "WORK", 2**40)
@@ -272,7 +272,7 @@ def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pyte
         taken.append(steps)
         return own(made, apart, ridge, steps)
 
-    monkeypatch.setattr(equations, "MORE", np.inf)
+    monkeypatch.setattr(exact_sums, "MORE", np.inf)
     monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
     monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
     monkeypatch.setattr(module, "approached", counted)

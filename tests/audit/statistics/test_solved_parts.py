@@ -10,15 +10,15 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import equations, max_entropy, solved_parts
+from ksdp.audit.statistics import exact_sums, max_entropy, solved_parts
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.one_by_one import SETTLED
 from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.solved_parts import products_of_terms
 from ksdp.audit.statistics.solved_parts import solved_parts as solve
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_products import products_of_terms
 from ksdp.audit.statistics.term_units import units_of
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -123,7 +123,7 @@ def test_many_documents_are_approached(monkeypatch: pytest.MonkeyPatch) -> None:
     for most, other in ((60, "fitted"), (59, "with_parts")):
         monkeypatch.setattr(solved_parts, "MOST_SOLVED", most)
         with monkeypatch.context() as only:
-            only.setattr(equations, other, None)
+            only.setattr(exact_sums, other, None)
             found = statistic.evaluate(Observables(dict(seen)), documents)
         assert np.median(found[:20]) > np.median(found[20:]) + 10 * SETTLED
 

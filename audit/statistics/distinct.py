@@ -1,0 +1,53 @@
+"""Documents of the same content are one unknown: sums tell how many of them were in, and not which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.statistics.same_rows import same_rows
+from ksdp.audit.statistics.term_numbers import TermNumbers
+
+__all__ = ["Distinct", "distinct"]
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """What documents add, each content once."""
+
+    made: TermNumbers
+    """Of one document of each content."""
+    shares: Floats
+    """How many of its copies are expected to be in, shape (contents,)."""
+    several: Floats
+    """How many there are."""
+    which: Ints
+    """The content of every document, shape (n,)."""
+
+    @property
+    def bounds(self) -> Floats:
+        """Between which parts lie: nobody is in, everybody; less what is expected, shape (2, contents)."""
+        return np.stack([-self.shares, self.several - self.shares])
+
+    def within(self, columns: Ints) -> Distinct:
+        """The same of some columns of the sums, ascending; no document has an entry in another."""
+        return replace(self, made=self.made.within(columns))
+
+    def of_each(self, parts: Floats) -> Floats:
+        """What its copies share of the parts of a content, shape (n,)."""
+        return np.asarray((parts / self.several)[self.which])
+
+
+def distinct(made: TermNumbers, shares: Floats) -> Distinct:
+    """Documents that may be in, by their content.
+
+    Parameters
+    ----------
+    shares : how likely each is in, shape (n,)
+    """
+    first = same_rows(made.rows, made.rows)
+    places, which = np.unique(first, return_inverse=True)
+    several = np.bincount(which).astype(np.float64)
+    return Distinct(made.of(places), np.bincount(which, shares).astype(np.float64), several, which)
