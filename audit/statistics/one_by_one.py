@@ -28,7 +28,7 @@ from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import Units, units_of
+from ksdp.audit.statistics.term_scales import Scales, scales_of
 
 __all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "between", "fitted", "with_parts"]
 
@@ -81,12 +81,12 @@ class Fitted:
     """Of each of them, between -1 and 1, shape (n,); 0 where it adds nothing."""
     columns: NDArray[Any]
     """Columns of the sums that one of them has an entry in, ascending."""
-    _units: Units
+    _scales: Scales
     _left: _Left
 
     def of(self, others: TermNumbers) -> Floats:
         """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
-        scaled = _scaled(others, self.columns, self._units)
+        scaled = _scaled(others, self.columns, self._scales)
         return between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
 
 
@@ -107,35 +107,35 @@ def fitted(
     shares : what is expected of each document, shape (n,): b lies between 0 and 1, and is counted from there
     begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `apart`
     """
-    units = units_of(made)
-    scaled = _scaled(made, columns, units)
-    left, parts = _left_of(apart, made, columns, units), np.zeros(len(shares))
+    scales = scales_of(made)
+    scaled = _scaled(made, columns, scales)
+    left, parts = _left_of(apart, made, columns, scales), np.zeros(len(shares))
     bounds = np.stack([-shares, 1.0 - shares])
     marks = [SETTLED] * SLOW + [2 * SETTLED] * (PATIENCE - SLOW)
     if not _settles(scaled, left, parts, bounds, marks, BETWEEN):
         start, apart = begin()
-        left, parts = _left_of(apart, made, columns, units), start.copy()
+        left, parts = _left_of(apart, made, columns, scales), start.copy()
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
         _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
-    return Fitted(between(_gone_through(scaled, left, parts, _NO_BOUNDS)), columns, units, left)
+    return Fitted(between(_gone_through(scaled, left, parts, _NO_BOUNDS)), columns, scales, left)
 
 
 def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
     """The same of documents whose parts are known: `apart` is what these leave of the sums."""
-    units = units_of(made)
-    left = _left_of(apart, made, columns, units)
-    told = _gone_through(_scaled(made, columns, units), left, parts, _NO_BOUNDS)
-    return Fitted(between(told), columns, units, left)
+    scales = scales_of(made)
+    left = _left_of(apart, made, columns, scales)
+    told = _gone_through(_scaled(made, columns, scales), left, parts, _NO_BOUNDS)
+    return Fitted(between(told), columns, scales, left)
 
 
-def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: Units) -> _Left:
+def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], scales: Scales) -> _Left:
     """What is left of the sums, in these units."""
-    wide = len(units.rows) * len(columns)
-    rows = apart[:wide].reshape(-1, len(columns)) * units.columns[columns] * units.rows[:, None]
-    basis = made.basis[:, columns] * units.columns[columns]
+    wide = len(scales.rows) * len(columns)
+    rows = apart[:wide].reshape(-1, len(columns)) * scales.columns[columns] * scales.rows[:, None]
+    basis = made.basis[:, columns] * scales.columns[columns]
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
-    return _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
+    return _Left(panel_of(rows, np.float32), apart[wide:] * scales.single, across)
 
 
 def _settles(
@@ -161,16 +161,16 @@ def between(found: Floats) -> Floats:
     return np.asarray(found / (1.0 + np.abs(found)))
 
 
-def _scaled(made: TermNumbers, columns: NDArray[Any], units: Units) -> _Scaled:
+def _scaled(made: TermNumbers, columns: NDArray[Any], scales: Scales) -> _Scaled:
     indptr, indices, data = arrays_of(made.rows)
     place = np.zeros(made.rows.shape[1], np.int32)
     place[columns] = np.arange(len(columns), dtype=np.int32)
     apart = np.zeros(made.rows.shape[1])
-    apart[columns] = units.columns[columns]
+    apart[columns] = scales.columns[columns]
     csr = indptr, place[indices], data * apart[indices]
-    weights = np.ascontiguousarray(made.weights * units.rows)
-    scalars = np.ascontiguousarray(made.scalars * units.single)
-    basis = made.basis[:, columns] * units.columns[columns]
+    weights = np.ascontiguousarray(made.weights * scales.rows)
+    scalars = np.ascontiguousarray(made.scalars * scales.single)
+    basis = made.basis[:, columns] * scales.columns[columns]
     along = np.empty((len(weights), len(basis)))
     csr_times_panel(*csr, panel_of(basis), along)
     lists, counts, same = _lists(made.taken)

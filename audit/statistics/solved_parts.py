@@ -24,7 +24,7 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import Units, units_of
+from ksdp.audit.statistics.term_scales import Scales, scales_of
 
 __all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "products_of_terms", "solved_parts"]
 
@@ -74,8 +74,8 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
     and Van Loan, Matrix Computations, sections 5.3 and 6.1). How much is lost depends on who was in: where large
     documents turn out not to have been, it is solved once more.
     """
-    units = units_of(made)
-    factors, plain = units.written(), TermNumbers.plain(made.rows, made.weights, made.scalars)
+    scales = scales_of(made)
+    factors, plain = scales.written(), TermNumbers.plain(made.rows, made.weights, made.scalars)
     varied = max(float((shares * (1.0 - shares)).mean()), 1e-3)
 
     def lost(likely: Floats) -> float:
@@ -83,7 +83,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         return LOST * float(np.square(plain.summed(likely) * factors).mean())
 
     with one_thread():
-        gram, squares = products_of_terms(made, units)
+        gram, squares = products_of_terms(made, scales)
         right = made.along(apart * np.square(factors))
         sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares
         adds = sizes > rounding
@@ -148,14 +148,14 @@ def _factor(gram: Floats, ridge: Floats, rounding: Floats) -> Any:
     return cast(Any, scipy.linalg.cho_factor(np.eye(len(gram)), check_finite=False))
 
 
-def products_of_terms(made: TermNumbers, units: Units) -> tuple[Floats, Floats]:
+def products_of_terms(made: TermNumbers, scales: Scales) -> tuple[Floats, Floats]:
     """Products of documents' terms with one another, in these units, shape (n, n); and how large numbers are
     that each one's own is the difference of, shape (n,)."""
-    rows = sp.csr_array(made.rows.multiply(units.columns[None, :]))
+    rows = sp.csr_array(made.rows.multiply(scales.columns[None, :]))
     n, wide = rows.shape
     few = rows.nnz < _SPARSE * n * wide
     laid = rows if few else rows.toarray()
-    basis, weights, scalars = made.basis * units.columns, made.weights * units.rows, made.scalars * units.single
+    basis, weights, scalars = made.basis * scales.columns, made.weights * scales.rows, made.scalars * scales.single
     between, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
     form = basis @ basis.T
     found = scalars @ scalars.T

@@ -1027,7 +1027,7 @@ MUTANTS: list[Mutant] = [
         ("known = weights[i, r], known and same[r]", "known = weights[i, r], known"),
         ("inner -= numbers[i, u] * (products[i, u] + left[a])", "pass"),
         ("total += scalars[i, s] * scalars[i, s]", "pass"),
-        ("apart[columns] = units.columns[columns]", "apart[:] = 1.0"),
+        ("apart[columns] = scales.columns[columns]", "apart[:] = 1.0"),
         ("found / (1.0 + np.abs(found))", "found"),
         tests=(ONE_BY_ONE,),
     ),
@@ -1044,7 +1044,7 @@ MUTANTS: list[Mutant] = [
         tests=(ONE_BY_ONE,),
     ),
     *_of(
-        "audit/statistics/term_units.py",
+        "audit/statistics/term_scales.py",
         ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
         ("rows[r] += weights[i, r] * weights[i, r] * size", "rows[r] += weights[i, r] * weights[i, r]"),
         ("np.sqrt(total) * _one_over_root(rows)", "_one_over_root(rows)"),

@@ -26,7 +26,7 @@ from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import units_of
+from ksdp.audit.statistics.term_scales import scales_of
 
 COINS = np.random.default_rng(0)
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
@@ -64,7 +64,7 @@ def others_of(made: TermNumbers, places: list[int]) -> TermNumbers:
     )
 
 
-def units(made: TermNumbers) -> np.ndarray:
+def scales(made: TermNumbers) -> np.ndarray:
     """One over about the deviation of each number: of a column times a row."""
     dense = np.square(made.rows.toarray())
     columns = dense.T @ np.square(made.weights).sum(axis=1)
@@ -88,7 +88,7 @@ def plainly(
     It ends after as many rounds as there are marks, or where one changes no more than its mark. With bounds three
     rounds stand between two of these, in which nobody is asked who had one and kept it.
     """
-    by = units(made)
+    by = scales(made)
     terms, left = made.written() * by, apart * by
     parts = np.zeros(len(terms))
 
@@ -153,7 +153,7 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
     new = rows(7, seed=9)
     some = numbers_of(kind, sp.csr_array(sp.vstack([rows(), new])))
     some = others_of(replace(some, basis=made.basis), list(range(30, 37)))
-    wanted = said(some.written() * units(made), left, np.zeros(7))
+    wanted = said(some.written() * scales(made), left, np.zeros(7))
     found = fit.of(some)
     np.testing.assert_allclose(found, wanted, atol=2e-5)
     # Each by itself, to the last bit.
@@ -189,12 +189,12 @@ def test_who_rests_is_passed_over() -> None:
     made = numbers_of("pd-nmf", rows(share=0.4))
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     columns, at = used_by(made)
-    factors, resting = units_of(made), np.arange(30) % 4 == 1
+    factors, resting = scales_of(made), np.arange(30) % 4 == 1
     left = fits_module._left_of(apart[at], made, columns, factors)
     parts, bounds = np.zeros(30), np.array([[-9.0], [9.0]]).repeat(30, axis=1)
     fits_module._gone_through(fits_module._scaled(made, columns, factors), left, parts, bounds, resting)
     others = np.flatnonzero(~resting)
-    terms, rest, wanted = made.written() * units(made), apart * units(made), np.zeros(30)
+    terms, rest, wanted = made.written() * scales(made), apart * scales(made), np.zeros(30)
     for i in others:
         if (size := terms[i] @ terms[i]) > 0:
             wanted[i] = terms[i] @ rest / size
@@ -214,8 +214,8 @@ def freely(made: TermNumbers, apart: np.ndarray, start: np.ndarray, monkeypatch,
 def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
     made = numbers_of(kind, rows(12, share=0.4))
     apart = made.summed(np.arange(12) % 2 - 0.5) + np.random.default_rng(3).normal(0, 1e-3, made.entries)
-    terms = made.written() * units(made)
-    wanted = np.linalg.lstsq(terms.T, apart * units(made), rcond=None)[0]
+    terms = made.written() * scales(made)
+    wanted = np.linalg.lstsq(terms.T, apart * scales(made), rcond=None)[0]
     seen = np.square(terms).sum(axis=1) > 0
     found = freely(made, apart, np.zeros(12), monkeypatch, 3000, 0.0).said
     parts = found / (1 - np.abs(found))

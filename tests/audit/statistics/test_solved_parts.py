@@ -19,7 +19,7 @@ from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, Sums
 from ksdp.audit.statistics.solved_parts import products_of_terms
 from ksdp.audit.statistics.solved_parts import solved_parts as solve
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import units_of
+from ksdp.audit.statistics.term_scales import scales_of
 from ksdp.audit.verdicts.ks import ks_table
 
 COINS = np.random.default_rng(0)
@@ -52,14 +52,14 @@ def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
 @pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
 def test_products_of_terms_are_those_of_terms_written_out(kind: str, share: float) -> None:
     made = numbers_of(kind, rows(share=share))
-    units = units_of(made)
-    terms = made.written() * units.written()
-    found, squares = products_of_terms(made, units)
+    scales = scales_of(made)
+    terms = made.written() * scales.written()
+    found, squares = products_of_terms(made, scales)
     np.testing.assert_allclose(found, terms @ terms.T, atol=1e-12 * np.abs(found).max())
-    plain = np.square(made.weights * units.rows).sum(axis=1) * np.square(made.rows.toarray() * units.columns).sum(
-        axis=1
-    )
-    plain += np.square(made.scalars * units.single).sum(axis=1)
+    plain = np.square(made.weights * scales.rows).sum(axis=1) * np.square(
+        made.rows.toarray() * scales.columns
+    ).sum(axis=1)
+    plain += np.square(made.scalars * scales.single).sum(axis=1)
     np.testing.assert_allclose(squares, np.maximum(plain, found.diagonal()), rtol=1e-12)
 
 
@@ -69,7 +69,7 @@ def test_parts_are_what_is_expected_of_normal_ones(kind: str) -> None:
     made = numbers_of(kind, rows())
     shares = np.full(30, 0.4)
     apart = made.summed((np.arange(30) % 3 == 0) - shares)
-    factors = units_of(made).written()
+    factors = scales_of(made).written()
     terms = made.written() * factors
     whole = np.concatenate(
         [(made.weights * shares[:, None]).T @ made.rows.toarray(), (shares @ made.scalars)[None]], axis=None
