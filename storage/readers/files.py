@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.urls import is_url
 from ksdp.storage.readers.limits import is_regular, largest_input
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "require_file",
     "shown",
     "shown_as",
-    "spec_path",
 ]
 
 _COPIES: dict[Path, str] = {}
@@ -72,19 +69,6 @@ def shown_as(path: Path, url: str | None) -> None:
         _COPIES.pop(path, None)
     else:
         _COPIES[path] = url
-
-
-def spec_path(base: Path, name: str) -> Path:
-    """A path of the spec: relative to its folder, `$NAME` filled in from the environment.
-
-    Raises
-    ------
-    SpecError
-        For a URL: those that are read are copied here first (`storage.fetched`), and their copies are paths.
-    """
-    if is_url(name):
-        raise SpecError("a URL may name the files of an audit's corpus; here it must be a file of this machine.")
-    return base / os.path.expandvars(name)
 
 
 def extension(path: Path) -> str:
