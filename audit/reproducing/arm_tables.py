@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ class ArmTables:
         """Every document's smallest p over some columns, as the paper takes it: not corrected."""
         return np.asarray(10.0 ** np.min([self.log10_p[name] for name in names], axis=0))
 
+    @cached_property
     def corrected(self) -> NDArray[np.float64]:
         """The smallest p over all columns, times their number (Bonferroni)."""
         least = np.min(list(self.log10_p.values()), axis=0)

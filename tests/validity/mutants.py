@@ -829,9 +829,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ('[(f"run{place}_", one)', '[("", one)'),
         ("for name in names if name in seen", "for name in names if name"),
-        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
         ("for n in a.shape[:1])", "for n in ())"),
         tests=("tests/audit/test_coverage.py",),
     ),
@@ -930,6 +928,13 @@ MUTANTS: list[Mutant] = [
         ("columns = np.flatnonzero(counts)", "columns = np.flatnonzero(counts)[1:]"),
         ("marked(rows).toarray()[:, columns]", "rows.toarray()[:, columns]"),
         tests=("tests/audit/statistics/test_beside_counts.py",),
+    ),
+    *_of(
+        "audit/mechanisms/shown.py",
+        ("[(run_prefix(place), one)", '[("", one)'),
+        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
+        ("not isinstance(inner, tuple)", "True"),
+        tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
         "audit/statistics/kept_columns.py",
@@ -1377,11 +1382,17 @@ MUTANTS: list[Mutant] = [
         tests=COUNTS,
     ),
     *_of(
+        "audit/mechanisms/shown.py",
+        ("[(run_prefix(place), one)", '[("", one)'),
+        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
+        ("not isinstance(inner, tuple)", "True"),
+        tests=("tests/audit/test_coverage.py", *KEPT),
+    ),
+    *_of(
         "audit/statistics/kept_columns.py",
         ("(*announced.shape[:-1], int(kept.sum()))", "announced.shape"),
         ("announced.shape[-1:] == (len(kept),)", "False"),
-        ("isinstance(inner, tuple)", "False"),
-        ('a.name.startswith(f"run{place}_")', "True"),
+        ("a.name.startswith(prefix)", "True"),
         ("expected_counts(pool) >= pool.mechanism.at_least", "expected_counts(pool) >= 0"),
         ("possible(some.matrix)", "None"),
         ("mechanism=inside, possible=may", "mechanism=inside"),
@@ -1418,6 +1429,13 @@ MUTANTS: list[Mutant] = [
             "learnable(self.mechanism, self.announced, self.design.runs)",
         ),
         tests=COUNTS,
+    ),
+    *_of(
+        "audit/mechanisms/shown.py",
+        ("[(run_prefix(place), one)", '[("", one)'),
+        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
+        ("not isinstance(inner, tuple)", "True"),
+        tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
         "audit/statistics/kept_columns.py",
@@ -1459,8 +1477,8 @@ MUTANTS: list[Mutant] = [
         ("part.needs and set(part.needs) <= shown", "part.needs"),
         ("return whole and len(parts) == len(self.inner)", "return whole"),
         (
-            "replace(array, name=_prefixed(place, array.name))",
-            "Announced(_prefixed(place, array.name), array.shape)",
+            "replace(array, name=run_prefix(place) + array.name)",
+            "Announced(run_prefix(place) + array.name, array.shape)",
         ),
         ('run.get("version", mechanism.version) != mechanism.version', "False"),
         ('"version": mechanism.version} | filled', '"version": 1} | filled'),
