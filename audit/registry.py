@@ -73,13 +73,7 @@ def mechanism_names() -> list[str]:
 
 
 def installed_parameters(name: str) -> list[str]:
-    """Names of the parameters of an installed mechanism.
-
-    Raises
-    ------
-    SpecError
-        If there is no such mechanism.
-    """
+    """Names of the parameters of an installed mechanism."""
     return _parameters(_installed(name))
 
 

@@ -177,13 +177,7 @@ class RawCorpus:
 
 
 def read_source(file: SourceFile, *, nonnegative: bool) -> RawCorpus:
-    """What the file holds, before weighting; rows in its order.
-
-    Raises
-    ------
-    InputError
-        As for `load_corpus`.
-    """
+    """What the file holds, before weighting; rows in its order."""
     if nonnegative and file.spec.weighting == "standardised":
         raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
     # Weights of negative counts mean nothing.

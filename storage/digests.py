@@ -48,11 +48,6 @@ def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]
     Over the text (`text`, `demo`), the stored entries of its row (`counts`, `docword`, `table`: before weighting),
     or its items and ratings; and over its party and its group. A matrix or table with another number of columns
     changes every document, because what the columns mean is not known.
-
-    Raises
-    ------
-    InputError
-        If the file is refused.
     """
     file = find_source(spec, base)
     if file.kind == "demo":

@@ -109,13 +109,7 @@ def _unquoted(text: str) -> str:
 
 
 def _copy(there: RemotePlace, said: str, here: Path) -> None:
-    """Copy one version of a file.
-
-    Raises
-    ------
-    CorpusError
-        If there is none.
-    """
+    """Copy one version of a file."""
     try:
         for _ in range(_TRIES):
             before = there.version()

@@ -44,13 +44,7 @@ class SourceFile:
 
     @cached_property
     def columns(self) -> Columns:
-        """Its named columns.
-
-        Raises
-        ------
-        CorpusError
-            If it has none.
-        """
+        """Its named columns."""
         return self.opened or open_columns(self.path, self.spec.encoding)
 
     @cached_property

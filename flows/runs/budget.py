@@ -189,8 +189,6 @@ def open_purse(
 
     Raises
     ------
-    SpecError
-        If the file is refused.
     InputError
         If the run would go beyond the budget.
     """

@@ -112,25 +112,13 @@ def require_file(path: Path) -> None:
 
 
 def kind_of_file(path: Path) -> str:
-    """`extension` of a file that can be read.
-
-    Raises
-    ------
-    CorpusError
-        As for `require_file`.
-    """
+    """`extension` of a file that can be read."""
     require_file(path)
     return extension(path)
 
 
 def read_text(path: Path, encoding: str) -> str:
-    """The text of a file, decompressed where its name ends in `.gz`.
-
-    Raises
-    ------
-    InputError
-        As for `contents` and `decoded`.
-    """
+    """The text of a file, decompressed where its name ends in `.gz`."""
     return decoded(path, contents(path), encoding)
 
 
