@@ -409,6 +409,10 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/margin.py",
+        (
+            'if rule.stopping == "anytime":\n        return anytime_log10_p',
+            "if False:\n        return anytime_log10_p",
+        ),
         ("over = np.nan_to_num(tested.distance) - rule.margin", "over = np.nan_to_num(tested.distance)"),
         (
             "over = np.nan_to_num(tested.distance) - rule.margin",
@@ -417,8 +421,8 @@ MUTANTS: list[Mutant] = [
         ("short = rule.margin - measured", "short = measured - rule.margin"),
         ("short = rule.margin - measured", "short = 1 - measured"),
         (
-            "if rule.margin == 0:\n        return _where_tested(tested, _any_leak(tested, rule))",
-            "if rule.margin < 0:\n        return _where_tested(tested, _any_leak(tested, rule))",
+            "if rule.margin == 0:\n        return _where_tested(tested, any_leak_log10_p(tested, rule))",
+            "if rule.margin < 0:\n        return _where_tested(tested, any_leak_log10_p(tested, rule))",
         ),
         ("anytime_log10_p(np.maximum(over, 0), *arms)", "anytime_log10_p(np.abs(over), *arms)"),
         ("anytime_log10_p(np.maximum(short, 0), *arms)", "anytime_log10_p(np.abs(short), *arms)"),
@@ -529,7 +533,7 @@ MUTANTS: list[Mutant] = [
         ("1 + easier * int(kind.sum())", "1"),
         ("at = (level * room[0], clear_level * room[1])", "at = (clear_level * room[1], level * room[0])"),
         ("np.where(verdict == Verdict.UNDECIDED, needed, np.nan)", "needed"),
-        ("p = log10_above(tested, rule) if above else _log10_p(tested, rule)", "p = _log10_p(tested, rule)"),
+        ("log10_above(tested, rule) if above else any_leak_log10_p", "any_leak_log10_p"),
         (
             "adjusted_among(bonferroni(p), rule, among) <= math.log10(level))",
             "bonferroni(p) <= math.log10(level))",
@@ -537,10 +541,6 @@ MUTANTS: list[Mutant] = [
         ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(p.min(axis=1), rule, among) <= "),
         ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(bonferroni(p), rule, among) < "),
         ("np.concatenate([log10_p, np.zeros(among - len(log10_p))])", "log10_p"),
-        (
-            'if rule.stopping == "anytime":\n        return anytime_log10_p',
-            "if False:\n        return anytime_log10_p",
-        ),
         (
             'if rule.stopping == "anytime":\n        return anytime_band_width',
             "if False:\n        return anytime_band_width",

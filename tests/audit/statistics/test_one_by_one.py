@@ -22,36 +22,20 @@ from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, fitted
-from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import scales_of
 
+from .who_is_in import KINDS, numbers_of, some_rows
+
 COINS = np.random.default_rng(0)
-KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 
 
 @pytest.fixture(autouse=True)
 def nobody_is_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if documents were too many for it."""
     monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
-
-
-def rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> sp.csr_array:
-    """Documents without entries in the last columns; the fourth has none at all."""
-    rng = np.random.default_rng(seed)
-    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < share)
-    matrix[:, -5:] = matrix[3] = 0
-    return sp.csr_array(matrix, dtype=np.float64)
-
-
-def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
-    if kind == "pd-nmf":
-        return sweep_numbers(matrix, PDNMF(rank=4, sweeps=3).run(Database((matrix,)), COINS)["topics"])
-    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
-    seen = mechanism.run(Database((matrix[::2],)), COINS)
-    return block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
 
 
 def others_of(made: TermNumbers, places: list[int]) -> TermNumbers:
@@ -138,7 +122,7 @@ def nobody() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("settled", [0.5, 0.05, 0.005])
 def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled: float, monkeypatch) -> None:
     monkeypatch.setattr(fits_module, "SETTLED", settled)
-    made = numbers_of(kind, rows())
+    made = numbers_of(kind, some_rows(), 4)
     held = np.random.default_rng(2).random(30) < 0.4
     shares = np.random.default_rng(6).uniform(0.2, 0.6, 30)
     apart = made.summed(held - shares)
@@ -150,8 +134,8 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
     np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-5)
     assert fit.said[3] == 0.0 or kind == "pd-pca"
     # Others have no part of their own in the sums.
-    new = rows(7, seed=9)
-    some = numbers_of(kind, sp.csr_array(sp.vstack([rows(), new])))
+    new = some_rows(7, seed=9)
+    some = numbers_of(kind, sp.csr_array(sp.vstack([some_rows(), new])), 4)
     some = others_of(replace(some, basis=made.basis), list(range(30, 37)))
     wanted = said(some.written() * scales(made), left, np.zeros(7))
     found = fit.of(some)
@@ -163,7 +147,7 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str, monkeypatch) -> None:
-    made, shares = numbers_of(kind, rows(share=0.4)), np.full(30, 0.4)
+    made, shares = numbers_of(kind, some_rows(share=0.4), 4), np.full(30, 0.4)
     apart = made.summed((np.arange(30) % 3 == 0) - shares)
     columns, at = used_by(made)
     changes: list[float] = []
@@ -186,7 +170,7 @@ def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str
 
 
 def test_who_rests_is_passed_over() -> None:
-    made = numbers_of("pd-nmf", rows(share=0.4))
+    made = numbers_of("pd-nmf", some_rows(share=0.4), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     columns, at = used_by(made)
     factors, resting = scales_of(made), np.arange(30) % 4 == 1
@@ -212,7 +196,7 @@ def freely(made: TermNumbers, apart: np.ndarray, start: np.ndarray, monkeypatch,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
-    made = numbers_of(kind, rows(12, share=0.4))
+    made = numbers_of(kind, some_rows(12, share=0.4), 4)
     apart = made.summed(np.arange(12) % 2 - 0.5) + np.random.default_rng(3).normal(0, 1e-3, made.entries)
     terms = made.written() * scales(made)
     wanted = np.linalg.lstsq(terms.T, apart * scales(made), rcond=None)[0]
@@ -226,7 +210,7 @@ def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monkeypatch) -> None:
-    made = numbers_of(kind, rows(share=0.4))
+    made = numbers_of(kind, some_rows(share=0.4), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     had = [plainly(made, apart, [-1.0] * rounds)[0] for rounds in range(MOST_ROUNDS + 1)]
     changes = [np.linalg.norm(now - before) / np.linalg.norm(now) for before, now in itertools.pairwise(had)]
@@ -240,7 +224,7 @@ def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monk
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) -> None:
     """As if it had come from rounds before; what it is handed stays as it is."""
-    made = numbers_of(kind, rows())
+    made = numbers_of(kind, some_rows(), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     start, _, _ = plainly(made, apart, [-1.0] * 2)
     wanted = freely(made, apart, np.zeros(30), monkeypatch, 5, 0.0).said
@@ -269,7 +253,7 @@ def test_rows_that_share_many_columns_are_told_apart_all_the_same(
 
 
 def run_of(statistic, mechanism) -> tuple[Observables, np.ndarray, sp.csr_array]:
-    matrix = rows(60, 50, share=0.1)
+    matrix = some_rows(60, 50, share=0.1)
     matrix = sp.csr_array(matrix.toarray() + np.eye(1, 50))  # nobody is empty
     mine = np.isin(np.arange(60), np.random.default_rng(2).choice(60, 6, replace=False))
     found = dict(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS))
@@ -369,8 +353,8 @@ def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
 
 
 def test_the_same_rows_are_found_by_their_content() -> None:
-    among, rng = rows(50, 9, share=0.3), np.random.default_rng(4)
-    some = sp.csr_array(sp.vstack([among[rng.permutation(50)], rows(20, 9, seed=8, share=0.3), -among[:3]]))
+    among, rng = some_rows(50, 9, share=0.3), np.random.default_rng(4)
+    some = sp.csr_array(sp.vstack([among[rng.permutation(50)], some_rows(20, 9, seed=8, share=0.3), -among[:3]]))
     wanted = []
     for x in some.toarray():
         same = [j for j, y in enumerate(among.toarray()) if (x == y).all()]
@@ -381,6 +365,6 @@ def test_the_same_rows_are_found_by_their_content() -> None:
 
 def test_rows_that_share_a_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places_of_rows, "_mark", lambda *of: of[-1].fill(7))
-    among = rows(9, 20, share=0.4)
+    among = some_rows(9, 20, share=0.4)
     assert same_rows(among, among).tolist() == list(range(9))
     assert same_rows(sp.csr_array(np.full((1, 20), 7.0)), among).tolist() == [-1]

@@ -14,16 +14,15 @@ from ksdp.audit.statistics import equations, max_entropy, solved_parts
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.one_by_one import SETTLED
-from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.solved_parts import products_of_terms
 from ksdp.audit.statistics.solved_parts import solved_parts as solve
-from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import scales_of
 from ksdp.audit.verdicts.ks import ks_table
 
+from .who_is_in import KINDS, numbers_of, some_rows
+
 COINS = np.random.default_rng(0)
-KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 CASES = [
     (SumsMatch(), PDNMF(rank=3, sweeps=5, tolerance=0.0)),
     (BlocksMatch(), PDSVD(rank=3)),
@@ -32,26 +31,10 @@ CASES = [
 ]
 
 
-def rows(n: int = 30, d: int = 40, share: float = 0.3) -> sp.csr_array:
-    """Documents without entries in the last columns; the fourth has none at all."""
-    rng = np.random.default_rng(1)
-    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < share)
-    matrix[:, -5:] = matrix[3] = 0
-    return sp.csr_array(matrix, dtype=np.float64)
-
-
-def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
-    if kind == "pd-nmf":
-        return sweep_numbers(matrix, PDNMF(rank=3, sweeps=3).run(Database((matrix,)), COINS)["topics"])
-    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
-    seen = mechanism.run(Database((matrix[::2],)), COINS)
-    return block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
 def test_products_of_terms_are_those_of_terms_written_out(kind: str, share: float) -> None:
-    made = numbers_of(kind, rows(share=share))
+    made = numbers_of(kind, some_rows(share=share))
     scales = scales_of(made)
     terms = made.written() * scales.written()
     found, squares = products_of_terms(made, scales)
@@ -66,7 +49,7 @@ def test_products_of_terms_are_those_of_terms_written_out(kind: str, share: floa
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_what_is_expected_of_normal_ones(kind: str) -> None:
     """Of parts of one variance and numbers that lose one variance, by the covariance of numbers."""
-    made = numbers_of(kind, rows())
+    made = numbers_of(kind, some_rows(share=0.3))
     shares = np.full(30, 0.4)
     apart = made.summed((np.arange(30) % 3 == 0) - shares)
     factors = scales_of(made).written()
