@@ -45,7 +45,7 @@ class PartyBudgetSpec(Section, frozen=True):
 
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] = _DELTA
-    """At which epsilon is stated."""
+    """The delta at which epsilon is stated."""
     advantage: Annotated[float, Field(gt=0, le=1)] | None = None
     """Of any attack that tells one record from another."""
     unbounded: Annotated[int, Whole(0)] | None = None

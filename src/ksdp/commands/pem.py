@@ -26,7 +26,7 @@ def pem(
         str | None,
         typer.Option("--functions", help="Your own three functions, MODULE:OBJECT, of a file in this folder."),
     ] = None,
-    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this one.")] = None,
+    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this host.")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="Its private key (`ksdp keys`).")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="With --me: a file of the clients' records.")] = None,
     live: Annotated[
@@ -47,7 +47,9 @@ def pem(
     check: Annotated[
         bool, typer.Option("--check", help="With --me: only look what would fail, before any record.")
     ] = False,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds for the others.")] = 30.0,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")
+    ] = 30.0,
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""

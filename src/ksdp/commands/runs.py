@@ -178,7 +178,7 @@ def _as_party(node: Node, entering: _Entering) -> tuple[dict[str, Any], str]:
 
 def budget(
     ledger: Annotated[Path, typer.Argument(help="The party's ledger.")],
-    delta: Annotated[float, typer.Option("--delta", help="At which epsilon is stated.")] = 1e-5,
+    delta: Annotated[float, typer.Option("--delta", help="The delta at which epsilon is stated.")] = 1e-5,
     coming: Annotated[
         Path | None,
         typer.Option("--next", help="Print what to audit: all those runs, and this protocol file's."),
