@@ -22,13 +22,13 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def decimal(value: float | None) -> str:
-    """A number with two decimals; a dash where there is none.
+def decimal(value: float | None, digits: int = 2) -> str:
+    """A number of fixed digits; a dash where there is none.
 
     >>> decimal(0.987), decimal(float("nan"))
     ('0.99', '–')
     """
-    return "–" if value is None or math.isnan(value) else f"{value:.2f}"
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def percent(share: float) -> str:
